@@ -1,0 +1,46 @@
+# Every verb works on a fresh machine with Python 3.11 and a package registry: the environment is made on first use.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+RUNS ?= runs
+
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(VENV)/installed ## Make the environment in .venv from the lock
+
+$(VENV)/installed: requirements/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: install ## Run the whole pipeline on handwritten digits and publish a first champion
+	$(BIN)/wgan run --source digits --root $(RUNS)/demo --steps 2000
+
+test: install ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: install ## Check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: install ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+compile: install ## Write the Kubeflow package to build/pipeline.yaml
+	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
+
+lock: install ## Pin every dependency again, with hashes
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command 'make lock' --extra pipeline --extra preprocess --extra cpu --group dev \
+	  pyproject.toml -o requirements/dev.txt
+
+.PHONY: help install demo test lint format compile lock

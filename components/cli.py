@@ -1,0 +1,148 @@
+"""A stage as a program: flags or an executor input in, outputs and an exit code out.
+
+    python -m components.train --dataset DIR --checkpoints DIR --steps 1000
+    python -m components.train --executor-input '{...}'
+
+Configuration is checked, all mistakes at once, before the stage's own module (TensorFlow, Beam) is imported.
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from components import errors, settings
+from components.errors import ConfigError, StageError
+from components.executor import ExecutorInput, StageResult
+
+log = logging.getLogger("components.cli")
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are our exceptions, so that they end in our exit code."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def main(stage: str, config_class: type, arguments: list[str] | None = None) -> int:
+    """Runs one stage and returns its exit code (see `components.errors`).
+
+    Args:
+        stage: The stage's folder in `components`; its `run` module holds `run(config) -> StageResult`.
+        config_class: The stage's configuration dataclass.
+        arguments: The command line after the program's name; `sys.argv[1:]` when None.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
+    )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        given, executor = _read_arguments(stage, config_class, sys.argv[1:] if arguments is None else arguments)
+        config = build(config_class, given)
+        result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
+        if executor is not None:
+            executor.write_output(result)
+        else:
+            for name, value in result.parameters.items():
+                print(f"{name}: {value}")
+        return errors.OK
+    except KeyboardInterrupt:
+        log.error("%s: interrupted; the same command goes on from what is already kept", stage)
+        return errors.INTERRUPTED
+    except Terminated:
+        log.error("%s: terminated; the same command goes on from what is already kept", stage)
+        return errors.TERMINATED
+    except StageError as error:
+        for line in str(error).splitlines():
+            log.error("%s: %s", stage, line)
+        return error.exit_code
+    except OSError as error:
+        log.error("%s: %s", stage, errors.describe_os_error(error))
+        return errors.TRANSIENT
+    except Exception:
+        log.error("%s: a defect of this program, please report it with these lines\n%s", stage, traceback.format_exc())
+        return errors.DEFECT
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived. Not an `Exception`, so that no stage swallows it."""
+
+
+def _terminate(signum: int, frame: Any) -> NoReturn:
+    raise Terminated
+
+
+def build(config_class: type, given: dict[str, Any]) -> Any:
+    """Makes a configuration from raw values by field name.
+
+    Args:
+        config_class: The configuration dataclass.
+        given: Text from a command line, or JSON values from Kubeflow. Names must be fields.
+
+    Raises:
+        ConfigError: With every mistake: unknown names, missing and mistyped values, values out of bounds.
+    """
+    problems, values = [], {}
+    fields = {field.name: field for field in settings.fields_of(config_class)}
+    problems += [f"unknown setting {name}" for name in given if name not in fields]
+    for name, field in fields.items():
+        if name not in given:
+            if field.required:
+                problems.append(f"{name} is required")
+            continue
+        try:
+            value = settings.parse_value(field, given[name])
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        values[name] = value
+    if not problems:
+        return config_class(**values)
+    for name, value in values.items():
+        problems += settings.field_problems(fields[name], value)
+    raise ConfigError(*problems)
+
+
+def _read_arguments(
+    stage: str, config_class: type, arguments: list[str]
+) -> tuple[dict[str, Any], ExecutorInput | None]:
+    parser = _Parser(prog=f"python -m components.{stage}", description=config_class.__doc__, allow_abbrev=False)
+    parser.add_argument("--executor-input", help=argparse.SUPPRESS)
+    for field in settings.fields_of(config_class):
+        add_flag(parser, field)
+    parsed, unknown = parser.parse_known_args(arguments)
+    given = {name: value for name, value in vars(parsed).items() if value is not None}
+    text = given.pop("executor_input", None)
+    if text is not None:
+        if given or unknown:
+            raise ConfigError("--executor-input stands alone; other flags cannot be given with it")
+        executor = ExecutorInput(text)
+        return executor.parameters, executor
+    if unknown:
+        # Known flags are still checked, so that one attempt shows every mistake.
+        given |= {word.lstrip("-").split("=")[0]: "" for word in unknown if word.startswith("--")}
+        if not any(word.startswith("--") for word in unknown):
+            raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
+    return given, None
+
+
+def add_flag(parser: argparse.ArgumentParser, field: settings.Field) -> None:
+    """Adds `--field_name` (also spelt with dashes) with its help and default; values stay text."""
+    default = "required" if field.required else f"default: {field.default!r}"
+    spellings = dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"])
+    help_text = field.setting.help.replace("%", "%%")
+    if field.setting.choices:
+        help_text += f" One of {', '.join(field.setting.choices)}."
+    parser.add_argument(
+        *spellings,
+        dest=field.name,
+        default=None,
+        metavar=field.type.__name__.upper(),
+        help=f"{help_text} ({default})",
+    )

@@ -1,0 +1,54 @@
+"""Reading a dataset back: every shard checked against `dataset.json`, then decoded into memory."""
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from components import digests, records
+from components.errors import DataError
+
+_PARSE_BATCH = 1024
+
+
+def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Loads one split, in the order of its shards.
+
+    Args:
+        dataset: The dataset's folder.
+        manifest: What `records.read_manifest` returned for it.
+        split: `train`, `validation` or `test`.
+
+    Returns:
+        images: uint8 [records, height, width, channels].
+        labels: int32 [records]; -1 where there are no classes.
+
+    Raises:
+        DataError: A shard is missing or is not the one that the manifest describes.
+    """
+    described = manifest.splits[split]
+    shape = manifest.image
+    images = np.empty((described.records, shape.height, shape.width, shape.channels), np.uint8)
+    labels = np.empty(described.records, np.int32)
+    for shard in described.shards:
+        _check_shard(Path(dataset) / shard.file, shard)
+    paths = [str(Path(dataset) / shard.file) for shard in described.shards]
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    start = 0
+    for batch in tf.data.TFRecordDataset(paths).batch(_PARSE_BATCH):
+        parsed = tf.io.parse_example(batch, features)
+        pixels = tf.io.decode_raw(parsed["image"], tf.uint8).numpy()
+        end = start + len(pixels)
+        images[start:end] = pixels.reshape(-1, *images.shape[1:])
+        labels[start:end] = parsed["label"].numpy()
+        start = end
+    if start != described.records:
+        raise DataError(f"{split} of {dataset} holds {start} records, {records.MANIFEST} says {described.records}")
+    return images, labels
+
+
+def _check_shard(path: Path, shard: records.Shard) -> None:
+    if not path.is_file():
+        raise DataError(f"shard {path} is missing; make the dataset again")
+    if path.stat().st_size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
+        raise DataError(f"shard {path} is not the one that {records.MANIFEST} describes; make the dataset again")

@@ -1,0 +1,9 @@
+"""python -m components.embed"""
+
+import sys
+
+from components import cli
+from components.embed.config import EmbedConfig
+
+if __name__ == "__main__":
+    sys.exit(cli.main("embed", EmbedConfig))

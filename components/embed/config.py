@@ -1,0 +1,42 @@
+"""What the embed stage can be told."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from components.settings import Setting, require_valid
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedConfig:
+    """Trains a small classifier whose features are the space in which samples are compared with real images."""
+
+    dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
+    embedding: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
+    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    classifier_epochs: Annotated[int, Setting("Passes over the training images.", at_least=1, at_most=1000)] = 10
+    classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
+    classifier_learning_rate: Annotated[
+        float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)
+    ] = 2e-3
+    seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
+    accelerator: Annotated[
+        str, Setting("Hardware to train on.", choices=("auto", "tpu", "gpu", "cpu"), in_key=False)
+    ] = "auto"
+    replicas: Annotated[
+        int,
+        Setting(
+            "Replicas to train on; 0 takes all there are. More than one on `cpu` are virtual devices.",
+            at_least=0,
+            at_most=64,
+            in_key=False,
+        ),
+    ] = 0
+
+    def __post_init__(self) -> None:
+        uneven = self.replicas > 1 and self.classifier_batch_size % self.replicas
+        require_valid(
+            self,
+            f"classifier_batch_size must be a multiple of replicas, got {self.classifier_batch_size} for {self.replicas}"
+            if uneven
+            else "",
+        )

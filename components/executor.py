@@ -1,0 +1,91 @@
+"""How a stage talks with Kubeflow: the executor input that it is given, the executor output that it always writes.
+
+Standard library only, so that no image needs the kfp package. The JSON is that of Kubeflow's `ExecutorInput` and
+`ExecutorOutput` messages (pipeline_spec.proto of Kubeflow Pipelines).
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from components.errors import ConfigError
+
+_MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageResult:
+    """What a stage made.
+
+    Attributes:
+        parameters: Output parameters by name; `summary`, one short line for people, is among them.
+        metrics: Rows of the `metrics` artefact, for stages that have one.
+        files: Local files that become output artefacts, by the artefact's name.
+    """
+
+    parameters: dict[str, str | int | float]
+    metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)
+    files: dict[str, Path] = dataclasses.field(default_factory=dict)
+
+
+class ExecutorInput:
+    """The parsed `ExecutorInput` of one task.
+
+    Raises:
+        ConfigError: The text is not such a message.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            message = json.loads(text)
+            self._parameters = dict(message.get("inputs", {}).get("parameterValues", {}))
+            outputs = message["outputs"]
+            self._output_file = Path(outputs["outputFile"])
+            self._output_parameters = {
+                name: Path(spec["outputFile"]) for name, spec in outputs.get("parameters", {}).items()
+            }
+            self._output_artifacts = {
+                name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The input parameters by name, as JSON values."""
+        return self._parameters
+
+    def write_output(self, result: StageResult) -> None:
+        """Writes every declared output: parameter files, artefact files, and the executor output itself.
+
+        Every declared artefact is listed, because some backends forget those that are not.
+        """
+        for name, path in self._output_parameters.items():
+            _write_text(path, str(result.parameters[name]))
+        artifacts = {}
+        for name, artifact in self._output_artifacts.items():
+            if name in result.files:
+                target = Path(artifact.get("customPath") or local_path(artifact["uri"]))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(result.files[name], target)
+            if name == "metrics":
+                artifact["metadata"] = {**artifact.get("metadata", {}), **result.metrics}
+            kept = {key: artifact[key] for key in ("name", "uri", "metadata", "customPath") if key in artifact}
+            artifacts[name] = {"artifacts": [kept]}
+        parameters = {name: result.parameters[name] for name in self._output_parameters}
+        _write_text(self._output_file, json.dumps({"parameterValues": parameters, "artifacts": artifacts}))
+
+
+def local_path(uri: str) -> str:
+    """Where Kubeflow mounts or copies an artefact's URI inside the container."""
+    for scheme, mount in _MOUNTS:
+        if uri.startswith(scheme):
+            return mount + uri[len(scheme) :]
+    return uri
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

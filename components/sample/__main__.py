@@ -1,0 +1,9 @@
+"""python -m components.sample"""
+
+import sys
+
+from components import cli
+from components.sample.config import SampleConfig
+
+if __name__ == "__main__":
+    sys.exit(cli.main("sample", SampleConfig))

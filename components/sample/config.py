@@ -1,0 +1,19 @@
+"""What the sample command can be told."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from components.settings import Setting, require_valid
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig:
+    """Draws images from the registry's champion into one grid."""
+
+    registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
+    out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
+    count: Annotated[int, Setting("Images to draw.", at_least=1, at_most=10_000)] = 64
+    seed: Annotated[int, Setting("Decides the images.", at_least=0, below=2**31)] = 0
+
+    def __post_init__(self) -> None:
+        require_valid(self)

@@ -1,0 +1,100 @@
+"""Files and folders that appear whole or not at all.
+
+What is written here is first written aside, then synced to disk, then renamed: a reader, or the same command after a
+crash, finds the old state or the new one and nothing between. Local paths only; buckets follow.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from components.errors import DataError
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a file by way of a temporary one beside it, synced, then renamed over the old."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=f".tmp-{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o644)
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+    _sync(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as readable JSON (sorted keys, two spaces), whole or not at all. Refuses NaN and infinity."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    write_file(path, text.encode() + b"\n")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Reads a JSON file.
+
+    Args:
+        path: The file.
+        what: What the file describes, for the message ("dataset", "checkpoint", ...).
+
+    Raises:
+        DataError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no {what} at {path.parent}: {path.name} is missing") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} does not describe a {what}: {error}") from None
+
+
+@contextlib.contextmanager
+def new_folder(place: Path, complete: str) -> Iterator[Path]:
+    """A folder to fill, which appears at `place` only when the block ends without an error.
+
+    Args:
+        place: Where the folder will be.
+        complete: The file whose presence means complete (its manifest), to be written last within the block.
+
+    Yields:
+        A temporary folder beside `place`, removed again if the block raises.
+
+    If another process finished the same folder first, that one is kept: what is kept under a key has one content.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".tmp-{place.name}-", dir=place.parent))
+    try:
+        os.chmod(aside, 0o755)
+        yield aside
+        if not (aside / complete).is_file():
+            raise AssertionError(f"{complete} was not written")
+        for folder, _, files in os.walk(aside):
+            for name in files:
+                _sync(Path(folder, name))
+            _sync(Path(folder))
+        try:
+            os.rename(aside, place)
+        except OSError:
+            if not (place / complete).is_file():
+                raise
+        _sync(place.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

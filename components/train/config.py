@@ -1,0 +1,66 @@
+"""What the train stage can be told."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from components.settings import Setting, require_valid
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Trains a WGAN-GP on a dataset, on any number of replicas, from where an earlier run stopped."""
+
+    dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
+    checkpoints: Annotated[
+        str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
+    ]
+    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 20_000
+    batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
+    critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
+    critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 1.2e-3
+    generator_learning_rate: Annotated[
+        float, Setting("Adam's step size for the generator.", above=0.0, at_most=1.0)
+    ] = 6e-4
+    beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.5
+    beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.9
+    constraint: Annotated[
+        str,
+        Setting("How the critic is kept 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
+    ] = "gradient_penalty"
+    penalty_weight: Annotated[
+        float, Setting("Weight of the gradient penalty, for pixels in [-1, 1].", at_least=0.0)
+    ] = 10.0
+    clip_value: Annotated[float, Setting("Bound of every critic weight under weight_clipping.", above=0.0)] = 0.01
+    ema_decay: Annotated[
+        float, Setting("Decay per step of the generator's average, reached by warm-up.", at_least=0.0, below=1.0)
+    ] = 0.999
+    latent_size: Annotated[int, Setting("Numbers in a latent vector.", at_least=1, at_most=4096)] = 128
+    base_filters: Annotated[
+        int, Setting("Filters of the layers nearest to the image; deeper ones have more.", at_least=1, at_most=1024)
+    ] = 64
+    seed: Annotated[int, Setting("Decides initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
+    accelerator: Annotated[
+        str, Setting("Hardware to train on.", choices=("auto", "tpu", "gpu", "cpu"), in_key=False)
+    ] = "auto"
+    replicas: Annotated[
+        int,
+        Setting(
+            "Replicas to train on; 0 takes all there are. More than one on `cpu` are virtual devices.",
+            at_least=0,
+            at_most=64,
+            in_key=False,
+        ),
+    ] = 0
+    log_every: Annotated[int, Setting("Generator updates between lines of the log.", at_least=1, in_key=False)] = 50
+    sample_every: Annotated[int, Setting("Generator updates between grids of samples.", at_least=1, in_key=False)] = (
+        1000
+    )
+    checkpoint_every: Annotated[int, Setting("Generator updates between checkpoints.", at_least=1, in_key=False)] = 1000
+
+    def __post_init__(self) -> None:
+        uneven = self.replicas > 1 and self.batch_size % self.replicas
+        require_valid(
+            self,
+            f"batch_size must be a multiple of replicas, got {self.batch_size} for {self.replicas}" if uneven else "",
+        )
