@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 from components.errors import ConfigError
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Setting:
     """Help and bounds of one field.
 
@@ -26,6 +26,7 @@ class Setting:
     """
 
     help: str
+    _: dataclasses.KW_ONLY
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None

@@ -25,11 +25,11 @@ def write_file(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
+        Path(aside).chmod(0o644)
+        Path(aside).replace(path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
+            Path(aside).unlink()
         raise
     _sync(path.parent)
 
@@ -74,7 +74,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".tmp-{place.name}-", dir=place.parent))
     try:
-        os.chmod(aside, 0o755)
+        aside.chmod(0o755)  # noqa: S103 - an artefact is for others to read; mkdtemp makes it private
         yield aside
         if not (aside / complete).is_file():
             raise AssertionError(f"{complete} was not written")
@@ -83,7 +83,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
                 _sync(Path(folder, name))
             _sync(Path(folder))
         try:
-            os.rename(aside, place)
+            aside.rename(place)
         except OSError:
             if not (place / complete).is_file():
                 raise

@@ -36,7 +36,8 @@ class EmbedConfig:
         uneven = self.replicas > 1 and self.classifier_batch_size % self.replicas
         require_valid(
             self,
-            f"classifier_batch_size must be a multiple of replicas, got {self.classifier_batch_size} for {self.replicas}"
+            "classifier_batch_size must be a multiple of replicas, "
+            f"got {self.classifier_batch_size} for {self.replicas}"
             if uneven
             else "",
         )
