@@ -74,7 +74,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".tmp-{place.name}-", dir=place.parent))
     try:
-        aside.chmod(0o755)  # noqa: S103 - an artefact is for others to read; mkdtemp makes it private
+        aside.chmod(0o755)
         yield aside
         if not (aside / complete).is_file():
             raise AssertionError(f"{complete} was not written")
