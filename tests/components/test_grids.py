@@ -1,0 +1,39 @@
+"""Tests for components/grids.py."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.grids import GAP, SMALLEST_CELL, png_grid
+
+
+def _decode(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels):
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 6, channels), dtype=np.uint8)
+    sheet = _decode(png_grid(images, columns=2))
+    factor = SMALLEST_CELL // 8
+    assert sheet.shape[:2] == (3 * 8 * factor + 2 * GAP, 2 * 6 * factor + GAP)
+    for index, image in enumerate(images):
+        top, left = index // 2 * (8 * factor + GAP), index % 2 * (6 * factor + GAP)
+        cell = sheet[top : top + 8 * factor : factor, left : left + 6 * factor : factor]
+        np.testing.assert_array_equal(cell.reshape(image.shape), image)
+    assert (sheet[2 * (8 * factor + GAP) :, 6 * factor + GAP :] == 255).all()  # the empty sixth cell
+
+
+def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count():
+    images = np.zeros((9, 64, 64, 1), np.uint8)
+    side = 3 * 64 + 2 * GAP
+    assert _decode(png_grid(images)).shape == (side, side)
+    assert _decode(png_grid(images[:2], columns=8)).shape == (64, 2 * 64 + GAP)
+
+
+@pytest.mark.parametrize("images", [np.zeros((0, 8, 8, 1), np.uint8), np.zeros((2, 8, 8, 1)), np.zeros((8, 8), "u1")])
+def test_anything_but_uint8_images_is_refused(images):
+    with pytest.raises(ValueError, match="uint8 images"):
+        png_grid(images)
