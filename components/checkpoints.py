@@ -1,0 +1,160 @@
+"""The checkpoint artefact: `step-NNNNNNNNNN/` with everything that training needs to go on, and `checkpoint.json`.
+
+`state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
+slot and counter. `checkpoint.json` is written last and names the sha256 of the state. Nothing here needs TensorFlow.
+"""
+
+import dataclasses
+import logging
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components import digests, storage
+from components.errors import DataError
+
+log = logging.getLogger(__name__)
+
+MANIFEST = "checkpoint.json"
+SCHEMA_VERSION = 1
+_STATE = "state.npz"
+_STEP_FOLDER = re.compile(r"step-(\d{10})")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `checkpoint.json` says.
+
+    Attributes:
+        step: Generator updates done.
+        network: What the networks were built from (`networks.NetworkConfig` as JSON).
+        settings: The training settings that decide the result.
+        classes: Names of the dataset's classes.
+        dataset_digest: Digest of the dataset trained on.
+        state_sha256: sha256 of `state.npz`.
+        made_with: Versions and replicas, for the record; not part of the digest.
+    """
+
+    step: int
+    network: dict[str, Any]
+    settings: dict[str, Any]
+    classes: list[str]
+    dataset_digest: str
+    state_sha256: str
+    made_with: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value of `checkpoint.json`."""
+        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+
+    @property
+    def digest(self) -> str:
+        """sha256 that names the checkpoint's content."""
+        content = self.to_json()
+        del content["made_with"]
+        return digests.digest_of(content)
+
+
+def step_folder(checkpoints: Path, step: int) -> Path:
+    """Where the checkpoint of one step is kept."""
+    return checkpoints / f"step-{step:010d}"
+
+
+def save(checkpoints: Path, description: Description, state: Mapping[str, np.ndarray]) -> Description:
+    """Writes one checkpoint, whole or not at all.
+
+    Args:
+        checkpoints: The folder of all checkpoints of one training.
+        description: What to say of it; `state_sha256` is filled in.
+        state: Every variable by name.
+
+    Returns:
+        The description as it was written.
+    """
+    place = step_folder(checkpoints, description.step)
+    with storage.new_folder(place, MANIFEST) as folder:
+        np.savez(folder / _STATE, **dict(sorted(state.items())))  # type: ignore[arg-type]
+        description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
+        storage.write_json(folder / MANIFEST, description.to_json())
+    return description
+
+
+def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
+    """Reads what a checkpoint says of itself and checks its state against that.
+
+    Args:
+        checkpoint: A `step-...` folder.
+        expected_digest: If not empty, the digest that the checkpoint must have.
+
+    Raises:
+        DataError: It is missing, damaged, of another schema, or has another digest.
+    """
+    folder = Path(checkpoint)
+    value = storage.read_json(folder / MANIFEST, "checkpoint")
+    try:
+        if value.pop("schema_version") != SCHEMA_VERSION:
+            raise DataError(f"checkpoint {folder} is of another schema version; expected {SCHEMA_VERSION}")
+        description = Description(**value)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
+    state = folder / _STATE
+    if not state.is_file() or digests.sha256_of_file(state) != description.state_sha256:
+        raise DataError(f"checkpoint {folder} is damaged: {_STATE} is not the file that {MANIFEST} describes")
+    if expected_digest and description.digest != expected_digest:
+        raise DataError(f"checkpoint {folder} has digest {description.digest}, expected {expected_digest}")
+    return description
+
+
+def newest(checkpoints: Path) -> tuple[Path, Description] | None:
+    """The newest checkpoint that is whole; damaged ones are reported and passed over.
+
+    Raises:
+        DataError: There are checkpoints and every one of them is damaged: never a silent start from nothing.
+    """
+    folders = sorted((path for path in checkpoints.glob("step-*") if _STEP_FOLDER.fullmatch(path.name)), reverse=True)
+    for folder in folders:
+        try:
+            return folder, describe(folder)
+        except DataError as error:
+            log.error("passed over: %s", error)
+    if folders:
+        raise DataError(f"none of the {len(folders)} checkpoints in {checkpoints} is whole; remove them to start again")
+    return None
+
+
+def load_state(checkpoint: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
+    """The variables of a checkpoint, by name, those only whose name begins with the prefix.
+
+    Raises:
+        DataError: The state cannot be read.
+    """
+    path = Path(checkpoint) / _STATE
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def keep_newest(checkpoints: Path, count: int) -> None:
+    """Removes all but the newest `count` checkpoints."""
+    folders = sorted(path for path in checkpoints.glob("step-*") if _STEP_FOLDER.fullmatch(path.name))
+    for folder in folders[:-count]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:
+    """How the variables of a checkpoint differ from those wanted, in names, shapes and types."""
+    missing = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
+    extra = [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]
+    changed = [
+        f"{name} is {found[name].dtype}{found[name].shape}, expected {wanted[name].dtype}{wanted[name].shape}"
+        for name in sorted(wanted.keys() & found.keys())
+        if (wanted[name].shape, wanted[name].dtype) != (found[name].shape, found[name].dtype)
+    ]
+    return missing + extra + changed

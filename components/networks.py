@@ -1,0 +1,111 @@
+"""Generator and critic for images of any shape, and the step between pixels and numbers.
+
+The generator is one dense and a few transposed convolutions with batch normalisation, after DCGAN (Radford et al.
+2016); the critic is strided convolutions without any normalisation, as the gradient penalty is per example
+(Gulrajani et al. 2017, section 4). No layer of the critic may have a wrong second derivative in TensorFlow: every
+moments-based normalisation and every resize does.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from components.records import ImageShape
+
+_KERNEL = 4
+_LEAK = 0.2
+_LARGEST_SEED = 8
+_WEIGHTS_STDDEV = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """What both networks are built from.
+
+    Attributes:
+        image: Shape of the images.
+        latent_size: Numbers in a latent vector.
+        base_filters: Filters of the layers nearest to the image; deeper layers have twice as many.
+    """
+
+    image: ImageShape
+    latent_size: int
+    base_filters: int
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "NetworkConfig":
+        return NetworkConfig(ImageShape(**value["image"]), value["latent_size"], value["base_filters"])
+
+
+def doublings(image: ImageShape) -> int:
+    """How often the generator doubles its sides: until what it starts from is at most 8 pixels, and at least once."""
+    return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
+
+
+def build_generator(config: NetworkConfig, seed: int = 0, name: str = "generator") -> keras.Model:
+    """Latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
+
+    Sides that no doubling reaches are cropped from the next larger ones.
+    """
+    image, levels = config.image, doublings(config.image)
+    filters = [config.base_filters * (1 if level == 1 else 2) for level in range(levels, 0, -1)]
+    height, width = (math.ceil(side / 2**levels) for side in (image.height, image.width))
+    seeds = iter(range(seed * 1000, seed * 1000 + 1000))
+
+    latents = keras.Input((config.latent_size,), name="latents")
+    x = keras.layers.Dense(
+        height * width * filters[0], use_bias=False, kernel_initializer=_normal(next(seeds)), name="project"
+    )(latents)
+    x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
+    for level, count in enumerate([*filters[1:], image.channels]):
+        x = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, synchronized=True, name=f"normalise_{level}")(x)
+        x = keras.layers.ReLU(name=f"relu_{level}")(x)
+        last = level == levels - 1
+        x = keras.layers.Conv2DTranspose(
+            count,
+            _KERNEL,
+            2,
+            "same",
+            use_bias=last,
+            kernel_initializer=_normal(next(seeds)),
+            name="to_image" if last else f"double_{level}",
+        )(x)
+    crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
+    x = keras.layers.Cropping2D(crop, name="crop")(x)
+    return keras.Model(latents, keras.layers.Activation("tanh", name="pixels")(x), name=name)
+
+
+def build_critic(config: NetworkConfig, seed: int = 0) -> keras.Model:
+    """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1]."""
+    seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
+    images = keras.Input(dataclasses.astuple(config.image), name="images")
+    x = images
+    for level in range(doublings(config.image) + 1):
+        filters = config.base_filters * (1 if level == 0 else 2)
+        x = keras.layers.Conv2D(
+            filters, _KERNEL, 2, "same", kernel_initializer=_normal(next(seeds)), name=f"halve_{level}"
+        )(x)
+        x = keras.layers.LeakyReLU(_LEAK, name=f"leaky_relu_{level}")(x)
+    x = keras.layers.Flatten(name="flatten")(x)
+    score = keras.layers.Dense(1, kernel_initializer=_normal(next(seeds)), name="score")(x)
+    return keras.Model(images, score, name="critic")
+
+
+def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
+    """uint8 pixels to float32 in [-1, 1]."""
+    return tf.cast(pixels, tf.float32) / 127.5 - 1.0
+
+
+def to_pixels(images: tf.Tensor) -> tf.Tensor:
+    """float32 in [-1, 1] to uint8 pixels, rounded to the nearest."""
+    return tf.cast(tf.clip_by_value(tf.round((images + 1.0) * 127.5), 0.0, 255.0), tf.uint8)
+
+
+def _normal(seed: int) -> keras.initializers.Initializer:
+    return keras.initializers.RandomNormal(stddev=_WEIGHTS_STDDEV, seed=seed)
