@@ -1,0 +1,36 @@
+"""The evaluate stage as Kubeflow sees it."""
+# mypy: disable-error-code="valid-type"
+
+from kfp import dsl
+
+from components.evaluate.config import EvaluateConfig
+from components.images import image
+
+
+@dsl.container_component
+def evaluate(
+    checkpoint: str,
+    dataset: str,
+    embedding: str,
+    evaluation: str,
+    evaluation_uri: dsl.OutputPath(str),
+    verdict: dsl.OutputPath(str),
+    summary: dsl.OutputPath(str),
+    metrics: dsl.Output[dsl.Metrics],
+    report: dsl.Output[dsl.HTML],
+    registry: str = EvaluateConfig.registry,
+    checkpoint_digest: str = EvaluateConfig.checkpoint_digest,
+    dataset_digest: str = EvaluateConfig.dataset_digest,
+    embedding_digest: str = EvaluateConfig.embedding_digest,
+    sample_count: int = EvaluateConfig.sample_count,
+    distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
+    class_distance_limit: float = EvaluateConfig.class_distance_limit,
+    class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
+    seed: int = EvaluateConfig.seed,
+) -> dsl.ContainerSpec:
+    """Scores a checkpoint and gives a verdict."""
+    return dsl.ContainerSpec(
+        image=image("train"),
+        command=["python", "-m", "components.evaluate"],
+        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+    )

@@ -1,0 +1,18 @@
+"""The fingerprint stage as Kubeflow sees it."""
+# mypy: disable-error-code="valid-type"
+
+from kfp import dsl
+
+from components.images import image
+
+
+@dsl.container_component
+def fingerprint(
+    source: str, source_fingerprint: dsl.OutputPath(str), summary: dsl.OutputPath(str)
+) -> dsl.ContainerSpec:
+    """Tells what a source of images holds now."""
+    return dsl.ContainerSpec(
+        image=image("preprocess"),
+        command=["python", "-m", "components.fingerprint"],
+        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+    )

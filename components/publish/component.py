@@ -1,0 +1,24 @@
+"""The publish stage as Kubeflow sees it."""
+# mypy: disable-error-code="valid-type"
+
+from kfp import dsl
+
+from components.images import image
+from components.publish.config import PublishConfig
+
+
+@dsl.container_component
+def publish(
+    model: str,
+    evaluation: str,
+    registry: str,
+    version: dsl.OutputPath(int),
+    summary: dsl.OutputPath(str),
+    model_digest: str = PublishConfig.model_digest,
+) -> dsl.ContainerSpec:
+    """Publishes a model as the registry's next version and champion."""
+    return dsl.ContainerSpec(
+        image=image("train"),
+        command=["python", "-m", "components.publish"],
+        args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+    )
