@@ -1,0 +1,148 @@
+"""The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam."""
+
+from kfp import dsl
+
+from components.embed.component import embed
+from components.embed.config import EmbedConfig
+from components.evaluate.component import evaluate
+from components.evaluate.config import EvaluateConfig
+from components.export.component import export
+from components.fingerprint.component import fingerprint
+from components.preprocess.component import preprocess
+from components.preprocess.config import PreprocessConfig
+from components.publish.component import publish
+from components.train.component import train
+from components.train.config import TrainConfig
+
+_RETRIES = {"num_retries": 2, "backoff_duration": "10s"}
+
+
+@dsl.pipeline(name="wgan-gp", description="Trains a WGAN-GP, judges it, and publishes it if it is good.")
+def wgan_gp(
+    source: str,
+    root: str,
+    height: int = PreprocessConfig.height,
+    width: int = PreprocessConfig.width,
+    color: str = PreprocessConfig.color,
+    resize: str = PreprocessConfig.resize,
+    validation_fraction: float = PreprocessConfig.validation_fraction,
+    test_fraction: float = PreprocessConfig.test_fraction,
+    bad_images_limit: float = PreprocessConfig.bad_images_limit,
+    images_per_shard: int = PreprocessConfig.images_per_shard,
+    beam_options: str = PreprocessConfig.beam_options,
+    steps: int = TrainConfig.steps,
+    batch_size: int = TrainConfig.batch_size,
+    critic_steps: int = TrainConfig.critic_steps,
+    critic_learning_rate: float = TrainConfig.critic_learning_rate,
+    generator_learning_rate: float = TrainConfig.generator_learning_rate,
+    beta_1: float = TrainConfig.beta_1,
+    beta_2: float = TrainConfig.beta_2,
+    constraint: str = TrainConfig.constraint,
+    penalty_weight: float = TrainConfig.penalty_weight,
+    clip_value: float = TrainConfig.clip_value,
+    ema_decay: float = TrainConfig.ema_decay,
+    latent_size: int = TrainConfig.latent_size,
+    base_filters: int = TrainConfig.base_filters,
+    log_every: int = TrainConfig.log_every,
+    sample_every: int = TrainConfig.sample_every,
+    checkpoint_every: int = TrainConfig.checkpoint_every,
+    classifier_epochs: int = EmbedConfig.classifier_epochs,
+    classifier_batch_size: int = EmbedConfig.classifier_batch_size,
+    classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
+    sample_count: int = EvaluateConfig.sample_count,
+    distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
+    class_distance_limit: float = EvaluateConfig.class_distance_limit,
+    class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
+    seed: int = TrainConfig.seed,
+    accelerator: str = TrainConfig.accelerator,
+    replicas: int = TrainConfig.replicas,
+) -> None:
+    """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
+    registry = f"{root}/registry"
+
+    # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion now.
+    fingerprinted = fingerprint(source=source).set_caching_options(False)
+
+    dataset = preprocess(
+        source=source,
+        dataset=f"{root}/datasets/{{key}}",
+        source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+        downloads=f"{root}/downloads",
+        height=height,
+        width=width,
+        color=color,
+        resize=resize,
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        bad_images_limit=bad_images_limit,
+        images_per_shard=images_per_shard,
+        seed=seed,
+        beam_options=beam_options,
+    ).set_retry(**_RETRIES)
+
+    checkpoint = train(
+        dataset=dataset.outputs["dataset_uri"],
+        checkpoints=f"{root}/checkpoints/{{key}}",
+        dataset_digest=dataset.outputs["dataset_digest"],
+        steps=steps,
+        batch_size=batch_size,
+        critic_steps=critic_steps,
+        critic_learning_rate=critic_learning_rate,
+        generator_learning_rate=generator_learning_rate,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        constraint=constraint,
+        penalty_weight=penalty_weight,
+        clip_value=clip_value,
+        ema_decay=ema_decay,
+        latent_size=latent_size,
+        base_filters=base_filters,
+        seed=seed,
+        accelerator=accelerator,
+        replicas=replicas,
+        log_every=log_every,
+        sample_every=sample_every,
+        checkpoint_every=checkpoint_every,
+    ).set_retry(**_RETRIES)
+
+    embedding = embed(
+        dataset=dataset.outputs["dataset_uri"],
+        embedding=f"{root}/embeddings/{{key}}",
+        dataset_digest=dataset.outputs["dataset_digest"],
+        classifier_epochs=classifier_epochs,
+        classifier_batch_size=classifier_batch_size,
+        classifier_learning_rate=classifier_learning_rate,
+        seed=seed,
+        accelerator=accelerator,
+        replicas=replicas,
+    ).set_retry(**_RETRIES)
+
+    evaluation = evaluate(
+        checkpoint=checkpoint.outputs["checkpoint_uri"],
+        dataset=dataset.outputs["dataset_uri"],
+        embedding=embedding.outputs["embedding_uri"],
+        evaluation=f"{root}/evaluations/{{key}}",
+        registry=registry,
+        checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
+        dataset_digest=dataset.outputs["dataset_digest"],
+        embedding_digest=embedding.outputs["embedding_digest"],
+        sample_count=sample_count,
+        distance_ratio_limit=distance_ratio_limit,
+        class_distance_limit=class_distance_limit,
+        class_ratio_limit=class_ratio_limit,
+        seed=seed,
+    ).set_caching_options(False)
+
+    model = export(
+        checkpoint=checkpoint.outputs["checkpoint_uri"],
+        model=f"{root}/models/{{key}}",
+        checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
+    )
+
+    with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
+        publish(
+            model=model.outputs["model_uri"],
+            evaluation=evaluation.outputs["evaluation_uri"],
+            registry=registry,
+            model_digest=model.outputs["model_digest"],
+        ).set_caching_options(False)
