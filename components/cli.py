@@ -16,7 +16,7 @@ import traceback
 from typing import Any, NoReturn
 
 from components import errors, settings
-from components.errors import ConfigError, StageError
+from components.errors import ConfigError, StageError, Terminated
 from components.executor import ExecutorInput, StageResult
 
 log = logging.getLogger("components.cli")
@@ -68,10 +68,6 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None) -> 
     except Exception:
         log.error("%s: a defect of this program, please report it with these lines\n%s", stage, traceback.format_exc())
         return errors.DEFECT
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived. Not an `Exception`, so that no stage swallows it."""
 
 
 def _terminate(signum: int, frame: Any) -> NoReturn:

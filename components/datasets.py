@@ -1,5 +1,6 @@
 """Reading a dataset back: every shard checked against `dataset.json`, then decoded into memory."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from components import digests, records
 from components.errors import DataError
 
 _PARSE_BATCH = 1024
+_MEMORY_SHARE = 0.5
 
 
 def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -28,6 +30,7 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
     """
     described = manifest.splits[split]
     shape = manifest.image
+    _check_memory(described.records * shape.height * shape.width * shape.channels, split)
     images = np.empty((described.records, shape.height, shape.width, shape.channels), np.uint8)
     labels = np.empty(described.records, np.int32)
     for shard in described.shards:
@@ -45,6 +48,15 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
     if start != described.records:
         raise DataError(f"{split} of {dataset} holds {start} records, {records.MANIFEST} says {described.records}")
     return images, labels
+
+
+def _check_memory(needed: int, split: str) -> None:
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > _MEMORY_SHARE * available:
+        raise DataError(
+            f"the {split} split needs {needed / 2**30:.1f} GiB of memory, of {available / 2**30:.1f} GiB here; "
+            "make a dataset of fewer or smaller images, or take a larger machine"
+        )
 
 
 def _check_shard(path: Path, shard: records.Shard) -> None:

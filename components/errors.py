@@ -45,6 +45,10 @@ class TrainingDiverged(StageError):
     exit_code = DEFECT
 
 
+class Terminated(BaseException):
+    """SIGTERM arrived. Not an `Exception`, so that no stage swallows it."""
+
+
 def describe_os_error(error: OSError) -> str:
     """One line for the user: what failed, on which path, why."""
     reason = os.strerror(error.errno) if error.errno else str(error)

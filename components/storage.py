@@ -5,7 +5,9 @@ crash, finds the old state or the new one and nothing between. Local paths only;
 """
 
 import contextlib
+import fcntl
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -13,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.errors import DataError
+from components import digests
+from components.errors import ConfigError, DataError
+
+log = logging.getLogger(__name__)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -58,6 +63,37 @@ def read_json(path: Path, what: str) -> Any:
         raise DataError(f"{path} does not describe a {what}: {error}") from None
 
 
+def require_own_place(place: Path, what: str, former: dict[str, Any] | None, identity: dict[str, Any]) -> None:
+    """Refuses a place that holds something else than what is about to be made or continued there.
+
+    Args:
+        place: The folder to make.
+        what: What is made, for the message ("dataset", "training", ...).
+        former: The identity (settings, digests of inputs) of what is there; None if nothing of the kind is.
+        identity: The identity of what is about to be made.
+
+    Raises:
+        ConfigError: The folder holds other files, or the same kind of thing with another identity.
+    """
+    if former is None:
+        if place.exists() and (not place.is_dir() or any(not entry.name.startswith(".") for entry in place.iterdir())):
+            raise ConfigError(f"{place} holds something else than a {what}; give another folder")
+        return
+    changed = [
+        f"{name} was {former.get(name)!r} there and is {identity.get(name)!r} now"
+        for name in sorted(former.keys() | identity.keys())
+        if former.get(name) != identity.get(name)
+    ]
+    if changed:
+        raise ConfigError(f"{place} belongs to another {what}; give another folder, or the former settings:", *changed)
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """sha256 of every file below a folder, by its path within it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): digests.sha256_of_file(path) for path in files}
+
+
 @contextlib.contextmanager
 def new_folder(place: Path, complete: str) -> Iterator[Path]:
     """A folder to fill, which appears at `place` only when the block ends without an error.
@@ -90,6 +126,22 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
         _sync(place.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Holds a folder against other processes of this machine; waits, and says so, while another one holds it.
+
+    The system releases the lock of a process that dies, however it dies.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("another process is at work in %s; waiting for it", folder)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _sync(path: Path) -> None:

@@ -13,7 +13,7 @@ class EmbedConfig:
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     embedding: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
     dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
-    classifier_epochs: Annotated[int, Setting("Passes over the training images.", at_least=1, at_most=1000)] = 10
+    classifier_epochs: Annotated[int, Setting("Passes over the training images.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
     classifier_learning_rate: Annotated[
         float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)

@@ -1,0 +1,51 @@
+"""The classifier whose features are the embedding: that of TensorFlow's custom-training tutorial, brought up to date.
+
+Convolutions and pooling, a dense layer of features, a dense layer of logits. Batch normalisation is new; the features
+are taken before the activation, so that none of them is dead.
+"""
+
+import keras
+
+from components import networks
+from components.records import ImageShape
+
+FEATURES = 64
+_FILTERS = 32
+
+
+def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
+    """Images to features and logits.
+
+    Args:
+        image: Shape of the images.
+        classes: Number of classes; at least 1.
+        seed: Decides the initial weights.
+
+    Returns:
+        A model from float32 [n, height, width, channels] in [-1, 1] to float32 [n, 64] and float32 [n, classes].
+    """
+    seeds = iter(range(seed * 1000, seed * 1000 + 1000))
+
+    def weights() -> keras.initializers.Initializer:
+        return keras.initializers.HeNormal(seed=next(seeds))
+
+    images = keras.Input((image.height, image.width, image.channels), name="images")
+    x = images
+    for level in range(max(2, networks.doublings(image))):
+        x = keras.layers.Conv2D(
+            _FILTERS * min(2**level, 4),
+            3,
+            padding="same",
+            use_bias=False,
+            kernel_initializer=weights(),
+            name=f"convolve_{level}",
+        )(x)
+        x = keras.layers.BatchNormalization(momentum=0.9, synchronized=True, name=f"normalise_{level}")(x)
+        x = keras.layers.ReLU(name=f"relu_{level}")(x)
+        x = keras.layers.MaxPooling2D(2, padding="same", name=f"pool_{level}")(x)
+    x = keras.layers.Flatten(name="flatten")(x)
+    x = keras.layers.Dense(FEATURES, use_bias=False, kernel_initializer=weights(), name="project")(x)
+    features = keras.layers.BatchNormalization(momentum=0.9, synchronized=True, name="features")(x)
+    x = keras.layers.ReLU(name="relu")(features)
+    logits = keras.layers.Dense(classes, kernel_initializer=weights(), name="logits")(x)
+    return keras.Model(images, [features, logits], name="classifier")

@@ -1,0 +1,152 @@
+"""Training the classifier by the same exact distributed step as the networks of the WGAN."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from components import networks
+from components.data_order import EndlessOrder
+from components.distributed_step import Adam, PerExample, descend, local_share, sum_over_replicas
+from components.embed.classifier import build_classifier
+from components.embed.config import EmbedConfig
+from components.errors import TrainingDiverged
+from components.interruption import deferred
+from components.records import ImageShape
+
+log = logging.getLogger(__name__)
+
+_BLOCK_STEPS = 20
+_BETA_1, _BETA_2 = 0.9, 0.999
+_PREDICT_BATCH = 512
+_LOG_SECONDS = 5.0
+
+
+class ClassifierStep:
+    """The classifier, its optimiser, and the update that trains it on any number of replicas.
+
+    Args:
+        config: The embedding's settings.
+        image: Shape of the images.
+        classes: Number of classes.
+        total_steps: Updates in all; the learning rate falls to 0 over them by a half cosine.
+        strategy: Where to place the variables.
+    """
+
+    def __init__(
+        self, config: EmbedConfig, image: ImageShape, classes: int, total_steps: int, strategy: tf.distribute.Strategy
+    ) -> None:
+        self._strategy, self._batch_size, self._total_steps = strategy, config.classifier_batch_size, total_steps
+        with strategy.scope():
+            self.model = build_classifier(image, classes, config.seed)
+            self._variables = [variable.value for variable in self.model.trainable_variables]
+            self._adam = Adam(self._variables, config.classifier_learning_rate, _BETA_1, _BETA_2, name="adam")
+        shape = [None, self._batch_size, image.height, image.width, image.channels]
+        self.run_block = tf.function(
+            self._run_block,
+            input_signature=[tf.TensorSpec(shape, tf.uint8), tf.TensorSpec(shape[:2], tf.int32)],
+        )
+
+    def _run_block(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One update per entry of the first axis.
+
+        Args:
+            pixels: uint8 [steps, global batch, height, width, channels].
+            labels: int32 [steps, global batch].
+
+        Returns:
+            Means over the block, float32 scalars: `loss`, `accuracy`, and `healthy`, below 1 if an update was not.
+        """
+        steps = tf.shape(pixels)[0]
+        sums = {name: tf.constant(0.0) for name in ("loss", "accuracy", "healthy")}
+        for index in tf.range(steps):
+            shares = self._strategy.run(self._update, args=(pixels[index], labels[index]))
+            means = sum_over_replicas(self._strategy, shares)
+            sums = {name: sums[name] + means[name] for name in sums}
+        return {name: value / tf.cast(steps, tf.float32) for name, value in sums.items()}
+
+    def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        images, wanted = networks.to_unit_range(local_share(pixels)), local_share(labels)
+
+        def per_example() -> PerExample:
+            _, logits = self.model(images, training=True)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
+            right = tf.argmax(logits, axis=1, output_type=tf.int32) == wanted
+            return loss, {"accuracy": tf.cast(right, tf.float32)}
+
+        done = tf.cast(self._adam.iterations, tf.float32) / self._total_steps
+        rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
+        return descend(per_example, self._variables, self._adam, self._batch_size, rate_factor)
+
+
+def train_classifier(
+    config: EmbedConfig,
+    image: ImageShape,
+    classes: int,
+    images: np.ndarray,
+    labels: np.ndarray,
+    strategy: tf.distribute.Strategy,
+) -> ClassifierStep:
+    """Trains for `config.classifier_epochs` passes over the images and returns the trained classifier.
+
+    Args:
+        config: The embedding's settings.
+        image: Shape of the images.
+        classes: Number of classes.
+        images: uint8 [count, height, width, channels].
+        labels: int32 [count], each below `classes`.
+        strategy: Where to train.
+
+    Raises:
+        TrainingDiverged: A loss or gradient is not finite.
+    """
+    batch = config.classifier_batch_size
+    per_epoch = max(1, len(images) // batch)
+    total = per_epoch * config.classifier_epochs
+    classifier = ClassifierStep(config, image, classes, total, strategy)
+    order = EndlessOrder(len(images), config.seed)
+    step, logged = 0, time.monotonic()
+    with deferred() as stop:
+        while step < total:
+            steps = min(_BLOCK_STEPS, total - step)
+            chosen = order.at(step * batch, steps * batch)
+            means = classifier.run_block(
+                images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
+            )
+            step += steps
+            if means["healthy"] < 1:
+                raise TrainingDiverged(
+                    f"the classifier's loss is not finite at step {step}; lower classifier_learning_rate, "
+                    f"which is {config.classifier_learning_rate}"
+                )
+            if time.monotonic() - logged > _LOG_SECONDS or step == total:
+                logged = time.monotonic()
+                log.info(
+                    "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f",
+                    step / per_epoch,
+                    config.classifier_epochs,
+                    means["loss"],
+                    means["accuracy"],
+                )
+            if stop:
+                stop.leave()
+    return classifier
+
+
+def accuracy(embed: Callable[[tf.Tensor], dict[str, tf.Tensor]], images: np.ndarray, labels: np.ndarray) -> float:
+    """Share of images whose largest logit is that of their label.
+
+    Args:
+        embed: From pixels, uint8 [n, height, width, channels], to `logits`, float32 [n, classes].
+        images: Pixels, uint8 [count, height, width, channels].
+        labels: int32 [count].
+    """
+    right = 0
+    for start in range(0, len(images), _PREDICT_BATCH):
+        chosen = slice(start, start + _PREDICT_BATCH)
+        logits = embed(tf.constant(images[chosen]))["logits"].numpy()
+        right += int((logits.argmax(axis=1) == labels[chosen]).sum())
+    return right / len(images)

@@ -1,0 +1,61 @@
+"""The train stage, top to bottom: dataset, folder, what is there already, then training from there."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from components import checkpoints, digests, records, settings, storage
+from components.errors import ConfigError
+from components.executor import StageResult
+from components.train.config import TrainConfig
+
+log = logging.getLogger(__name__)
+
+_CLAIM = "training.json"
+
+
+def run(config: TrainConfig) -> StageResult:
+    """Trains up to `config.steps`, from the newest checkpoint if there is one.
+
+    Returns:
+        checkpoint_uri, checkpoint_digest: Of the last step.
+
+    Raises:
+        ConfigError: The folder belongs to another training, or the hardware cannot do what was asked.
+        DataError: The dataset or every checkpoint is missing or damaged.
+        TrainingDiverged: A loss or gradient is no longer finite.
+    """
+    manifest = records.read_manifest(config.dataset, config.dataset_digest)
+    place = Path(digests.fill_key(config.checkpoints, "train", config, {"dataset": manifest.digest}))
+    identity = {**settings.values_in_key(config), "dataset_digest": manifest.digest}
+    del identity["steps"]  # a training may be lengthened
+    _claim(place, identity)
+    with storage.only_one(place):
+        found = checkpoints.newest(place)
+        if found is not None and found[1].step > config.steps:
+            raise ConfigError(
+                f"steps must be at least {found[1].step}, what {place} has been trained for, got {config.steps}; "
+                "give another folder for a shorter training"
+            )
+        if found is None or found[1].step < config.steps:
+            # Only here, so that a training that is complete says so at once, without TensorFlow.
+            from components.train.training import train
+
+            train(config, manifest, place, found)
+        else:
+            log.info("train: already complete at %s", place)
+    folder = checkpoints.step_folder(place, config.steps)
+    description = checkpoints.describe(folder)
+    summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
+    return StageResult(
+        parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary}
+    )
+
+
+def _claim(place: Path, identity: dict[str, Any]) -> None:
+    """Makes the folder this training's own, or refuses one that is another's."""
+    claim = place / _CLAIM
+    former = storage.read_json(claim, "training") if claim.exists() else None
+    storage.require_own_place(place, "training", former, identity)
+    if former is None:
+        storage.write_json(claim, identity)

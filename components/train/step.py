@@ -1,0 +1,173 @@
+"""One block of WGAN-GP training: critic updates, then a generator update, on every replica alike.
+
+The loop over steps runs inside one `tf.function`, outside `strategy.run`, as TensorFlow's strategies need it.
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components import networks
+from components.distributed_step import Adam, PerExample, descend, local_share, sum_over_replicas
+from components.train import losses
+from components.train.config import TrainConfig
+
+# Second word of a noise seed: what the noise is for. Fixed for ever, or old runs could not be repeated.
+_CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
+_PURPOSES = 4
+
+# What a block reports for each step, all of them global means.
+REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "healthy")
+
+
+class WganStep:
+    """Networks, optimisers and the generator's average; and the update that trains them.
+
+    Args:
+        config: The training settings.
+        network: What to build the networks from.
+        strategy: Where to place them; every variable is created in its scope.
+
+    Attributes:
+        generator, critic, average: The networks; `average` is the generator's exponential moving average.
+        step: Generator updates done, int64.
+    """
+
+    def __init__(self, config: TrainConfig, network: networks.NetworkConfig, strategy: tf.distribute.Strategy) -> None:
+        self._config, self._strategy = config, strategy
+        with strategy.scope():
+            self.generator = networks.build_generator(network, config.seed)
+            self.critic = networks.build_critic(network, config.seed)
+            self.average = networks.build_generator(network, config.seed, name="average")
+            self._generator_variables = _trainable(self.generator)
+            self._critic_variables = _trainable(self.critic)
+            betas = (config.beta_1, config.beta_2)
+            self._generator_adam = Adam(
+                self._generator_variables, config.generator_learning_rate, *betas, name="generator_adam"
+            )
+            self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
+            self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
+        image = network.image
+        self.run_block = tf.function(
+            self._run_block,
+            input_signature=[
+                tf.TensorSpec(
+                    [None, config.critic_steps, config.batch_size, image.height, image.width, image.channels], tf.uint8
+                )
+            ],
+        )
+
+    def _run_block(self, real: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Trains for as many generator updates as `real` has entries along its first axis.
+
+        Args:
+            real: Pixels, uint8 [steps, critic_steps, global batch, height, width, channels]: a fresh real batch for
+                every critic update.
+
+        Returns:
+            float32 [steps] of each of `REPORTED`.
+        """
+        steps = tf.shape(real)[0]
+        rows = {name: tf.TensorArray(tf.float32, size=steps) for name in REPORTED}
+        for index in tf.range(steps):
+            sums = {name: tf.constant(0.0) for name in ("loss", "penalty", "gradient_norm")}
+            healthy = tf.constant(1.0)
+            for inner in range(self._config.critic_steps):
+                shares = self._strategy.run(self._critic_update, args=(real[index, inner], inner))
+                means = sum_over_replicas(self._strategy, shares)
+                sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
+                healthy = tf.minimum(healthy, means["healthy"])
+            means = sum_over_replicas(self._strategy, self._strategy.run(self._generator_update))
+            row = {
+                "critic_loss": sums["loss"],
+                "generator_loss": means["loss"],
+                "penalty": sums["penalty"],
+                "gradient_norm": sums["gradient_norm"],
+                "healthy": tf.minimum(healthy, means["healthy"]),
+            }
+            rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
+        return {name: rows[name].stack() for name in REPORTED}
+
+    def _critic_update(self, pixels: tf.Tensor, inner: int) -> dict[str, tf.Tensor]:
+        config = self._config
+        real = networks.to_unit_range(local_share(pixels))
+        latents = local_share(self._noise(tf.random.stateless_normal, _CRITIC_LATENTS, inner, config.latent_size))
+        fake = tf.stop_gradient(self.generator(latents, training=True))
+        weights = local_share(self._noise(tf.random.stateless_uniform, _INTERPOLATION, inner, 1))
+
+        def per_example() -> PerExample:
+            real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0)), 2)
+            loss = losses.critic_loss(real_scores, fake_scores)
+            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, weights[:, 0]))
+            penalty = losses.penalty(norms)
+            if config.constraint == "gradient_penalty":
+                loss += config.penalty_weight * penalty
+            return loss, {"penalty": penalty, "gradient_norm": norms}
+
+        shares = descend(per_example, self._critic_variables, self._critic_adam, config.batch_size)
+        if config.constraint == "weight_clipping":
+            for variable in self._critic_variables:
+                variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
+        return shares
+
+    def _generator_update(self) -> dict[str, tf.Tensor]:
+        config = self._config
+        latents = local_share(self._noise(tf.random.stateless_normal, _GENERATOR_LATENTS, 0, config.latent_size))
+
+        def per_example() -> PerExample:
+            return losses.generator_loss(self._score(self.generator(latents, training=True))), {}
+
+        shares = descend(per_example, self._generator_variables, self._generator_adam, config.batch_size)
+        self._update_average()
+        self.step.assign_add(1)
+        return shares
+
+    def _score(self, images: tf.Tensor) -> tf.Tensor:
+        return self.critic(images, training=True)[:, 0]
+
+    def _noise(self, draw: Any, purpose: int, inner: int, size: int) -> tf.Tensor:
+        """Noise for the global batch, [batch_size, size]: a function of seed, purpose, step and inner step alone."""
+        position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
+        seed = tf.stack([tf.constant(self._config.seed, tf.int64), position])
+        return draw([self._config.batch_size, size], seed)
+
+    def _update_average(self) -> None:
+        """Moves the average towards the generator; early on faster, so that it forgets where it began.
+
+        Batch normalisation's moving statistics are averaged with the weights that they belong to.
+        """
+        done = tf.cast(self.step, tf.float32)
+        decay = tf.minimum(self._config.ema_decay, (1.0 + done) / (10.0 + done))
+        for average, current in zip(self.average.variables, self.generator.variables, strict=True):
+            average.assign(decay * average.value + (1.0 - decay) * current.value)
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
+        named: dict[str, tf.Variable] = {"step": self.step}
+        for prefix, model in (("generator", self.generator), ("critic", self.critic), ("average", self.average)):
+            named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
+        for prefix, adam, model in (
+            ("generator_adam", self._generator_adam, self.generator),
+            ("critic_adam", self._critic_adam, self.critic),
+        ):
+            named[f"{prefix}/iterations"] = adam.iterations
+            for variable, first, second in zip(model.trainable_variables, adam.first, adam.second, strict=True):
+                named[f"{prefix}/first/{variable.path}"] = first
+                named[f"{prefix}/second/{variable.path}"] = second
+        return named
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """The state as it is now, as arrays."""
+        return {name: variable.numpy() for name, variable in self.state().items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Sets the state; names, shapes and types must be those of `state()`."""
+        for name, variable in self.state().items():
+            variable.assign(arrays[name])
+
+
+def _trainable(model: keras.Model) -> list[tf.Variable]:
+    """The TensorFlow variables beneath Keras' own, for which `tf.GradientTape` and `assign` are meant."""
+    return [variable.value for variable in model.trainable_variables]

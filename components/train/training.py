@@ -1,0 +1,148 @@
+"""The training loop: a block of steps, then whatever is due: a line of the log, a grid of samples, a checkpoint."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components import checkpoints, datasets, grids, networks, records, settings, storage
+from components.accelerator import choose_strategy
+from components.data_order import EndlessOrder
+from components.errors import DataError, TrainingDiverged
+from components.interruption import deferred
+from components.train.config import TrainConfig
+from components.train.progress import Progress
+from components.train.step import WganStep
+
+log = logging.getLogger(__name__)
+
+# Few enough that a signal is noticed within seconds, enough that a call's overhead is nothing.
+_BLOCK_STEPS = 10
+_KEPT_CHECKPOINTS = 3
+_GRID_IMAGES = 64
+
+
+def train(
+    config: TrainConfig,
+    manifest: records.Manifest,
+    place: Path,
+    found: tuple[Path, checkpoints.Description] | None,
+) -> None:
+    """Trains from what was found (None: from the start) to `config.steps`, keeping checkpoints in `place`."""
+    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
+    images, _ = datasets.load_split(config.dataset, manifest, "train")
+    network = networks.NetworkConfig(manifest.image, config.latent_size, config.base_filters)
+    wgan = WganStep(config, network, strategy)
+    progress = Progress(place, config)
+    step = 0
+    if found is not None:
+        step = _restore(wgan, progress, *found)
+        log.info("train: going on from step %d of %d", step, config.steps)
+    batches = _Batches(images, config)
+    fixed_latents = _fixed_latents(config)
+    log.info("train: %d images of %s; the first block compiles, which takes some seconds", len(images), manifest.image)
+
+    def save() -> None:
+        state = {**wgan.state_arrays(), **progress.state()}
+        checkpoints.save(place, _describe(config, network, manifest, step, strategy), state)
+        checkpoints.keep_newest(place, _KEPT_CHECKPOINTS)
+
+    with deferred() as stop, progress:
+        progress.drop_after(step)
+        for length in _block_lengths(step, config):
+            started = time.monotonic()
+            rows = wgan.run_block(batches.block(step, length))
+            block = {name: rows[name].numpy() for name in rows}
+            _check_healthy(block, step)
+            step += length
+            progress.add(block, time.monotonic() - started)
+            if step % config.log_every == 0 or step == config.steps:
+                progress.write_row(step)
+            if step % config.sample_every == 0 or step == config.steps:
+                _write_samples(wgan.average, fixed_latents, place, step)
+            if step % config.checkpoint_every == 0 or step == config.steps or stop:
+                save()
+            if stop:
+                log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
+                stop.leave()
+
+
+class _Batches:
+    """The images of every critic update, by position alone."""
+
+    def __init__(self, images: np.ndarray, config: TrainConfig) -> None:
+        self._images, self._config = images, config
+        self._order = EndlessOrder(len(images), config.seed)
+
+    def block(self, first_step: int, steps: int) -> np.ndarray:
+        """uint8 [steps, critic_steps, batch_size, height, width, channels]."""
+        per_step = self._config.critic_steps * self._config.batch_size
+        chosen = self._images[self._order.at(first_step * per_step, steps * per_step)]
+        return chosen.reshape(steps, self._config.critic_steps, self._config.batch_size, *chosen.shape[1:])
+
+
+def _block_lengths(step: int, config: TrainConfig) -> Iterator[int]:
+    """Lengths of the blocks from a step to the last, each ending at the latest where something is due."""
+    while step < config.steps:
+        due = min(every - step % every for every in (config.log_every, config.sample_every, config.checkpoint_every))
+        length = min(_BLOCK_STEPS, due, config.steps - step)
+        yield length
+        step += length
+
+
+def _check_healthy(block: dict[str, np.ndarray], step: int) -> None:
+    sick = np.flatnonzero(block["healthy"] < 1)
+    if sick.size:
+        index = int(sick[0])
+        terms = [name for name in block if name != "healthy" and not np.isfinite(block[name][index])]
+        raise TrainingDiverged(
+            f"{' and '.join(terms) or 'a gradient'} is not finite at step {step + index + 1}; that update was not "
+            "applied and the last checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+        )
+
+
+def _restore(wgan: WganStep, progress: Progress, folder: Path, description: checkpoints.Description) -> int:
+    arrays = checkpoints.load_state(folder)
+    wanted = {**wgan.state_arrays(), **progress.state()}
+    wrong = checkpoints.differences(wanted, arrays)
+    if wrong:
+        raise DataError(f"checkpoint {folder} does not fit: {'; '.join(wrong)}")
+    wgan.restore(arrays)
+    progress.restore(arrays)
+    return description.step
+
+
+def _describe(
+    config: TrainConfig,
+    network: networks.NetworkConfig,
+    manifest: records.Manifest,
+    step: int,
+    strategy: tf.distribute.Strategy,
+) -> checkpoints.Description:
+    return checkpoints.Description(
+        step=step,
+        network=network.to_json(),
+        settings=settings.values_in_key(config),
+        classes=manifest.classes,
+        dataset_digest=manifest.digest,
+        state_sha256="",
+        made_with={
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "replicas": strategy.num_replicas_in_sync,
+        },
+    )
+
+
+def _fixed_latents(config: TrainConfig) -> tf.Tensor:
+    """The latents of every grid of samples, [64, latent_size]: the same all through a training."""
+    return tf.random.stateless_normal([_GRID_IMAGES, config.latent_size], [config.seed, 0])
+
+
+def _write_samples(average: keras.Model, latents: tf.Tensor, place: Path, step: int) -> None:
+    pixels = networks.to_pixels(average(latents, training=False)).numpy()
+    storage.write_file(place / "samples" / f"step-{step:010d}.png", grids.png_grid(pixels))
