@@ -1,0 +1,29 @@
+"""Draws from a SavedModel as a stranger would: TensorFlow alone. Run by path in a new process; imports nothing of ours.
+
+    python -I draw.py MODEL_FOLDER LATENTS.npy SEED COUNT IMAGES.npz
+
+Writes `served` (serving_default of the latents), `sampled` (sample) and `decoded` (the files of png, decoded).
+"""
+
+import sys
+
+# Whatever is installed beside TensorFlow, the model must do without these: importing them fails from here on.
+for name in ("components", "pipeline", "keras"):
+    sys.modules[name] = None  # type: ignore[assignment]
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+
+def main(model: str, latents: str, seed: str, count: str, images: str) -> None:
+    signatures = tf.saved_model.load(model).signatures
+    wanted = {"seed": tf.constant(int(seed), tf.int64), "count": tf.constant(int(count), tf.int64)}
+    served = signatures["serving_default"](latents=tf.constant(np.load(latents)))["images"]
+    sampled = signatures["sample"](**wanted)["images"]
+    files = signatures["png"](**wanted)["files"]
+    decoded = np.stack([tf.io.decode_png(file, channels=sampled.shape[-1]).numpy() for file in files])
+    np.savez(images, served=served.numpy(), sampled=sampled.numpy(), decoded=decoded)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

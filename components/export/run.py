@@ -1,0 +1,165 @@
+"""The export stage, top to bottom: restore, sign, save, draw in a new process, compare, describe."""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components import checkpoints, digests, generators, models, networks, saved_models, storage
+from components.errors import StageError
+from components.executor import StageResult
+from components.export import serving
+from components.export.config import ExportConfig
+
+log = logging.getLogger(__name__)
+
+_CHECK_SEED, _CHECK_COUNT = 20, 70  # more than one batch of serving.BATCH
+_FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a grey level is 8e-3
+_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one grey level: roundings of a value halfway between two levels
+
+
+def run(config: ExportConfig) -> StageResult:
+    """Makes the model of a checkpoint's averaged generator.
+
+    Returns:
+        model_uri, model_digest: The artefact.
+
+    Raises:
+        ConfigError: The folder holds something else.
+        DataError: The checkpoint is missing or damaged.
+        StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
+    """
+    checkpoint = checkpoints.describe(config.checkpoint, config.checkpoint_digest)
+    place = Path(digests.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
+    former = models.describe(place) if (place / models.MANIFEST).exists() else None
+    storage.require_own_place(
+        place,
+        "model",
+        None if former is None else {"checkpoint_digest": former.checkpoint_digest},
+        {"checkpoint_digest": checkpoint.digest},
+    )
+    if former is not None:
+        log.info("export: already complete at %s", place)
+        description = former
+    else:
+        with tf.device("CPU:0"):  # the graph is the same wherever it was made
+            description = _make(config, checkpoint, place)
+    size = sum(entry["bytes"] for entry in description.files.values())
+    summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
+    return StageResult(parameters={"model_uri": str(place), "model_digest": description.digest, "summary": summary})
+
+
+def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> models.Description:
+    network = networks.NetworkConfig.from_json(checkpoint.network)
+    generator = generators.load_averaged(config.checkpoint, checkpoint.digest)
+    with storage.new_folder(place, models.MANIFEST) as folder:
+        served = serving.ServedGenerator(generator, network.image, network.latent_size)
+        saved_models.save(served, folder, served.signatures_by_name)
+        _check(folder, generator, network.latent_size)
+        storage.write_file(folder / models.CARD, _card(checkpoint, network).encode())
+        description = models.Description(
+            files=models.list_files(folder),
+            checkpoint_digest=checkpoint.digest,
+            step=checkpoint.step,
+            image=network.image,
+            latent_size=network.latent_size,
+            classes=checkpoint.classes,
+            dataset_digest=checkpoint.dataset_digest,
+        )
+        storage.write_json(folder / models.MANIFEST, description.to_json())
+    return description
+
+
+def _check(model: Path, generator: keras.Model, latent_size: int) -> None:
+    """Draws from the saved model in a new process without this package and compares with the generator.
+
+    Raises:
+        StageError: It cannot be drawn from, or draws something else.
+    """
+    log.info("export: drawing from the saved model in a new process")
+    latents = _latents(latent_size)
+    with tempfile.TemporaryDirectory() as scratch:
+        np.save(Path(scratch, "latents.npy"), latents)
+        script, images = Path(__file__).parent / "draw.py", Path(scratch, "images.npz")
+        command = [sys.executable, "-I", script, model.absolute(), Path(scratch, "latents.npy")]
+        done = subprocess.run(
+            [*map(str, command), str(_CHECK_SEED), str(_CHECK_COUNT), str(images)],
+            cwd=scratch,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
+        with np.load(images) as arrays:
+            drawn = dict(arrays)
+    expected = generator(latents, training=False).numpy()
+    difference = float(np.abs(drawn["served"] - expected).max())
+    if not difference <= _FLOAT_TOLERANCE:
+        raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
+    _require_same_pixels("sample", drawn["sampled"], networks.to_pixels(expected).numpy())
+    if not np.array_equal(drawn["decoded"], drawn["sampled"]):
+        raise StageError("png draws other images than sample")
+
+
+def _latents(latent_size: int) -> np.ndarray:
+    """The latents that `sample` draws for the seed and count of the check."""
+    batches = [
+        tf.random.stateless_normal([serving.BATCH, latent_size], [_CHECK_SEED, batch], alg="philox").numpy()
+        for batch in range(-(-_CHECK_COUNT // serving.BATCH))
+    ]
+    return np.concatenate(batches)[:_CHECK_COUNT]
+
+
+def _require_same_pixels(signature: str, drawn: np.ndarray, expected: np.ndarray) -> None:
+    if drawn.shape != expected.shape or drawn.dtype != np.uint8:
+        raise StageError(f"{signature} draws {drawn.dtype} {drawn.shape}, expected uint8 {expected.shape}")
+    levels = np.abs(drawn.astype(np.int16) - expected)
+    if levels.max() > 1 or (levels > 0).mean() > _LEVELS_SHARE:
+        raise StageError(
+            f"{signature} draws other images than the generator: {(levels > 0).mean():.2%} of the pixels differ, "
+            f"by up to {levels.max()} levels"
+        )
+
+
+def _card(checkpoint: checkpoints.Description, network: networks.NetworkConfig) -> str:
+    rows = "\n".join(f"| {name} | {value} |" for name, value in sorted(checkpoint.settings.items()))
+    classes = ", ".join(checkpoint.classes) or "none"
+    return f"""# Image generator
+
+A WGAN-GP generator, the average of its weights over training, after {checkpoint.step:,} generator updates.
+
+## Use
+
+| signature | takes | gives |
+| --- | --- | --- |
+| `serving_default` | `latents`: float32 [n, {network.latent_size}], standard normal | `images`: float32 [n, {network.image.height}, {network.image.width}, {network.image.channels}] in [-1, 1] |
+| `sample` | `seed`, `count`: int64 | `images`: uint8 [count, {network.image.height}, {network.image.width}, {network.image.channels}] |
+| `png` | `seed`, `count`: int64 | `files`: PNG files [count] |
+
+The same seed draws the same images; a larger count begins with those of a smaller one.
+
+## Data
+
+Images of {network.image} pixels; classes: {classes}. Dataset `{checkpoint.dataset_digest}`.
+
+## Limits
+
+It draws images like those that it was trained on, with their biases, and none of another kind. It takes no class: which
+class an image shows is up to chance. Its images may come close to single training images.
+
+## Configuration
+
+| setting | value |
+| --- | --- |
+{rows}
+
+Checkpoint `{checkpoint.digest}`.
+"""  # noqa: E501

@@ -1,0 +1,76 @@
+"""The model artefact: a SavedModel that needs nothing of this package, and `MANIFEST.json`, written last."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from components import digests, records, storage
+from components.errors import DataError
+
+MANIFEST = "MANIFEST.json"
+CARD = "model_card.md"
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `MANIFEST.json` says.
+
+    Attributes:
+        files: Size in bytes and sha256 of every file but the manifest, by its path within the artefact.
+        checkpoint_digest: The checkpoint that the generator comes from.
+        step: Its generator updates.
+        image: Shape of the images that it draws.
+        latent_size: Numbers in a latent vector.
+        classes: Names of the dataset's classes.
+        dataset_digest: The dataset that it was trained on.
+    """
+
+    files: dict[str, dict[str, Any]]
+    checkpoint_digest: str
+    step: int
+    image: records.ImageShape
+    latent_size: int
+    classes: list[str]
+    dataset_digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value of `MANIFEST.json`."""
+        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+
+    @property
+    def digest(self) -> str:
+        """sha256 that names the model's content."""
+        return digests.digest_of(self.to_json())
+
+
+def list_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size in bytes and sha256 of every file below a folder, by its path within it."""
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
+        for name, sha256 in storage.files_in(folder).items()
+    }
+
+
+def describe(model: str | Path, expected_digest: str = "") -> Description:
+    """Reads what a model says of itself and checks every file against that. Files not listed are not looked at.
+
+    Raises:
+        DataError: It is missing, damaged, of another schema, or has another digest.
+    """
+    folder = Path(model)
+    value = storage.read_json(folder / MANIFEST, "model")
+    try:
+        if value.pop("schema_version") != SCHEMA_VERSION:
+            raise DataError(f"model {folder} is of another schema version; expected {SCHEMA_VERSION}")
+        description = Description(**{**value, "image": records.ImageShape(**value["image"])})
+        listed = {name: entry["sha256"] for name, entry in description.files.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / MANIFEST} is not a model's description: {error!r}") from None
+    for name, sha256 in listed.items():
+        path = folder / name
+        if not path.is_file() or digests.sha256_of_file(path) != sha256:
+            raise DataError(f"model {folder} is damaged: {name} is not the file that {MANIFEST} describes")
+    if expected_digest and description.digest != expected_digest:
+        raise DataError(f"model {folder} has digest {description.digest}, expected {expected_digest}")
+    return description

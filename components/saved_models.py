@@ -1,0 +1,102 @@
+"""Saving a SavedModel so that the same weights and code give the same bytes, whatever the process did before.
+
+TensorFlow numbers functions by a counter of the process, stores functions and map entries in no fixed order, and adds a
+`fingerprint.pb` with a random part. Here functions are numbered from 0, everything is sorted, and the fingerprint,
+which nothing needs, is left out.
+"""
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf.message import Message
+from tensorflow.core.protobuf import saved_model_pb2
+
+_GRAPH = "saved_model.pb"
+_FINGERPRINT = "fingerprint.pb"
+_NUMBERED = re.compile(r"(.*_)(\d+)")
+_CAPTURE_NAME = "_user_specified_name"  # of a captured variable it is the number of a tensor in this process
+
+
+def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None = None) -> None:
+    """Writes `module` as a SavedModel into `folder`, which may exist."""
+    with _without_notices():
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    (folder / _FINGERPRINT).unlink(missing_ok=True)
+    graph = folder / _GRAPH
+    graph.write_bytes(canonical(graph.read_bytes()))
+
+
+def canonical(saved_model: bytes) -> bytes:
+    """The same SavedModel with functions numbered from 0 in their order of creation, and everything sorted."""
+    model = saved_model_pb2.SavedModel.FromString(saved_model)
+    for meta_graph in model.meta_graphs:
+        functions = meta_graph.graph_def.library.function
+        _rename(meta_graph, _renaming([function.signature.name for function in functions]))
+        ordered = sorted(functions, key=lambda function: function.signature.name)
+        parts = [function.SerializeToString(deterministic=True) for function in ordered]
+        del functions[:]
+        for part in parts:
+            functions.add().ParseFromString(part)
+    return model.SerializeToString(deterministic=True)
+
+
+def _renaming(names: list[str]) -> Callable[[str], str]:
+    """Gives each function its rank instead of its number, wherever its name stands in a text."""
+    numbered = {name: found for name in names if (found := _NUMBERED.fullmatch(name))}
+    ranks = {number: rank for rank, number in enumerate(sorted({int(found[2]) for found in numbered.values()}))}
+    new_names = {name: f"{found[1]}{ranks[int(found[2])]}" for name, found in numbered.items()}
+    if not new_names:
+        return lambda text: text
+    longest_first = sorted(new_names, key=len, reverse=True)
+    pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})(?!\\d)")
+    return lambda text: pattern.sub(lambda found: new_names[found[0]], text)
+
+
+def _rename(message: Message, rename: Callable[[str], str]) -> None:
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            _rename_map(field.message_type, value, rename)
+        elif field.type == field.TYPE_MESSAGE:
+            for part in value if field.is_repeated else [value]:
+                _rename(part, rename)
+        elif field.type == field.TYPE_STRING:
+            if field.is_repeated:
+                value[:] = [rename(text) for text in value]
+            else:
+                setattr(message, field.name, rename(value))
+
+
+def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
+    key_field, value_field = entry.fields_by_name["key"], entry.fields_by_name["value"]
+    holds_messages = value_field.type == value_field.TYPE_MESSAGE
+    if key_field.type == key_field.TYPE_STRING:
+        if holds_messages and _CAPTURE_NAME in values and values[_CAPTURE_NAME].s.isdigit():
+            del values[_CAPTURE_NAME]
+        for key in [key for key in values if rename(key) != key]:
+            if holds_messages:
+                values[rename(key)].CopyFrom(values[key])
+            else:
+                values[rename(key)] = values[key]
+            del values[key]
+    for key in list(values):
+        if holds_messages:
+            _rename(values[key], rename)
+        elif value_field.type == value_field.TYPE_STRING:
+            values[key] = rename(values[key])
+
+
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """Keeps TensorFlow's notes on how it names inputs and where it writes out of the log; warnings stay."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,120 @@
+"""Tests for components/export: real checkpoints, a real new process."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components import checkpoints, generators, models, networks
+from components.errors import ConfigError, DataError, StageError
+from components.export import run as export
+from components.export.config import ExportConfig
+
+
+def _run(checkpoint, model):
+    return export.run(ExportConfig(checkpoint=str(checkpoint), model=str(model)))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, make_checkpoint):
+    root = tmp_path_factory.mktemp("export")
+    checkpoint = make_checkpoint(root / "checkpoints")
+    return checkpoint, root / "model", _run(checkpoint, root / "model")
+
+
+def _draw(signatures, seed, count):
+    return signatures["sample"](seed=tf.constant(seed, tf.int64), count=tf.constant(count, tf.int64))["images"].numpy()
+
+
+def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported):
+    checkpoint, model, result = exported
+    description = models.describe(model, str(result.parameters["model_digest"]))
+    assert description.checkpoint_digest == checkpoints.describe(checkpoint).digest
+    assert description.latent_size == 16
+    assert description.files == {
+        name: entry for name, entry in models.list_files(model).items() if name != models.MANIFEST
+    }
+    assert "saved_model.pb" in description.files
+
+
+def test_serving_default_gives_the_generators_images(exported):
+    checkpoint, model, _ = exported
+    latents = np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32)
+    served = tf.saved_model.load(str(model)).signatures["serving_default"](latents=tf.constant(latents))["images"]
+    expected = generators.load_averaged(checkpoint)(latents, training=False)
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+
+
+def test_sample_is_decided_by_the_seed_and_a_larger_count_begins_with_a_smaller(exported):
+    _, model, _ = exported
+    signatures = tf.saved_model.load(str(model)).signatures
+    images = _draw(signatures, 3, 130)
+    assert images.dtype == np.uint8
+    assert images.shape == (130, 8, 8, 1)
+    np.testing.assert_array_equal(_draw(signatures, 3, 130), images)
+    np.testing.assert_array_equal(_draw(signatures, 3, 5), images[:5])
+    assert len(np.unique(images.reshape(130, -1), axis=0)) == 130
+    assert (_draw(signatures, 4, 5) != images[:5]).any()
+
+
+def test_png_files_are_the_sampled_images(exported):
+    _, model, _ = exported
+    signatures = tf.saved_model.load(str(model)).signatures
+    files = signatures["png"](seed=tf.constant(3, tf.int64), count=tf.constant(5, tf.int64))["files"]
+    decoded = [tf.io.decode_png(file).numpy() for file in files]
+    np.testing.assert_array_equal(decoded, _draw(signatures, 3, 5))
+
+
+def test_another_export_of_the_checkpoint_has_the_same_digest(exported, tmp_path):
+    checkpoint, _, result = exported
+    assert _run(checkpoint, tmp_path / "again").parameters["model_digest"] == result.parameters["model_digest"]
+
+
+def test_run_again_does_nothing_and_another_checkpoint_is_refused(exported, make_checkpoint, tmp_path):
+    checkpoint, model, result = exported
+    before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
+    assert _run(checkpoint, model) == result
+    assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
+    with pytest.raises(ConfigError, match="belongs to another model"):
+        _run(make_checkpoint(tmp_path, seed=1), model)
+
+
+def test_bad_input_is_named(exported, tmp_path):
+    checkpoint, _, _ = exported
+    with pytest.raises(DataError, match="no checkpoint at"):
+        _run(tmp_path / "nothing", tmp_path / "model")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="something else"):
+        _run(checkpoint, tmp_path / "other")
+    with pytest.raises(DataError, match="expected"):
+        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
+
+
+def test_a_generator_other_than_the_saved_one_is_noticed(exported, make_checkpoint, tmp_path):
+    _, model, _ = exported
+    other = generators.load_averaged(make_checkpoint(tmp_path, seed=2))
+    with pytest.raises(StageError, match="serving_default draws other images"):
+        export._check(model, other, 16)
+
+
+def test_sampled_pixels_may_differ_by_rare_roundings_only():
+    expected = np.full((10, 8, 8, 1), 7, np.uint8)
+    drawn = expected.copy()
+    export._require_same_pixels("sample", drawn, expected)
+    drawn[0] = 8
+    with pytest.raises(StageError, match=r"10\.00%"):
+        export._require_same_pixels("sample", drawn, expected)
+    with pytest.raises(StageError, match="float32"):
+        export._require_same_pixels("sample", networks.to_unit_range(expected).numpy(), expected)
+
+
+def test_a_damaged_model_is_refused(exported, tmp_path):
+    _, model, _ = exported
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    with open(broken / "saved_model.pb", "r+b") as file:
+        file.write(b"x")
+    with pytest.raises(DataError, match=r"saved_model\.pb is not the file"):
+        models.describe(broken)

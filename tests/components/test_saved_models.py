@@ -1,0 +1,37 @@
+"""Tests for components/saved_models.py."""
+
+import numpy as np
+import tensorflow as tf
+
+from components import saved_models, storage
+
+
+class _Counter(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(np.arange(3, dtype=np.float32))
+
+        def add(x):
+            return {"sum": tf.map_fn(lambda row: row + self.weight, x)}
+
+        self.add = tf.function(add, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+
+
+def test_the_same_module_gives_the_same_bytes_again_in_one_process(tmp_path):
+    for name in ("first", "second"):
+        module = _Counter()
+        saved_models.save(module, tmp_path / name, {"serving_default": module.add})
+        tf.function(lambda x: x + 1)(tf.constant(1.0))  # moves the process's counters on
+    first = storage.files_in(tmp_path / "first")
+    assert first == storage.files_in(tmp_path / "second")
+    assert set(first) == {"saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"}
+
+
+def test_what_was_saved_loads_and_computes_the_same(tmp_path):
+    module = _Counter()
+    saved_models.save(module, tmp_path, {"serving_default": module.add})
+    loaded = tf.saved_model.load(str(tmp_path))
+    x = np.ones((4, 3), np.float32)
+    expected = x + np.arange(3)
+    np.testing.assert_array_equal(loaded.signatures["serving_default"](x=tf.constant(x))["sum"], expected)
+    np.testing.assert_array_equal(loaded.add(tf.constant(x))["sum"], expected)
