@@ -1,0 +1,158 @@
+"""What earlier runs made, kept under what decided it: a stage whose inputs, settings and code are unchanged is not run.
+
+`cache/TASK/KEY.json` under the root is one result. The key is a digest of the parts, and the parts are kept beside the
+outputs, so that it can be told which of them changed. Locations are among the inputs, but never alone: the digest of an
+artefact's content travels beside its location.
+"""
+
+import dataclasses
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+from components import digests, storage
+from components.errors import DataError
+from pipeline.package import Task
+from pipeline.resolve import Outputs, Resolver, as_text
+
+_STAGES = "components."
+_LIBRARIES = (
+    "apache-beam",
+    "keras",
+    "numpy",
+    "pillow",
+    "scikit-learn",
+    "scipy",
+    "tensorflow",
+    "tensorflow-cpu",
+    "tensorflow-tpu",
+)
+
+
+def stage_of(task: Task) -> str:
+    """The folder in `components` whose program a leaf runs; empty for a program that is not ours."""
+    command = task.container["command"]
+    if len(command) == 3 and command[0].startswith("python") and command[1] == "-m" and command[2].startswith(_STAGES):
+        return str(command[2].removeprefix(_STAGES))
+    return ""
+
+
+def key_parts(task: Task, resolver: Resolver) -> dict[str, Any]:
+    """What decides the result of a leaf run as a process: command, inputs, code, versions of libraries.
+
+    Raises:
+        NotYetMade: An input comes from a task that has made nothing (yet).
+    """
+    stage = stage_of(task)
+    command = {name: task.container.get(name, []) for name in ("command", "args", "env")}
+    return {
+        "command": command,
+        "inputs": resolver.parameters(task),
+        "artefacts": resolver.artifacts(task),
+        "code": digests.source_digest(stage) if stage else "",
+        "libraries": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the cache says of a leaf: its outputs if it need not run, else why it must."""
+
+    outputs: Outputs | None
+    reason: str
+
+
+class Cache:
+    """The kept results under one root."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "cache"
+
+    def look_up(self, task: Task, parts: dict[str, Any]) -> Found:
+        """Finds the kept result of a leaf, if all artefacts that it names are still there."""
+        entry = self._read(self._place(task, parts))
+        if entry is None:
+            return Found(None, self._difference(task, parts))
+        outputs = Outputs(entry["outputs"]["parameters"], entry["outputs"]["artifacts"])
+        gone = [place for place in entry["places"] if not Path(place).exists()]
+        if gone:
+            return Found(None, f"its artefact is gone: {gone[0]}")
+        return Found(outputs, "unchanged")
+
+    def keep(self, task: Task, parts: dict[str, Any], outputs: Outputs, run: int) -> None:
+        """Keeps a result, whole or not at all.
+
+        Args:
+            task: The leaf.
+            parts: Its `key_parts`.
+            outputs: What it made.
+            run: The number of the run; the entry of the latest run is the one that differences are told against.
+        """
+        places = [str(place) for place in local_artifacts(outputs)]
+        entry = {"run": run, "parts": parts, "outputs": dataclasses.asdict(outputs), "places": places}
+        storage.write_json(self._place(task, parts), entry)
+
+    def _place(self, task: Task, parts: dict[str, Any]) -> Path:
+        return self._folder / task.name / f"{digests.digest_of(parts)[:16]}.json"
+
+    def _difference(self, task: Task, parts: dict[str, Any]) -> str:
+        entries = [self._read(path) for path in sorted((self._folder / task.name).glob("*.json"))]
+        known = [entry for entry in entries if entry is not None]
+        if not known:
+            return "it has not been run yet"
+        newest = max(known, key=lambda entry: int(entry["run"]))
+        return "; ".join(differences(newest["parts"], parts)) or "it has not been run yet"
+
+    @staticmethod
+    def _read(path: Path) -> dict[str, Any] | None:
+        """An entry; None if there is none, or none that can be read, which only means running the stage again."""
+        try:
+            entry = storage.read_json(path, "kept result")
+        except (DataError, OSError):
+            return None
+        whole = isinstance(entry, dict) and {"run", "parts", "outputs", "places"} <= entry.keys()
+        return entry if whole else None
+
+
+def local_artifacts(outputs: Outputs) -> list[Path]:
+    """Where the artefacts that outputs name lie on this machine: artefacts, and parameters called `..._uri`."""
+    uris = [value for name, value in outputs.parameters.items() if name.endswith("_uri") and isinstance(value, str)]
+    uris += [artifact["uri"] for artifact in outputs.artifacts.values()]
+    return [Path(uri) for uri in uris if "://" not in uri and Path(uri).exists()]
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What changed from one `key_parts` to another, most telling first: `steps: 2000 -> 3000`."""
+    found = [
+        *_changed(old["inputs"], new["inputs"]),
+        *_changed(old["libraries"], new["libraries"]),
+        *(["its code changed"] if old["code"] != new["code"] else []),
+        *(["its command changed"] if old["command"] != new["command"] else []),
+        *_changed(old["artefacts"], new["artefacts"]),
+    ]
+    # A location that holds a digest changes with its content; the content's own digest says it better.
+    digests_too = [sentence for sentence in found if "digest: " in sentence or "fingerprint: " in sentence]
+    return digests_too + [sentence for sentence in found if sentence not in digests_too]
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else as_text(value)
+    if len(text) == 64 and all(character in "0123456789abcdef" for character in text):
+        return text[:8]
+    return text if len(text) <= 40 else f"...{text[-37:]}"

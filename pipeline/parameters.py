@@ -1,0 +1,183 @@
+"""The pipeline's parameters as flags, read off the package, checked before anything runs.
+
+What a stage says of a setting (help, bounds) applies to every pipeline parameter that reaches it unchanged.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import importlib
+import json
+from typing import Any
+
+from components import settings
+from components.errors import ConfigError
+from components.settings import Field, Setting
+from pipeline.cache import stage_of
+from pipeline.package import Package, Task
+from pipeline.resolve import NotYetMade, Resolver
+
+_TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
+_JSON = ("BOOLEAN", "LIST", "STRUCT")
+_MADE_LATER = "made-later"
+_DEST = "parameter "
+
+
+def fields(package: Package) -> dict[str, Field]:
+    """Every parameter of the pipeline with its type, default, help and bounds, by name."""
+    reached: dict[str, list[Field]] = {}
+    for task in package.root.leaves():
+        for name, field in _fields_of_stage(task).items():
+            parameter = _pipeline_parameter(task, name)
+            if parameter:
+                reached.setdefault(parameter, []).append(field)
+    found = {}
+    for name, definition in package.parameters.items():
+        kind = definition["parameterType"]
+        known = [field for field in reached.get(name, []) if field.type is _TYPES.get(kind)]
+        # The bounds of the first stage are shown and checked here, those of the others by their own configurations.
+        setting = known[0].setting if known else Setting("Parameter of the pipeline.")
+        helps = dict.fromkeys(field.setting.help for field in known)
+        default = definition.get("defaultValue", None if definition.get("isOptional") else dataclasses.MISSING)
+        if kind == "NUMBER_INTEGER" and isinstance(default, float):
+            default = int(default)
+        if len(helps) > 1:
+            setting = dataclasses.replace(setting, help=" ".join(helps))
+        found[name] = Field(name, _TYPES.get(kind, object), default, setting)
+    return found
+
+
+def _fields_of_stage(task: Task) -> dict[str, Field]:
+    """The settings of the stage that a leaf runs; none for a program that is not ours."""
+    config_class = _config_class(task)
+    return {field.name: field for field in settings.fields_of(config_class)} if config_class else {}
+
+
+def _config_class(task: Task) -> type | None:
+    stage = stage_of(task)
+    if not stage.isidentifier():
+        return None
+    try:
+        found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
+    except (ImportError, AttributeError):
+        return None
+    return found
+
+
+def _pipeline_parameter(task: Task, name: str) -> str:
+    """The parameter of the pipeline that reaches an input of a task unchanged, if one does."""
+    while task.around is not None:
+        name = task.given("parameters").get(name, {}).get("componentInputParameter", "")
+        task = task.around
+    return name
+
+
+def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
+    """Adds `--name` for every parameter, also spelt with dashes; values stay text."""
+    group = parser.add_argument_group("parameters of the pipeline")
+    for field in known.values():
+        if field.name == "root":
+            continue
+        default = "required" if field.required else f"default: {field.default!r}"
+        choices = f" One of {', '.join(field.setting.choices)}." if field.setting.choices else ""
+        group.add_argument(
+            *dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"]),
+            dest=f"{_DEST}{field.name}",
+            metavar=field.type.__name__.upper() if field.type is not object else "JSON",
+            help=f"{field.setting.help}{choices} ({default})".replace("%", "%%"),
+        )
+
+
+def given_in(parsed: argparse.Namespace) -> dict[str, str]:
+    """The parameters that a command line gave, by name, as text."""
+    found = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def parse(package: Package, given: dict[str, str], unknown: list[str], problems: list[str]) -> dict[str, Any]:
+    """The pipeline's parameters, typed and checked, defaults filled in.
+
+    Args:
+        package: The package.
+        given: Text by name of parameter.
+        unknown: Words of the command line that are no flag of ours.
+        problems: Mistakes found already, to be reported with the others.
+
+    Raises:
+        ConfigError: With every mistake: unknown, missing and mistyped ones, values out of bounds, values that do not
+            go together.
+    """
+    known = fields(package)
+    problems = [*problems, *unknown_flags(unknown, [*known, "root", "jobs", "package"])]
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        if name not in given:
+            if field.required:
+                problems.append(f"{name} is required: give --{name}")
+            elif field.default is not None:
+                values[name] = field.default
+            continue
+        try:
+            values[name] = _parse(field, given[name], package.parameters[name]["parameterType"])
+            problems += settings.field_problems(field, values[name])
+        except ValueError as error:
+            problems.append(str(error))
+    for problem in _stage_problems(package, values):
+        if problem.split()[0] not in {known_problem.split()[0] for known_problem in problems}:
+            problems.append(problem)
+    if problems:
+        raise ConfigError(*problems)
+    return values
+
+
+def _parse(field: Field, text: str, kind: str) -> Any:
+    if kind not in _JSON:
+        return settings.parse_value(field, text)
+    expected = {"BOOLEAN": bool, "LIST": list, "STRUCT": dict}[kind]
+    try:
+        value = json.loads(text.lower() if kind == "BOOLEAN" else text)
+    except json.JSONDecodeError:
+        value = None
+    if not isinstance(value, expected):
+        what = {"BOOLEAN": "true or false", "LIST": "a JSON list", "STRUCT": "a JSON object"}[kind]
+        raise ValueError(f"{field.name} must be {what}, got {text!r}")
+    return value
+
+
+def unknown_flags(words: list[str], known: list[str]) -> list[str]:
+    """A sentence for each unknown flag, with the known one that was probably meant."""
+    problems = []
+    names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
+    for name in names:
+        close = difflib.get_close_matches(name, known, n=1)
+        problems.append(f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else ""))
+    if words and not names:
+        problems.append(f"unexpected arguments: {' '.join(words)}")
+    return problems
+
+
+def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
+    """What each stage's own configuration says against the values, with stand-ins for what is not known yet."""
+    resolver = Resolver(values, {}, {}, {})
+    problems: list[str] = []
+    for task in package.root.leaves():
+        config_class = _config_class(task)
+        if config_class is None:
+            continue
+        known = _fields_of_stage(task)
+        given = {}
+        for name in task.definitions("input", "parameters"):
+            given[name] = _value_or_stand_in(known[name], task, resolver)
+        try:
+            config_class(**given)
+        except ConfigError as error:
+            problems += error.problems
+    return list(dict.fromkeys(problems))
+
+
+def _value_or_stand_in(field: Field, task: Task, resolver: Resolver) -> Any:
+    """What a stage will be told, or something harmless for what is made later, missing or mistyped."""
+    try:
+        return settings.parse_value(field, resolver.parameter(task, field.name))
+    except (NotYetMade, KeyError, ValueError):
+        return _MADE_LATER if field.required else field.default

@@ -1,0 +1,114 @@
+"""Which stages a run would run, and why, without running them."""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from components import errors
+from components.errors import StageError
+from pipeline import processes
+from pipeline.cache import Cache, key_parts, stage_of
+from pipeline.package import Package, Task
+from pipeline.processes import Processes
+from pipeline.resolve import NotYetMade, Outputs, Resolver, read_outputs
+from pipeline.runner import SKIPPED, UNCHANGED, skip_reason
+
+log = logging.getLogger(__name__)
+
+RUNS, MAYBE = "runs", "perhaps"
+# Stages that only read and take a moment: the plan runs them, because what they say decides the rest.
+_READING_STAGES = ("fingerprint",)
+
+
+class PlanFailed(StageError):
+    """A stage that the plan had to run failed; the message and the exit code are that stage's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def plan(package: Package, parameters: dict[str, Any], root: Path) -> list[tuple[str, str, str]]:
+    """Decides every leaf as far as that can be known now.
+
+    Returns:
+        For each leaf its name, `runs`, `unchanged`, `skipped` or `perhaps`, and why.
+
+    Raises:
+        PlanFailed: The source cannot be read.
+    """
+    made: dict[Task, Outputs] = {}
+    # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
+    name = f"{package.name}-next"
+    run = dict.fromkeys(("$.pipeline_job_name", "$.pipeline_job_resource_name", "$.pipeline_job_uuid"), name)
+    resolver = Resolver(parameters, made, {**run, "$.pipeline_root": str(root)}, {})
+    cache = Cache(root)
+    rows = []
+    for task in package.root.leaves():
+        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made)
+        rows.append((task.name, outcome, why))
+    return rows
+
+
+def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
+    """What the conditions around a leaf say, if they keep it from being decided by itself."""
+    gated: Task | None = task
+    while gated is not None:
+        if gated.condition:
+            try:
+                reason = skip_reason(gated, resolver)
+            except NotYetMade as missing:
+                return MAYBE, f"decided by the {missing.output} of {missing.task.name}"
+            if reason:
+                return SKIPPED, reason
+        gated = gated.around
+    return None
+
+
+def _decide(task: Task, resolver: Resolver, cache: Cache, made: dict[Task, Outputs]) -> tuple[str, str]:
+    if stage_of(task) in _READING_STAGES:
+        made[task] = _run_now(task, resolver)
+        return "was run", "reads the source; the plan has just done it"
+    if not task.cached:
+        return RUNS, "always"
+    try:
+        parts = key_parts(task, resolver)
+    except NotYetMade as missing:
+        return RUNS, f"its input {_input_from(task, missing, resolver)} comes from {missing.task.name}, which runs"
+    except KeyError:
+        return RUNS, "its inputs are known only when the run has ended"
+    unfinished = [need for need in task.needs if need.is_leaf and need not in made]
+    if unfinished:
+        return RUNS, f"it comes after {unfinished[0].name}, which runs"
+    found = cache.look_up(task, parts)
+    if found.outputs is None:
+        return RUNS, found.reason
+    made[task] = found.outputs
+    return UNCHANGED, "its inputs, settings and code are unchanged"
+
+
+def _input_from(task: Task, missing: NotYetMade, resolver: Resolver) -> str:
+    """The input of a task that brings the missing value."""
+    names = task.definitions("input", "parameters")
+    return next(
+        (name for name in names if resolver.origin(task, name) == (missing.task, missing.output)), missing.output
+    )
+
+
+def _run_now(task: Task, resolver: Resolver) -> Outputs:
+    with tempfile.TemporaryDirectory() as folder:
+        message = resolver.executor_input(task, Path(folder, "outputs"))
+        Path(folder, "outputs", "parameters").mkdir(parents=True)
+        code = Processes().run(
+            resolver.command(task, message),
+            resolver.environment(task, message),
+            Path(folder, "log"),
+            f"{task.name} | ",
+        )
+        if code:
+            raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
+        try:
+            return read_outputs(task, message)
+        except ValueError as error:
+            raise PlanFailed(f"{task.name}: ended well, but {error}", errors.DEFECT) from None

@@ -1,0 +1,108 @@
+"""Stages as processes of this machine: started, listened to, and ended with everything that they started."""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import components
+
+log = logging.getLogger(__name__)
+
+# A stage that was told to end gets this many seconds to keep what it has.
+GRACE_SECONDS = 30.0
+_PIPE_SECONDS = 5.0
+
+
+def process_command(words: list[str]) -> list[str]:
+    """The command of a container as one of this machine: `python` becomes the Python that is running.
+
+    This is the one place that a runner with containers would replace.
+    """
+    if words[0] not in ("python", "python3"):
+        return words
+    # Our own stages are found where this program was found, never in a folder that happens to be called components.
+    ours = words[1:2] == ["-m"] and words[2].startswith("components.")
+    return [sys.executable, *(["-P"] if ours else []), *words[1:]]
+
+
+class Processes:
+    """The stage processes that are running; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.stopping = threading.Event()
+
+    def run(self, words: list[str], environment: Mapping[str, str], log_file: Path, prefix: str) -> int:
+        """Runs a command to its end and returns its exit code, 128 + N if signal N ended it.
+
+        Its output goes line by line to the log file, which is appended to, and to stderr behind the prefix. It leads
+        a session of its own; whatever it started and left behind is killed.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        with open(log_file, "ab", buffering=0) as file:
+            with self._lock:
+                if self.stopping.is_set():
+                    return 128 + signal.SIGTERM
+                process = subprocess.Popen(
+                    process_command(words),
+                    env=_environment(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                self._running.add(process)
+            listener = threading.Thread(target=_copy_lines, args=(process.stdout, file, prefix), daemon=True)
+            listener.start()
+            # The process is left unreaped until its group is dead, so that its number cannot belong to another by then.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with self._lock:
+                self._running.discard(process)
+                _signal_group(process, signal.SIGKILL)
+                code = process.wait()
+            listener.join(_PIPE_SECONDS)
+        return code if code >= 0 else 128 - code
+
+    def stop(self, signum: int) -> None:
+        """Sends a signal to every process and what it started; none is started from now on."""
+        with self._lock:
+            self.stopping.set()
+            for process in self._running:
+                _signal_group(process, signum)
+
+
+def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signum)
+
+
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    home = str(Path(components.__file__).parents[1])
+    path = os.pathsep.join(entry for entry in (home, os.environ.get("PYTHONPATH", "")) if entry)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
+
+
+def _copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in output:
+            file.write(line)
+            sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
+            sys.stderr.flush()
+
+
+def name_of_exit(code: int) -> str:
+    """An exit code for people: `exit code 65`, or the signal that it stands for."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            return f"exit code {code}, ended by {signal.Signals(code - 128).name}"
+    return f"exit code {code}"

@@ -1,0 +1,372 @@
+"""Executes a package on this machine, stage by stage: dependencies, conditions, exit handlers, retries, exit codes.
+
+One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
+
+    until nothing runs and nothing can start:
+        decide every task whose dependencies have ended: skip it, take its kept result, or start it
+        wait for a stage to end, or for a signal
+"""
+
+import contextlib
+import dataclasses
+import logging
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from components import errors
+from pipeline import processes
+from pipeline.cache import Cache, key_parts
+from pipeline.history import History
+from pipeline.package import Package, Task
+from pipeline.processes import Processes
+from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, read_outputs
+
+log = logging.getLogger(__name__)
+
+WAITING, RUNNING, DONE, UNCHANGED = "waiting", "running", "done", "unchanged"
+FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interrupted"
+_GOOD = (DONE, UNCHANGED)
+_CANNOT_START = 127
+_FINAL = (errors.BAD_CONFIGURATION, errors.BAD_DATA, errors.DEFECT, errors.INTERRUPTED, errors.TERMINATED)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far a task is.
+
+    Attributes:
+        state: One of the words above.
+        reason: Why it was skipped or run, for people.
+        seconds: How long its attempts took together.
+        attempts: How often it was started.
+        exit_code: Of the last attempt.
+        outputs: What it made.
+    """
+
+    state: str = WAITING
+    reason: str = ""
+    seconds: float = 0.0
+    attempts: int = 0
+    exit_code: int | None = None
+    outputs: Outputs | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """A stage's thread reports that it is over."""
+
+    task: Task
+    exit_code: int
+    attempts: int
+    seconds: float
+    outputs: Outputs | None
+
+
+class Run:
+    """One execution of a package.
+
+    Args:
+        package: What to execute.
+        parameters: The pipeline's parameters, checked.
+        root: The folder that keeps results and history.
+        history: The folder of this run.
+        jobs: How many stages may run at once.
+    """
+
+    def __init__(
+        self, package: Package, parameters: dict[str, Any], root: Path, history: History, jobs: int = 1
+    ) -> None:
+        self.tasks = [task for task in package.root.everything() if task is not package.root]
+        self.progress = {task: Progress() for task in self.tasks}
+        self.exit_code = errors.OK
+        self._package, self._history, self._jobs = package, history, jobs
+        self._cache = Cache(root)
+        self._processes = Processes()
+        self._events: queue.SimpleQueue[_Ended | int] = queue.SimpleQueue()
+        self._parts: dict[Task, dict[str, Any]] = {}
+        self._made: dict[Task, Outputs] = {}
+        self._endings: dict[Task, dict[str, Any]] = {}
+        self._interrupted_by = 0
+        name = f"{package.name}-{history.number:04d}"
+        placeholders = {
+            "$.pipeline_job_name": name,
+            "$.pipeline_job_resource_name": name,
+            "$.pipeline_job_uuid": name,
+            "$.pipeline_root": str(history.folder),
+        }
+        self._resolver = Resolver(parameters, self._made, placeholders, self._endings)
+        width = max((len(task.name) for task in self.tasks if task.is_leaf), default=0)
+        self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
+
+    def execute(self) -> int:
+        """Runs everything that can run and returns the exit code.
+
+        That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
+        """
+        with self._signals():
+            self._decide()
+            while self._running():
+                self._handle(self._next_event())
+                self._decide()
+        if self._interrupted_by:
+            self.exit_code = 128 + self._interrupted_by
+        self._write_state()
+        return self.exit_code
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Brings every task as far as it can be brought without waiting."""
+        changed = True
+        while changed:
+            changed = False
+            for task in self.tasks:
+                before = self.progress[task].state
+                if before == WAITING:
+                    self._decide_waiting(task)
+                elif before == RUNNING and not task.is_leaf:
+                    self._decide_graph(task)
+                changed = changed or self.progress[task].state != before
+        self._write_state()
+
+    def _decide_waiting(self, task: Task) -> None:
+        around = self.progress.get(task.around) if task.around else None
+        if around and around.state == WAITING:
+            return
+        if around and around.state in (SKIPPED, NOT_RUN):
+            self._settle(task, around.state, around.reason)
+        elif self._interrupted_by or (self.exit_code and not task.after_failure):
+            self._settle(task, NOT_RUN)
+        elif any(self.progress[need].state in (WAITING, RUNNING) for need in task.needs):
+            return
+        elif not task.own_trigger and any(self.progress[need].state not in _GOOD for need in task.needs):
+            blocked = next(need for need in task.needs if self.progress[need].state not in _GOOD)
+            state = SKIPPED if self.progress[blocked].state == SKIPPED else NOT_RUN
+            self._settle(task, state, self.progress[blocked].reason or f"{blocked.name} {state}")
+        else:
+            try:
+                self._enter(task)
+            except (ValueError, NotYetMade, KeyError) as error:
+                log.error("%s: %s", task.name, error)
+                self._fail(task, errors.BAD_CONFIGURATION)
+
+    def _enter(self, task: Task) -> None:
+        """Starts a task whose turn has come, unless its condition does not hold or its result is kept."""
+        reason = skip_reason(task, self._resolver)
+        if reason:
+            self._settle(task, SKIPPED, reason)
+        elif not task.is_leaf:
+            self.progress[task].state = RUNNING
+        elif len(self._running()) < self._jobs and not self._take_kept(task):
+            self._start(task)
+
+    def _take_kept(self, task: Task) -> bool:
+        """Whether the task's result is kept from an earlier run; if so, the task is settled with it."""
+        if not task.cached:
+            return False
+        self._parts[task] = key_parts(task, self._resolver)
+        found = self._cache.look_up(task, self._parts[task])
+        if found.outputs is None:
+            log.info("%s: runs: %s", task.name, found.reason)
+            return False
+        self._made[task] = self.progress[task].outputs = found.outputs
+        self._settle(task, UNCHANGED, "inputs, settings and code are unchanged")
+        log.info("%s: unchanged inputs, settings and code: not run again", task.name)
+        return True
+
+    def _decide_graph(self, task: Task) -> None:
+        """A graph has ended when every task in it has."""
+        states = [self.progress[inner].state for inner in task.inner]
+        if any(state in (WAITING, RUNNING) for state in states):
+            return
+        if FAILED in states:
+            self._settle(task, FAILED)
+        elif NOT_RUN in states or INTERRUPTED in states:
+            self._settle(task, NOT_RUN)
+        else:
+            self._settle(task, DONE)
+
+    def _settle(self, task: Task, state: str, reason: str = "") -> None:
+        progress = self.progress[task]
+        progress.state, progress.reason = state, reason
+        broken = [inner for inner in task.leaves() if self.progress[inner].state == FAILED]
+        message = "; ".join(f"{inner.name}: exit code {self.progress[inner].exit_code}" for inner in broken)
+        self._endings[task] = {
+            "state": "SUCCEEDED" if state in _GOOD else "FAILED" if state == FAILED else "CANCELLED",
+            "pipelineJobResourceName": f"{self._package.name}-{self._history.number:04d}",
+            "pipelineTaskName": task.name,
+            # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
+            "error": {"code": 9, "message": message} if message else {},
+        }
+
+    def _fail(self, task: Task, code: int) -> None:
+        self.progress[task].exit_code = code
+        self._settle(task, FAILED)
+        self.exit_code = self.exit_code or code
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def _running(self) -> list[Task]:
+        return [task for task in self.tasks if task.is_leaf and self.progress[task].state == RUNNING]
+
+    def _start(self, task: Task) -> None:
+        folder = self._history.task_folder(task.name)
+        message = self._resolver.executor_input(task, folder)
+        words = self._resolver.command(task, message)
+        environment = self._resolver.environment(task, message)
+        self.progress[task].state = RUNNING
+        log.info("%s: starts", task.name)
+        arguments = (task, message, words, environment, folder)
+        threading.Thread(target=self._attempt, args=arguments, name=task.name).start()
+
+    def _attempt(
+        self, task: Task, message: dict[str, Any], words: list[str], environment: dict[str, str], folder: Path
+    ) -> None:
+        """In a thread: runs a stage, again where its policy says so, and reports how it ended."""
+        started, attempt, outputs = time.monotonic(), 0, None
+        while True:
+            attempt += 1
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+                (folder / "parameters").mkdir(parents=True)
+                code = self._processes.run(words, environment, self._history.log_file(task.name), self._prefixes[task])
+                if code == errors.OK:
+                    outputs = read_outputs(task, message)
+            except OSError as error:
+                log.error("%s: cannot be started: %s", task.name, errors.describe_os_error(error))
+                code = _CANNOT_START
+            except Exception as error:
+                log.error("%s: ended well, but %s", task.name, error)
+                code = errors.DEFECT
+            final = code in (errors.OK, _CANNOT_START, *_FINAL) or self._processes.stopping.is_set()
+            if final or attempt > task.retries.count:
+                break
+            wait = task.retries.wait_before(attempt)
+            log.warning(
+                "%s: %s; retry %d of %d in %g s",
+                task.name,
+                processes.name_of_exit(code),
+                attempt,
+                task.retries.count,
+                wait,
+            )
+            if self._processes.stopping.wait(wait):
+                break
+        self._events.put(_Ended(task, code, attempt, time.monotonic() - started, outputs))
+
+    def _handle(self, event: _Ended | int | None) -> None:
+        if event is None:
+            log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
+            self._processes.stop(signal.SIGKILL)
+        elif isinstance(event, int):
+            self._interrupt(event)
+        else:
+            self._end(event)
+
+    def _next_event(self) -> "_Ended | int | None":
+        """The next event; None when an interruption has taken longer than stages are given."""
+        if not self._interrupted_by:
+            return self._events.get()
+        try:
+            return self._events.get(timeout=max(self._deadline - time.monotonic(), 1.0))
+        except queue.Empty:
+            return None
+
+    def _end(self, ended: _Ended) -> None:
+        task, progress = ended.task, self.progress[ended.task]
+        progress.attempts, progress.seconds = ended.attempts, ended.seconds
+        progress.exit_code, progress.outputs = ended.exit_code, ended.outputs
+        if ended.outputs is not None:
+            self._made[task] = ended.outputs
+            if task in self._parts:
+                self._cache.keep(task, self._parts[task], ended.outputs, self._history.number)
+            self._settle(task, DONE)
+            made = as_text(ended.outputs.parameters.get("summary", ""))
+            log.info("%s: done in %.1f s%s", task.name, ended.seconds, f": {made}" if made else "")
+        elif self._interrupted_by:
+            self._settle(task, INTERRUPTED)
+            log.info("%s: interrupted", task.name)
+        else:
+            self._fail(task, ended.exit_code)
+            log.error(
+                "%s: failed (%s); its log is %s",
+                task.name,
+                processes.name_of_exit(ended.exit_code),
+                self._history.log_file(task.name),
+            )
+
+    # --- interruption -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Turns signals into events while the run lasts."""
+
+        def note(signum: int, frame: FrameType | None) -> None:
+            self._events.put(signum)
+
+        before = {signum: signal.signal(signum, note) for signum in _SIGNALS}
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+    def _interrupt(self, signum: int) -> None:
+        """The first signal asks the stages to end, the second kills them."""
+        if self._interrupted_by:
+            log.warning("killed")
+            self._processes.stop(signal.SIGKILL)
+            return
+        self._interrupted_by = signum
+        self._deadline = time.monotonic() + processes.GRACE_SECONDS
+        names = ", ".join(task.name for task in self._running())
+        log.warning("%s: waiting for %s to end; once more kills", signal.Signals(signum).name, names)
+        self._processes.stop(signal.SIGTERM)
+
+    def _write_state(self) -> None:
+        tasks = {
+            task.name: {
+                "state": progress.state,
+                "reason": progress.reason,
+                "attempts": progress.attempts,
+                "exit_code": progress.exit_code,
+                "seconds": round(progress.seconds, 3),
+                "outputs": progress.outputs.parameters if progress.outputs else {},
+            }
+            for task, progress in self.progress.items()
+        }
+        self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
+
+
+def skip_reason(task: Task, resolver: Resolver) -> str:
+    """Why a task's condition does not hold, in the values that it asks for; empty if it does or there is none.
+
+    Raises:
+        NotYetMade: The condition asks for what a task makes that has made nothing (yet).
+        ValueError: It cannot be decided.
+    """
+    if task.condition is None:
+        return ""
+    values = {name: resolver.parameter(task, name) for name in task.condition.names}
+    if task.condition.holds(values):
+        return ""
+    return ", ".join(f"{asked_for(task, name, resolver)} {as_text(value)}" for name, value in values.items())
+
+
+def asked_for(task: Task, name: str, resolver: Resolver) -> str:
+    """What people call the value that a condition asks for: an output's name, or a pipeline parameter's."""
+    origin = resolver.origin(task, name)
+    return origin[1] if origin else name.removeprefix("pipelinechannel--")
+
+
+def _dim(text: str) -> str:
+    return f"\033[2m{text}\033[0m" if sys.stderr.isatty() else text
