@@ -5,8 +5,7 @@ import math
 from collections.abc import Mapping
 
 from components import records
-
-PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
+from components.evaluations import HOLD, PROMOTE, REJECT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

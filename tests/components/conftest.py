@@ -84,3 +84,58 @@ def make_dataset() -> Callable[..., str]:
         return str(folder)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+    """Exports a generator with random weights, without the drawing in a new process, and returns the model's folder."""
+
+    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE) -> Path:
+        from components import generators, models, saved_models, storage
+        from components.export.serving import ServedGenerator
+
+        checkpoint = make_checkpoint(folder / "checkpoints", seed, image)
+        served = ServedGenerator(generators.load_averaged(checkpoint), image, 16)
+        described = checkpoints.describe(checkpoint)
+        model = folder / "model"
+        saved_models.save(served, model, served.signatures_by_name)
+        description = models.Description(
+            files=models.list_files(model),
+            checkpoint_digest=described.digest,
+            step=described.step,
+            image=image,
+            latent_size=16,
+            classes=described.classes,
+            dataset_digest=described.dataset_digest,
+        )
+        storage.write_json(model / models.MANIFEST, description.to_json())
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_evaluation() -> Callable[..., Path]:
+    """Writes an evaluation of a model with the verdict asked for."""
+
+    def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
+        from components import evaluations, models, storage
+
+        folder.mkdir(parents=True)
+        (folder / evaluations.METRICS).write_text("{}")
+        description = evaluations.Description(
+            verdict=verdict,
+            reasons=["as the test wants it"],
+            rules=[],
+            checkpoint_digest=models.describe(model).checkpoint_digest,
+            dataset_digest="0" * 64,
+            embedding_digest="1" * 64,
+            champion_digest=champion[0],
+            champion_version=champion[1],
+            settings={},
+            files=storage.files_in(folder),
+        )
+        storage.write_json(folder / evaluations.MANIFEST, description.to_json())
+        return folder
+
+    return make

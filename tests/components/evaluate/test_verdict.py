@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from components.evaluate.verdict import HOLD, PROMOTE, REJECT, Limits, Rival, judge
+from components.evaluate.verdict import Limits, Rival, judge
+from components.evaluations import HOLD, PROMOTE, REJECT
 from components.records import ImageShape
 
 SHAPE = ImageShape(8, 8, 1)

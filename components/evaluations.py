@@ -1,0 +1,85 @@
+"""The evaluation artefact: metrics, samples, a report, and `verdict.json`, which is written last."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from components import digests, storage
+from components.errors import DataError
+
+MANIFEST = "verdict.json"
+METRICS, SAMPLES, REPORT = "metrics.json", "samples.png", "report.html"
+SCHEMA_VERSION = 1
+PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
+NO_CHAMPION = "none"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `verdict.json` says.
+
+    Attributes:
+        verdict: `PROMOTE`, `HOLD` or `REJECT`.
+        reasons: Why, in sentences.
+        rules: Every rule with its value, limit, outcome, and what failing it means.
+        checkpoint_digest: The checkpoint that was judged.
+        dataset_digest: The dataset that its samples were compared with.
+        embedding_digest: The space in which they were compared.
+        champion_digest: Digest of the model that was champion then; `NO_CHAMPION` if there was none.
+        champion_version: Its version in the registry; 0 if there was none.
+        settings: The settings that decide the result.
+        files: sha256 of every other file of the artefact, by name.
+    """
+
+    verdict: str
+    reasons: list[str]
+    rules: list[dict[str, Any]]
+    checkpoint_digest: str
+    dataset_digest: str
+    embedding_digest: str
+    champion_digest: str
+    champion_version: int
+    settings: dict[str, Any]
+    files: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value of `verdict.json`."""
+        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+
+    @property
+    def digest(self) -> str:
+        """sha256 that names the evaluation's content."""
+        return digests.digest_of(self.to_json())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the evaluation was made of: its settings and the digests of its inputs."""
+        return {
+            **self.settings,
+            "checkpoint_digest": self.checkpoint_digest,
+            "dataset_digest": self.dataset_digest,
+            "embedding_digest": self.embedding_digest,
+            "champion_digest": self.champion_digest,
+        }
+
+
+def describe(evaluation: str | Path) -> Description:
+    """Reads what an evaluation says of itself and checks its files against that.
+
+    Raises:
+        DataError: It is missing, damaged or of another schema.
+    """
+    folder = Path(evaluation)
+    value = storage.read_json(folder / MANIFEST, "evaluation")
+    try:
+        if value.pop("schema_version") != SCHEMA_VERSION:
+            raise DataError(f"evaluation {folder} is of another schema version; expected {SCHEMA_VERSION}")
+        description = Description(**value)
+        listed = dict(description.files)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
+    for name, sha256 in listed.items():
+        path = folder / name
+        if not path.is_file() or digests.sha256_of_file(path) != sha256:
+            raise DataError(f"evaluation {folder} is damaged: {name} is not the file that {MANIFEST} describes")
+    return description

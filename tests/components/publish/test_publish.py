@@ -1,0 +1,150 @@
+"""Tests for components/publish and components/registry.py: real models in a real folder, real processes."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from components import evaluations, models, registry, storage
+from components.errors import ConfigError, DataError
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+
+
+@pytest.fixture(scope="module")
+def two_models(tmp_path_factory, make_model):
+    root = tmp_path_factory.mktemp("models")
+    return [make_model(root / str(seed), seed) for seed in (0, 1)]
+
+
+def _config(model, evaluation, folder):
+    return PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(folder))
+
+
+def _champion(folder):
+    champion = registry.read_champion(folder)
+    return champion.model_digest, champion.version
+
+
+def test_the_first_version_is_a_servable_copy_with_its_evaluation(two_models, make_evaluation, tmp_path):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    result = publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+    assert result.parameters["version"] == 1
+    version = registry.version_folder(tmp_path / "registry", 1)
+    assert (version / "saved_model.pb").is_file()
+    digest = models.describe(two_models[0]).digest
+    assert models.describe(version).digest == digest
+    described = evaluations.describe(evaluation)
+    assert evaluations.describe(version / "evaluation").digest == described.digest
+    champion = registry.read_champion(tmp_path / "registry")
+    assert champion == registry.Champion(
+        version=1,
+        model_digest=digest,
+        checkpoint_digest=described.checkpoint_digest,
+        evaluation_digest=described.digest,
+    )
+
+
+def test_versions_are_counted_and_the_champion_moves_on(two_models, make_evaluation, tmp_path):
+    folder = tmp_path / "registry"
+    first = _config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder)
+    publish.run(first)
+    publish.run(
+        _config(two_models[1], make_evaluation(tmp_path / "e2", two_models[1], champion=_champion(folder)), folder)
+    )
+    assert registry.versions(folder) == [1, 2]
+    assert _champion(folder)[1] == 2
+    again = publish.run(first)  # published before: its version is told, the champion does not move back
+    assert again.parameters["version"] == 1
+    assert "already published as version 1" in again.parameters["summary"]
+    assert registry.versions(folder) == [1, 2]
+    assert _champion(folder)[1] == 2
+
+
+@pytest.mark.parametrize("verdict", ["HOLD", "REJECT", "promote", ""])
+def test_nothing_but_promote_is_published(two_models, make_evaluation, tmp_path, verdict):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0], verdict)
+    with pytest.raises(ConfigError, match="only PROMOTE"):
+        publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+    assert not (tmp_path / "registry").exists()
+
+
+def test_the_verdict_on_another_checkpoint_does_not_count(two_models, make_evaluation, tmp_path):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[1])
+    with pytest.raises(ConfigError, match="judges checkpoint"):
+        publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+
+
+def test_a_verdict_against_a_former_champion_is_out_of_date(two_models, make_evaluation, tmp_path):
+    folder = tmp_path / "registry"
+    publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
+    with pytest.raises(DataError, match="compared with no champion, but the champion is version 1 now"):
+        publish.run(_config(two_models[1], make_evaluation(tmp_path / "e2", two_models[1]), folder))
+    assert registry.versions(folder) == [1]
+
+
+def test_a_publication_that_was_interrupted_before_the_champion_moved_is_finished(
+    two_models, make_evaluation, tmp_path
+):
+    folder = tmp_path / "registry"
+    config = _config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder)
+    publish.run(config)
+    (folder / registry.CHAMPION).unlink()
+    assert registry.read_champion(folder) is None
+    assert publish.run(config).parameters["version"] == 1
+    assert registry.versions(folder) == [1]
+    assert _champion(folder)[1] == 1
+
+
+def test_two_processes_that_publish_one_model_make_one_version(two_models, make_evaluation, tmp_path):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    command = [sys.executable, "-m", "components.publish", "--model", two_models[0], "--evaluation", evaluation]
+    started = [
+        subprocess.Popen([*map(str, command), "--registry", str(tmp_path / "registry")], stderr=subprocess.DEVNULL)
+        for _ in range(3)
+    ]
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert registry.versions(tmp_path / "registry") == [1]
+    assert _champion(tmp_path / "registry")[1] == 1
+
+
+def test_a_damaged_model_or_evaluation_is_not_published(two_models, make_evaluation, tmp_path):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    broken = tmp_path / "broken"
+    shutil.copytree(two_models[0], broken)
+    (broken / "variables" / "variables.index").write_bytes(b"")
+    with pytest.raises(DataError, match="is damaged"):
+        publish.run(_config(broken, evaluation, tmp_path / "registry"))
+    (evaluation / evaluations.METRICS).write_text("[]")
+    with pytest.raises(DataError, match="is damaged"):
+        publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+
+
+def test_a_champion_that_cannot_be_read_is_never_taken_for_none(two_models, make_evaluation, tmp_path):
+    folder = tmp_path / "registry"
+    publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
+    publish.run(
+        _config(two_models[1], make_evaluation(tmp_path / "e2", two_models[1], champion=_champion(folder)), folder)
+    )
+    whole = (folder / registry.CHAMPION).read_text()
+    for text in ("", "[]", "{}", whole.replace('"version": 2', '"version": "2"'), whole.replace(": 2", ": 3")):
+        (folder / registry.CHAMPION).write_text(text)
+        with pytest.raises(DataError):
+            registry.read_champion(folder)
+    (folder / registry.CHAMPION).unlink()
+    with pytest.raises(DataError, match="champion"):
+        registry.read_champion(folder)
+    (folder / registry.CHAMPION).write_text(whole)
+    (registry.version_folder(folder, 2) / "saved_model.pb").unlink()
+    with pytest.raises(DataError, match="is damaged"):
+        registry.read_champion(folder)
+
+
+def test_a_registry_that_is_a_file_is_refused(two_models, make_evaluation, tmp_path):
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    storage.write_json(tmp_path / "registry", {})
+    with pytest.raises(DataError, match="is a file"):
+        publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+    with pytest.raises(DataError, match="is a file"):
+        registry.read_champion(tmp_path / "registry")
