@@ -167,7 +167,10 @@ def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
         known = _fields_of_stage(task)
         given = {}
         for name in task.definitions("input", "parameters"):
-            given[name] = _value_or_stand_in(known[name], task, resolver)
+            if name in known:
+                given[name] = _value_or_stand_in(known[name], task, resolver)
+        if any(field.required and name not in given for name, field in known.items()):
+            continue
         try:
             config_class(**given)
         except ConfigError as error:

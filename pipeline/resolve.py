@@ -263,5 +263,14 @@ def _from_text(text: str, kind: str, name: str) -> Any:
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """Whole numbers, which a package writes as 3.0, as integers."""
+    """Whole numbers, which a package writes as 3.0, as integers; within lists and objects too, as Kubeflow does."""
+    if kind == "LIST" and isinstance(value, list):
+        return [_typed(item, _kind_within(item)) for item in value]
+    if kind == "STRUCT" and isinstance(value, dict):
+        return {name: _typed(item, _kind_within(item)) for name, item in value.items()}
     return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
+
+
+def _kind_within(value: Any) -> str:
+    kinds = {list: "LIST", dict: "STRUCT", float: "NUMBER_INTEGER"}
+    return kinds.get(type(value), "")

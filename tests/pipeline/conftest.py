@@ -1,0 +1,81 @@
+"""Real packages, compiled by kfp from small shell components, and the real `wgan` command to run them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp import compiler, dsl
+
+
+@dsl.container_component
+def shell(script: str, out: dsl.OutputPath(str), text: str = ""):
+    """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "shell", text, out])
+
+
+@dsl.container_component
+def number(value: int, out: dsl.OutputPath(int)):
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'echo "$1" > "$2"', "number", value, out])
+
+
+@dsl.container_component
+def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus):
+    """Runs a script; `$1` is the text, `$2` the final status as JSON."""
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
+
+
+class Desk:
+    """A folder with packages and a root, and the `wgan` command."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root = folder, folder / "runs"
+        self.environment = {**os.environ, "NO_COLOR": "1"}
+
+    def compile(self, function: Callable[..., Any], name: str = "pipeline") -> Path:
+        """Compiles a pipeline function to a package."""
+        path = self.folder / f"{name}.yaml"
+        compiler.Compiler().compile(dsl.pipeline(name=name)(function), str(path))
+        return path
+
+    def command(self, verb: str, package: Path, *flags: str) -> list[str]:
+        return [sys.executable, "-m", "pipeline", verb, "--package", str(package), "--root", str(self.root), *flags]
+
+    def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
+        """Runs a package to its end."""
+        command = self.command(verb, package, *flags)
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+
+    def start(self, package: Path, *flags: str) -> "subprocess.Popen[str]":
+        """Starts a run and returns at once; its stderr goes to `stderr.txt`."""
+        with open(self.folder / "stderr.txt", "w") as file:
+            command = self.command("run", package, *flags)
+            return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=file, text=True)
+
+    def tasks(self, run: int = 1) -> dict[str, Any]:
+        """What `state.json` of a run says of its tasks."""
+        state = json.loads((self.root / "history" / f"{run:04d}" / "state.json").read_text())
+        return state["tasks"]
+
+    def states(self, run: int = 1) -> dict[str, str]:
+        """The state of every task of a run."""
+        return {name: task["state"] for name, task in self.tasks(run).items()}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def parts() -> Any:
+    """The components that test pipelines are made of."""
+
+    class Parts:
+        shell, number, final = shell, number, final
+
+    return Parts

@@ -1,0 +1,95 @@
+"""Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command goes on."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+# Writes its process number and its child's, then works until it is told to end, which it does with the code given.
+STAGE = 'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait; wait; exit 1'
+OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
+STUBBORN = STAGE.format(on_term="echo not yet")
+
+
+def wait_for(place: Path) -> None:
+    while not place.exists():
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def interrupted_pipeline(parts, script):
+    def pipeline(place: str):
+        first = parts.shell(script='echo . >> "$1/first"; printf 1 > "$2"', text=place)
+        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=place)
+        work.after(first).set_retry(3)
+        parts.shell(script='printf 3 > "$2"', text=work.output)
+
+    return pipeline
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_run_leaves_nothing_and_goes_on(desk, parts, signum, code):
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_for(desk.folder / "pids")
+    process.send_signal(signum)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, (desk.folder / "stderr.txt").read_text()
+    assert desk.states() == {"shell": "done", "shell-2": "interrupted", "shell-3": "not run"}
+    assert "interrupted" in output
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+    (desk.folder / "allowed").touch()
+    found = desk.run(package, "--place", str(desk.folder))
+    assert found.returncode == 0, found.stderr
+    assert desk.states(2) == {"shell": "unchanged", "shell-2": "done", "shell-3": "done"}
+    assert (desk.folder / "first").read_text() == ".\n"
+
+
+def test_second_signal_kills_a_stage_that_does_not_end(desk, parts):
+    package = desk.compile(interrupted_pipeline(parts, STUBBORN))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_for(desk.folder / "pids")
+    process.send_signal(signal.SIGINT)
+    log = desk.root / "history" / "0001" / "shell-2.log"
+    while "not yet" not in log.read_text():
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+
+def test_killed_runner_is_followed_by_a_run_that_goes_on(desk, parts):
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_for(desk.folder / "pids")
+    process.kill()
+    process.communicate(timeout=60)
+    (desk.folder / "allowed").touch()
+    assert desk.run(package, "--place", str(desk.folder)).returncode == 0
+    assert desk.states(2)["shell"] == "unchanged"
+    # A runner that is killed cannot end its stages; this test does.
+    os.killpg(int((desk.folder / "pids").read_text().split()[0]), signal.SIGKILL)
+
+
+def test_interrupted_wait_before_a_retry_ends_at_once(desk, parts):
+    def waiting(place: str):
+        parts.shell(script='touch "$1/failed"; exit 75', text=place).set_retry(5, backoff_duration="3600s")
+
+    process = desk.start(desk.compile(waiting), "--place", str(desk.folder))
+    while "retry 1" not in (desk.folder / "stderr.txt").read_text():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert desk.states() == {"shell": "interrupted"}

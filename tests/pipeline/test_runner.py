@@ -1,0 +1,230 @@
+"""The runner on real packages and real processes."""
+
+import json
+
+import pytest
+from kfp import dsl
+
+
+def test_chain_passes_values_types_and_texts_on(desk, parts):
+    def chain(count: int = 3, share: float = 1e-4, on: bool = True, name: str = "x", things: list = [1, "a"]):  # noqa: B006
+        first = parts.number(value=count)
+        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{on}:{things}:{{key}}")
+
+    found = desk.run(desk.compile(chain), "--count", "7", "--name", 'it\'s "q" $HOME')
+    assert found.returncode == 0, found.stderr
+    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:true:[1, "a"]:{key}'
+    assert desk.tasks()["number"]["outputs"]["out"] == 7
+
+
+def test_output_is_streamed_and_kept(desk, parts):
+    def noisy():
+        parts.shell(script='echo to stdout; echo to stderr >&2; printf done > "$2"')
+
+    found = desk.run(desk.compile(noisy))
+    assert "shell | to stdout" in found.stderr
+    assert "shell | to stderr" in found.stderr
+    log = (desk.root / "history" / "0001" / "shell.log").read_text()
+    assert sorted(log.split("\n")) == ["", "to stderr", "to stdout"]
+
+
+@pytest.mark.parametrize(("value", "ran"), [("PROMOTE", "done"), ("HOLD", "skipped")])
+def test_if(desk, parts, value, ran):
+    def gated(verdict: str):
+        judged = parts.shell(script='printf %s "$1" > "$2"', text=verdict)
+        with dsl.If(judged.output == "PROMOTE", name="promoted"):
+            parts.shell(script='printf published > "$2"', text="after")
+
+    found = desk.run(desk.compile(gated), "--verdict", value)
+    assert found.returncode == 0, found.stderr
+    assert desk.states()["shell-2"] == ran
+    if ran == "skipped":
+        assert "skipped: out HOLD" in found.stdout
+
+
+@pytest.mark.parametrize(("value", "branch"), [(11, "shell"), (5, "shell-2"), (1, "shell-3")])
+def test_exactly_one_branch_runs(desk, parts, value, branch):
+    def branches(value: int):
+        judged = parts.number(value=value)
+        with dsl.If(judged.output > 10):
+            parts.shell(script='printf 1 > "$2"')
+        with dsl.Elif(judged.output > 3):
+            parts.shell(script='printf 2 > "$2"')
+        with dsl.Else():
+            parts.shell(script='printf 3 > "$2"')
+
+    assert desk.run(desk.compile(branches), "--value", str(value)).returncode == 0
+    states = desk.states()
+    assert {name: states[name] for name in ("shell", "shell-2", "shell-3")} == {
+        name: "done" if name == branch else "skipped" for name in ("shell", "shell-2", "shell-3")
+    }
+
+
+def test_nested_pipelines_pass_outputs_through(desk, parts):
+    @dsl.pipeline
+    def inner(text: str) -> str:
+        return parts.shell(script='printf "<%s>" "$1" > "$2"', text=text).output
+
+    def outer():
+        once = inner(text="a")
+        twice = inner(text=once.output)
+        parts.shell(script='printf "%s" "$1" > "$2"', text=twice.output)
+
+    assert desk.run(desk.compile(outer)).returncode == 0
+    made = {name: task["outputs"].get("out") for name, task in desk.tasks().items() if task["outputs"]}
+    assert sorted(made.values()) == ["<<a>>", "<<a>>", "<a>"]
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
+def test_exit_handler_runs_either_way(desk, parts, code, state):
+    def handled(code: int, place: str):
+        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=place), name="handled"):
+            work = parts.shell(script=f'printf x > "$2"; exit {code}')
+            parts.shell(script='printf y > "$2"').after(work)
+
+    place = desk.folder / "status.json"
+    found = desk.run(desk.compile(handled), "--code", str(code), "--place", str(place))
+    assert found.returncode == code, found.stderr
+    status = json.loads(place.read_text())
+    assert status["state"] == state
+    assert desk.states()["final"] == "done"
+    assert desk.states()["shell-2"] == ("done" if code == 0 else "not run")
+    if code:
+        assert status["error"]["message"] == "shell: exit code 65"
+
+
+def test_failure_stops_what_depends_on_it_and_gives_its_code(desk, parts):
+    def failing():
+        first = parts.shell(script="echo the reason >&2; exit 65")
+        parts.shell(script='printf x > "$2"', text=first.output)
+
+    found = desk.run(desk.compile(failing))
+    assert found.returncode == 65
+    assert desk.states() == {"shell": "failed", "shell-2": "not run"}
+    assert "failed (65)" in found.stdout
+    assert "the reason" in found.stderr
+    assert "shell.log" in found.stderr
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("TERM", 143), ("KILL", 137), ("SEGV", 139)])
+def test_death_by_signal_is_told(desk, parts, signal_name, code):
+    def dying(name: str):
+        parts.shell(script="kill -$1 $$", text=name)
+
+    found = desk.run(desk.compile(dying), "--name", signal_name)
+    assert found.returncode == code
+    assert f"SIG{signal_name}" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("codes", "attempts", "code"),
+    [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("64 0", 1, 64), ("65 0", 1, 65), ("70 0", 1, 70)],
+)
+def test_retries(desk, parts, codes, attempts, code):
+    def retried(place: str):
+        parts.shell(
+            script="echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(cut -d' ' -f$n $1/codes)",
+            text=place,
+        ).set_retry(2, backoff_duration="0s")
+
+    (desk.folder / "codes").write_text(codes)
+    found = desk.run(desk.compile(retried), "--place", str(desk.folder))
+    assert found.returncode == code, found.stderr
+    assert len((desk.folder / "count").read_text().split()) == attempts
+    assert desk.tasks()["shell"]["attempts"] == attempts
+
+
+def test_missing_output_is_a_defect(desk, parts):
+    def silent():
+        parts.shell(script="true")
+
+    found = desk.run(desk.compile(silent))
+    assert found.returncode == 70
+    assert "output parameter out was not written" in found.stderr
+
+
+def test_missing_program_is_told(desk):
+    @dsl.container_component
+    def absent():
+        return dsl.ContainerSpec(image="none", command=["/nonexistent/program"])
+
+    def pipeline():
+        absent()
+
+    found = desk.run(desk.compile(pipeline))
+    assert found.returncode == 127
+    assert "No such file or directory: /nonexistent/program" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_artefacts_and_environment(desk):
+    @dsl.container_component
+    def write(model: dsl.Output[dsl.Model]):
+        return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'printf "$WORD" > "$1"', "w", model.path])
+
+    @dsl.container_component
+    def read(model: dsl.Input[dsl.Model], out: dsl.OutputPath(str)):
+        return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'cat "$1" > "$2"', "r", model.path, out])
+
+    def pipeline():
+        written = write().set_env_variable("WORD", "weights").set_cpu_limit("2")
+        read(model=written.outputs["model"])
+
+    package = desk.compile(pipeline)
+    assert desk.run(package).returncode == 0
+    assert desk.tasks()["read"]["outputs"]["out"] == "weights"
+    assert desk.run(package).returncode == 0
+    assert desk.states(2) == {"write": "unchanged", "read": "unchanged"}
+
+
+def test_jobs_run_side_by_side(desk, parts):
+    # Each waits for the file that the other makes: one after the other they would never end.
+    meet = 'touch "$1/{mine}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
+
+    def meeting(place: str):
+        parts.shell(script=meet.format(mine="a", other="b"), text=place)
+        parts.shell(script=meet.format(mine="b", other="a"), text=place)
+
+    found = desk.run(desk.compile(meeting), "--place", str(desk.folder), "--jobs", "2")
+    assert found.returncode == 0, found.stderr
+
+
+def test_one_job_runs_one_after_the_other(desk, parts):
+    alone = 'mkdir "$1" || exit 70; sleep 0.1; rmdir "$1"; printf x > "$2"'
+
+    def apart(place: str):
+        for _ in range(3):
+            parts.shell(script=alone, text=place)
+
+    assert desk.run(desk.compile(apart), "--place", str(desk.folder / "lock")).returncode == 0
+
+
+def test_two_runs_at_once_on_one_root_both_end_well(desk, parts):
+    def slow(place: str):
+        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=place)
+        parts.shell(script='printf "%s again" "$1" > "$2"', text=first.output)
+
+    package = desk.compile(slow)
+    started = [desk.start(package, "--place", "p") for _ in range(2)]
+    assert [process.wait(60) for process in started] == [0, 0]
+    for process in started:
+        process.stdout.close()
+    assert {path.name for path in (desk.root / "history").iterdir()} == {"0001", "0002"}
+    assert desk.tasks(1)["shell-2"]["outputs"] == desk.tasks(2)["shell-2"]["outputs"] == {"out": "made again"}
+
+
+def test_nothing_that_a_stage_started_outlives_it(desk, parts):
+    def forgetful(place: str):
+        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=place)
+
+    place = desk.folder / "pid"
+    assert desk.run(desk.compile(forgetful), "--place", str(place)).returncode == 0
+    assert not is_running(int(place.read_text()))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
