@@ -1,0 +1,111 @@
+"""Bytes of an image file, or pixels as stored, to pixels of the shape and colour asked for. Pure functions."""
+
+import io
+import warnings
+
+import numpy as np
+from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin
+
+from components.records import ImageShape
+
+LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
+_PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_MODES = {1: "L", 3: "RGB"}
+
+
+class UndecodableImage(Exception):
+    """An image file that cannot be used; the message is the reason."""
+
+
+def from_file(content: bytes, shape: ImageShape, resize: str) -> np.ndarray:
+    """Decodes a PNG or JPEG file.
+
+    The kind is told by content, not by name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
+    scaled, not clipped; colours are as stored, without colour management.
+
+    Args:
+        content: The file's bytes.
+        shape: The shape asked for.
+        resize: As in `fitted`.
+
+    Returns:
+        uint8 [height, width, channels].
+
+    Raises:
+        UndecodableImage: The file is of another kind, damaged, animated, or of more than `LARGEST_IMAGE` pixels.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's remarks on odd but decodable files
+            with _open(content) as image:
+                pixels = _upright_8_bit(image)
+        return fitted(pixels, shape, resize)
+    except (UndecodableImage, MemoryError):
+        raise
+    except Exception as error:  # Pillow raises nearly anything on a damaged file
+        raise UndecodableImage(f"cannot be decoded: {error or type(error).__name__}") from None
+
+
+def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> np.ndarray:
+    """Turns pixels of one shape, uint8 row by row, into uint8 [height, width, channels] of another."""
+    pixels = np.frombuffer(content, np.uint8).reshape(stored.height, stored.width, stored.channels)
+    if stored == shape:
+        return pixels
+    image = Image.fromarray(pixels[..., 0] if stored.channels == 1 else pixels)
+    return fitted(image, shape, resize)
+
+
+def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
+    """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
+
+    Args:
+        image: Mode L or RGB.
+        shape: The shape asked for.
+        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `stretch` ignores the
+            aspect.
+
+    Returns:
+        uint8 [height, width, channels].
+    """
+    image = image.convert(_MODES[shape.channels])
+    size = (shape.width, shape.height)
+    if image.size != size:
+        lanczos = Image.Resampling.LANCZOS
+        if resize == "fill":
+            image = ImageOps.fit(image, size, lanczos)
+        elif resize == "fit":
+            image = ImageOps.pad(image, size, lanczos, color=0)
+        else:
+            image = image.resize(size, lanczos)
+    return np.asarray(image).reshape(shape.height, shape.width, shape.channels)
+
+
+def _open(content: bytes) -> Image.Image:
+    """Reads an image's header. The two formats are named, because Pillow by itself would try dozens."""
+    if not content:
+        raise UndecodableImage("is empty")
+    image: Image.Image
+    if content.startswith(_PNG):
+        image = PngImagePlugin.PngImageFile(io.BytesIO(content))
+    elif content.startswith(_JPEG):
+        image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    else:
+        raise UndecodableImage(f"is neither PNG nor JPEG: it starts with {content[:8]!r}")
+    if image.width * image.height > LARGEST_IMAGE:
+        raise UndecodableImage(f"is {image.width}x{image.height}, more than {LARGEST_IMAGE:,} pixels")
+    if getattr(image, "is_animated", False):
+        raise UndecodableImage("is animated")
+    return image
+
+
+def _upright_8_bit(image: Image.Image) -> Image.Image:
+    """The image as mode L or RGB, turned as its EXIF orientation says."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
+        return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return image.convert("RGB")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")

@@ -1,0 +1,166 @@
+"""The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+from components import digests, records, settings, sources, storage
+from components.errors import DataError
+from components.executor import StageResult
+from components.preprocess import download, examples
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.examples import Plan, Rejected
+from components.preprocess.shards import ShardFacts
+from components.preprocess.survey import Survey, survey
+from components.records import ImageShape, Manifest, Split
+
+log = logging.getLogger(__name__)
+
+_ENTRIES_KEPT = 100
+_REASONS_SHOWN = 5
+_LARGEST_SHARD = 256 << 20  # bytes of pixels; a shard is sorted in memory
+
+
+def run(config: PreprocessConfig) -> StageResult:
+    """Turns a source of images into a dataset.
+
+    Returns:
+        dataset_uri, dataset_digest: Where the dataset is, and what names its content.
+
+    Raises:
+        ConfigError: The folder belongs to another dataset, or Beam does not know an option.
+        DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
+        TransientError: A download failed.
+    """
+    fingerprint = _fingerprint(config)
+    place = Path(digests.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
+    if _is_complete(place, config, fingerprint):
+        log.info("preprocess: already complete at %s", place)
+        return _result(place, records.read_manifest(str(place)))
+    found = survey(_place_of(config))
+    plan = _plan(config, found)
+    log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
+    with storage.new_folder(place, records.MANIFEST) as folder:
+        # Only here, so that everything above is told without the seconds that Beam takes to import.
+        from components.preprocess.beam_job import make_shards
+
+        shards, rejected = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
+        quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)
+        splits = _splits(shards, len(found.classes))
+        _require_images(splits, found, len(rejected))
+        manifest = Manifest(
+            image=plan.image,
+            classes=found.classes,
+            splits=splits,
+            statistics=_statistics([shard for shard in shards if shard.split == "train"], plan.image),
+            source={"kind": found.kind, "fingerprint": fingerprint, "images": sum(found.counts.values())},
+            preprocessing=settings.values_in_key(config),
+            quarantine=quarantine,
+        )
+        _leave_only(folder, [shard.shard.file for shard in shards])
+        storage.write_json(folder / records.MANIFEST, manifest.to_json())
+    return _result(place, records.read_manifest(str(place)))
+
+
+def _fingerprint(config: PreprocessConfig) -> str:
+    fingerprint, _ = sources.fingerprint(config.source)
+    if config.source_fingerprint and config.source_fingerprint != fingerprint:
+        raise DataError(
+            f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
+            f"and is {fingerprint} now; fingerprint it again, by starting the pipeline anew"
+        )
+    return fingerprint
+
+
+def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> bool:
+    """Whether the dataset is there already; refuses a folder that holds something else, or a damaged dataset."""
+    former: dict[str, Any] | None = None
+    complete = (place / records.MANIFEST).exists()
+    if complete:
+        manifest = records.read_manifest(str(place))
+        former = {**manifest.preprocessing, "source_fingerprint": manifest.source["fingerprint"]}
+        for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+            path = place / shard.file
+            if not path.is_file() or path.stat().st_size != shard.bytes:
+                raise DataError(f"{path} is missing or cut short; delete {place} and run this again")
+    identity = {**settings.values_in_key(config), "source_fingerprint": fingerprint}
+    storage.require_own_place(place, "dataset", former, identity)
+    return complete
+
+
+def _place_of(config: PreprocessConfig) -> str:
+    if config.source == sources.FASHION_MNIST:
+        return str(download.fashion_mnist(Path(config.downloads)))
+    return config.source
+
+
+def _plan(config: PreprocessConfig, found: Survey) -> Plan:
+    channels = {"source": found.natural.channels, "grey": 1, "rgb": 3}[config.color]
+    image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
+    made = examples.made_splits(found.counts, config.test_fraction, config.validation_fraction)
+    largest = max(1, _LARGEST_SHARD // (image.height * image.width * image.channels))
+    return Plan(
+        stored=found.stored,
+        image=image,
+        resize=config.resize,
+        made_splits=made,
+        shard_counts=examples.shard_counts(found.counts, made, min(config.images_per_shard, largest)),
+        seed=config.seed,
+    )
+
+
+def _quarantine(rejected: list[Rejected], images: int, limit: float) -> dict[str, Any]:
+    if len(rejected) > limit * images:
+        reasons = [f"{entry.name} {entry.reason}" for entry in rejected[:_REASONS_SHOWN]]
+        problem = (
+            f"{len(rejected):,} of {images:,} images cannot be used, more than bad_images_limit {limit:g} allows; "
+        )
+        remedy = "mend or remove them, or raise the limit. The first:"
+        raise DataError("\n".join([problem + remedy, *reasons]))
+    for entry in rejected[:_REASONS_SHOWN]:
+        log.warning("set aside: %s %s", entry.name, entry.reason)
+    return {"count": len(rejected), "limit": limit, "entries": [entry._asdict() for entry in rejected[:_ENTRIES_KEPT]]}
+
+
+def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
+    splits = {}
+    for name in records.SPLITS:
+        own = [facts for facts in shards if facts.split == name]
+        counts = [sum(facts.class_counts[label] for facts in own) for label in range(class_count)]
+        splits[name] = Split(sum(facts.shard.records for facts in own), counts, [facts.shard for facts in own])
+    return splits
+
+
+def _require_images(splits: dict[str, Split], found: Survey, rejected: int) -> None:
+    records_made = sum(split.records for split in splits.values())
+    if records_made + rejected != sum(found.counts.values()):
+        raise AssertionError(f"{records_made} examples and {rejected} set aside came of {found.counts}")
+    for name in ("train", "test"):
+        if not splits[name].records:
+            made = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
+            raise DataError(f"the {name} split is empty ({made} images); give more images, or change the fractions")
+
+
+def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:
+    """Mean and (population) standard deviation of all training pixels."""
+    count = sum(facts.shard.records for facts in shards) * image.height * image.width * image.channels
+    total = sum(facts.pixel_sum for facts in shards)
+    squares = sum(facts.pixel_square_sum for facts in shards)
+    return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}
+
+
+def _leave_only(folder: Path, files: list[str]) -> None:
+    """Removes what a worker that died may have left beside the shards."""
+    for path in folder.iterdir():
+        if path.name not in files:
+            path.unlink()
+
+
+def _result(place: Path, manifest: Manifest) -> StageResult:
+    splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in records.SPLITS)
+    summary = f"{splits} images of {manifest.image}"
+    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
+    set_aside = manifest.quarantine["count"]
+    summary += f", {set_aside:,} set aside" if set_aside else ""
+    return StageResult(parameters={"dataset_uri": str(place), "dataset_digest": manifest.digest, "summary": summary})
