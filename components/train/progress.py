@@ -34,7 +34,7 @@ class Progress:
         self._images_per_step = config.critic_steps * config.batch_size
         self._sums = np.zeros(len(_NAMES), np.float64)
         self._count = np.zeros((), np.int64)
-        self._timed_steps, self._seconds = 0, 0.0
+        self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
 
     def __enter__(self) -> "Progress":
         return self
@@ -56,32 +56,34 @@ class Progress:
             rows = [line for line in self._path.read_text().splitlines() if _step_of(line, step + 1) <= step]
             storage.write_file(self._path, "".join(f"{row}\n" for row in rows).encode())
 
-    def add(self, block: dict[str, np.ndarray], seconds: float) -> None:
-        """Adds a block's values, [steps] each, and the time that it took."""
+    def add(self, block: dict[str, np.ndarray], seconds: float | None) -> None:
+        """Adds a block's values, [steps] each, and the time that it took; None if that is not to count."""
         self._sums += [block[name].sum(dtype=np.float64) for name in _NAMES]
         self._count += len(block[_NAMES[0]])
-        self._timed_steps += len(block[_NAMES[0]])
-        self._seconds += seconds
+        if seconds is not None:
+            self._timed_steps += len(block[_NAMES[0]])
+            self._seconds += seconds
 
     def write_row(self, step: int) -> None:
         """Writes the window's means everywhere and begins the next window."""
         means = dict(zip(_NAMES, (self._sums / self._count).tolist(), strict=True))
-        rate = self._timed_steps * self._images_per_step / self._seconds
-        row = {"step": step, **means, "images_per_second": rate}
+        if self._timed_steps:
+            self._rate = self._timed_steps * self._images_per_step / self._seconds
+        row: dict[str, float | None] = {"step": step, **means, "images_per_second": self._rate or None}
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         with self._writer.as_default(step=step):
             for name, value in row.items():
-                if name != "step":
+                if name != "step" and value is not None:
                     tf.summary.scalar(name, value)
-        left = (self._config.steps - step) * self._images_per_step / rate
+        left = (self._config.steps - step) * self._images_per_step / self._rate if self._rate else 0.0
         log.info(
             "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f  "
             "%.0f images/s  %d:%02d left",
             step,
             self._config.steps,
             *(means[name] for name in _NAMES),
-            rate,
+            self._rate,
             *divmod(round(left), 60),
         )
         self._sums[:], self._count = 0.0, np.zeros((), np.int64)

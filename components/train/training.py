@@ -33,6 +33,8 @@ def train(
     found: tuple[Path, checkpoints.Description] | None,
 ) -> None:
     """Trains from what was found (None: from the start) to `config.steps`, keeping checkpoints in `place`."""
+    # Grappler's remapper fails on the second derivative of LeakyReLU and says so on every run; it gains nothing here.
+    tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     images, _ = datasets.load_split(config.dataset, manifest, "train")
     network = networks.NetworkConfig(manifest.image, config.latent_size, config.base_filters)
@@ -53,13 +55,16 @@ def train(
 
     with deferred() as stop, progress:
         progress.drop_after(step)
+        compiling = True
         for length in _block_lengths(step, config):
             started = time.monotonic()
             rows = wgan.run_block(batches.block(step, length))
             block = {name: rows[name].numpy() for name in rows}
             _check_healthy(block, step)
             step += length
-            progress.add(block, time.monotonic() - started)
+            # The first block compiles; its time says nothing of the speed.
+            progress.add(block, None if compiling else time.monotonic() - started)
+            compiling = False
             if step % config.log_every == 0 or step == config.steps:
                 progress.write_row(step)
             if step % config.sample_every == 0 or step == config.steps:

@@ -1,0 +1,101 @@
+"""Tests for the embed stage: real trainings on small data, and of Fashion-MNIST."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components import datasets, embeddings, errors, records
+from components.embed import training
+from components.embed.config import EmbedConfig
+
+
+def embed(dataset: Path, folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    settings = {"dataset": dataset, "embedding": folder, "classifier_batch_size": 16, **changes}
+    command = [sys.executable, "-m", "components.embed", *(f"--{name}={value}" for name, value in settings.items())]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def embedding(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("embed") / "embedding"
+    done = embed(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = embeddings.load(embedding)
+    images, labels = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    features, logits = loaded.embed(images)
+    assert features.shape == (120, 64)
+    assert logits is not None
+    assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
+    assert loaded.description.test_accuracy > 0.9
+
+
+def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = embeddings.load(embedding)
+    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    together, _ = loaded.embed(images)
+    alone, _ = loaded.embed(images[7:8])
+    np.testing.assert_allclose(alone[0], together[7], rtol=1e-4, atol=1e-5)
+
+
+def test_again_it_does_nothing_and_others_are_refused(embedding: Path, tiny_dataset: Path) -> None:
+    again = embed(tiny_dataset, embedding)
+    assert again.returncode == 0
+    assert "already complete" in again.stderr
+    other = embed(tiny_dataset, embedding, classifier_epochs=9)
+    assert other.returncode == errors.BAD_CONFIGURATION
+    assert "classifier_epochs was 5 there and is 9 now" in other.stderr
+
+
+def test_a_damaged_file_is_noticed(embedding: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for path in embedding.rglob("*"):
+        if path.is_file():
+            target = copy / path.relative_to(embedding)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    assert embeddings.describe(copy).digest == embeddings.describe(embedding).digest
+    variables = next(copy.rglob("variables.data*"))
+    content = bytearray(variables.read_bytes())
+    content[-1] ^= 1
+    variables.write_bytes(content)
+    with pytest.raises(errors.DataError, match="damaged"):
+        embeddings.describe(copy)
+
+
+def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
+    done = embed(unlabelled_dataset, tmp_path / "e")
+    assert done.returncode == 0, done.stderr
+    loaded = embeddings.load(tmp_path / "e")
+    assert loaded.description.kind == "untrained"
+    assert loaded.description.test_accuracy is None
+    features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
+    assert features.shape == (2, 64)
+    assert logits is None
+
+
+def weights_after(strategy: tf.distribute.Strategy, dataset: str, steps: int) -> list[list[float]]:
+    """The classifier's variables after some updates, flattened, for JSON."""
+    manifest = records.read_manifest(dataset)
+    images, labels = datasets.load_split(dataset, manifest, "train")
+    config = EmbedConfig(dataset=dataset, embedding="unused", classifier_batch_size=16)
+    classifier = training.ClassifierStep(config, manifest.image, 3, 100, strategy)
+    count = steps * 16
+    classifier.run_block(images[:count].reshape(steps, 16, 12, 10, 1), labels[:count].reshape(steps, 16))
+    return [variable.numpy().ravel().tolist() for variable in classifier.model.variables]
+
+
+def test_replicas_do_not_change_the_classifier(on_replicas: Callable[..., Any], tiny_dataset: Path) -> None:
+    """The very step that trains the WGAN's networks: same weights on 1 and 2 replicas, up to float32 rounding."""
+    one, two = (on_replicas(__file__, "weights_after", count, str(tiny_dataset), 5) for count in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        assert np.linalg.norm(np.subtract(a, b)) <= 1e-3 * np.linalg.norm(a)

@@ -1,0 +1,48 @@
+"""Tests for components/networks.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components import networks
+from components.records import ImageShape
+
+SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_networks_fit_any_shape(shape: tuple[int, int, int]) -> None:
+    config = networks.NetworkConfig(ImageShape(*shape), latent_size=5, base_filters=4)
+    images = networks.build_generator(config)(tf.zeros([3, 5]), training=False)
+    assert images.shape == (3, *shape)
+    assert networks.build_critic(config)(images).shape == (3, 1)
+
+
+def test_the_generator_uses_its_whole_image() -> None:
+    """Cropping takes what is beyond the image, not a part of it: every pixel depends on the latents."""
+    config = networks.NetworkConfig(ImageShape(33, 17, 3), latent_size=5, base_filters=4)
+    latents = tf.random.stateless_normal([64, 5], [0, 0])
+    spread = np.std(networks.build_generator(config)(latents, training=True), axis=0)
+    assert spread.min() > 0
+
+
+def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
+    config = networks.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
+    first, again, other = (networks.build_generator(config, seed).get_weights() for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_pixels_survive_the_way_there_and_back() -> None:
+    pixels = tf.range(256)
+    assert np.array_equal(networks.to_pixels(networks.to_unit_range(tf.cast(pixels, tf.uint8))), pixels)
+
+
+def test_pixels_are_clipped_and_rounded() -> None:
+    images = tf.constant([-2.0, -1.0, 0.0, 1.0, 2.0, 1.0 - 1.2 / 127.5])
+    assert networks.to_pixels(images).numpy().tolist() == [0, 0, 128, 255, 255, 254]
+
+
+def test_a_config_survives_json() -> None:
+    config = networks.NetworkConfig(ImageShape(8, 9, 3), latent_size=5, base_filters=4)
+    assert networks.NetworkConfig.from_json(config.to_json()) == config

@@ -1,0 +1,206 @@
+"""Tests for components/train/run.py and training.py: real trainings of a tiny dataset, interrupted and continued."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components import checkpoints, errors, generators
+
+SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
+EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
+
+
+def command(dataset: Path, folder: Path | str, **changes: object) -> list[str]:
+    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    return [sys.executable, "-m", "components.train", *flags]
+
+
+def train(dataset: Path, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    """The rows of the metrics log, without the speed, which no two runs share."""
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in found]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("training") / "whole"
+    done = train(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (one, other))
+    assert left.keys() == right.keys()
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    assert rows(one) == rows(other)
+    for grid in (one / "samples").iterdir():
+        assert grid.read_bytes() == (other / "samples" / grid.name).read_bytes()
+
+
+def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
+    assert [row["step"] for row in rows(uninterrupted)] == [7, 14, 21, 28, 30]
+    assert sorted(path.name for path in (uninterrupted / "samples").iterdir()) == [
+        "step-0000000010.png",
+        "step-0000000020.png",
+        "step-0000000030.png",
+    ]
+    assert list((uninterrupted / "tensorboard").glob("events.*"))
+    found = checkpoints.newest(uninterrupted)
+    assert found is not None
+    assert found[1].step == 30
+    with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
+        assert len(np.unique(np.asarray(grid))) > 10
+
+
+def test_sigint_in_the_middle_and_the_same_command_again(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "interrupted"
+    with subprocess.Popen(command(tiny_dataset, folder), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "step 7 of 30  critic" in line:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == errors.INTERRUPTED, "".join(lines)
+    stopped = checkpoints.newest(folder)
+    assert stopped is not None
+    assert 7 <= stopped[1].step < 30
+    done = train(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    assert f"going on from step {stopped[1].step} of 30" in done.stderr
+    assert_same_training(uninterrupted, folder)
+
+
+def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    with subprocess.Popen(command(tiny_dataset, folder, log_every=7), stderr=subprocess.DEVNULL) as process:
+        while not checkpoints.step_folder(folder, 10).exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    done = train(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    assert "going on from step" in done.stderr
+    assert_same_training(uninterrupted, folder)
+
+
+def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(command(tiny_dataset, tmp_path / "t"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "step 7 of 30  critic" in line:
+                process.terminate()
+    assert process.returncode == errors.TERMINATED
+
+
+def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
+    done = train(tiny_dataset, uninterrupted)
+    assert done.returncode == 0
+    assert "already complete" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
+
+
+def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    both = [
+        subprocess.Popen(command(tiny_dataset, folder), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    messages = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], messages
+    assert any("another process is at work" in message for message in messages)
+    assert_same_training(uninterrupted, folder)
+
+
+def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
+    model = generators.load_averaged(checkpoints.step_folder(uninterrupted, 30))
+    images = model(np.zeros((2, 8), np.float32), training=False)
+    assert images.shape == (2, 12, 10, 1)
+
+
+def test_a_key_in_the_folder_keeps_trainings_apart(tiny_dataset: Path, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        done = train(tiny_dataset, f"{tmp_path}/{{key}}", steps=1, seed=seed)
+        assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
+        ({"steps": 10}, errors.BAD_CONFIGURATION, "steps must be at least 30"),
+        ({"batch_size": 10, "replicas": 4}, errors.BAD_CONFIGURATION, "batch_size must be a multiple of replicas"),
+        ({"dataset": "nowhere"}, errors.BAD_DATA, "no dataset at nowhere"),
+        ({"dataset_digest": "0" * 64}, errors.BAD_DATA, "expected 0000"),
+        ({"accelerator": "gpu"}, errors.BAD_CONFIGURATION, "TensorFlow sees no GPU"),
+        ({"accelerator": "quantum"}, errors.BAD_CONFIGURATION, "accelerator must be one of auto, tpu, gpu, cpu"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path, changes: dict[str, object], code: int, message: str
+) -> None:
+    folder = tmp_path if "accelerator" in changes else uninterrupted
+    done = train(**{"dataset": tiny_dataset, "folder": folder, **changes})
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_mistake_is_told_at_once_without_tensorflow(tmp_path: Path) -> None:
+    flags = ["--steps=0", "--batch_size=many", "--critic_learning_rate=-1", "--stepz=3", "--beta_1=nan"]
+    blocked = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    done = subprocess.run(
+        [sys.executable, "-m", "components.train", *flags], capture_output=True, text=True, check=False, env=blocked
+    )
+    assert done.returncode == errors.BAD_CONFIGURATION
+    for name in ("steps", "batch_size", "critic_learning_rate", "stepz", "beta_1", "dataset", "checkpoints"):
+        assert name in done.stderr, name
+
+
+def test_a_folder_of_something_else_is_refused(tiny_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "holiday.txt").write_text("mine")
+    done = train(tiny_dataset, tmp_path)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "holds something else than a training" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
+
+
+def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in tiny_dataset.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    shard = copy / "train-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[1000] ^= 1
+    shard.write_bytes(content)
+    done = train(copy, tmp_path / "checkpoints")
+    assert done.returncode == errors.BAD_DATA
+    assert "is not the one that dataset.json describes" in done.stderr
+
+
+def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path) -> None:
+    assert train(tiny_dataset, tmp_path, steps=10).returncode == 0
+    done = train(tiny_dataset, tmp_path, steps=20, accelerator="cpu", replicas=2)
+    assert done.returncode == 0, done.stderr
+    assert "2 x cpu: 16 images per batch, 8 on each replica" in done.stderr
+    assert "going on from step 10 of 20" in done.stderr

@@ -1,0 +1,174 @@
+"""Tests for components/train/step.py."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components import networks
+from components.records import ImageShape
+from components.train import losses
+from components.train.config import TrainConfig
+from components.train.step import WganStep
+
+IMAGE = ImageShape(12, 10, 1)
+
+
+def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
+    """A small WGAN-GP with a batch of 8."""
+    given = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, **changes}
+    config = TrainConfig(dataset="unused", checkpoints="unused", **given)
+    return WganStep(config, networks.NetworkConfig(IMAGE, config.latent_size, config.base_filters), strategy)
+
+
+def batches(steps: int) -> np.ndarray:
+    """Pixels for so many generator updates."""
+    return np.random.default_rng(0).integers(0, 256, (steps, 2, 8, 12, 10, 1), dtype=np.uint8)
+
+
+def trajectory(strategy: tf.distribute.Strategy, constraint: str, steps: int) -> dict[str, Any]:
+    """What training a little gives: every variable, and what was reported; as lists, for JSON."""
+    wgan = make(strategy, constraint=constraint)
+    reported = wgan.run_block(batches(steps))
+    return {name: value.tolist() for name, value in wgan.state_arrays().items()} | {
+        f"reported/{name}": value.numpy().tolist() for name, value in reported.items()
+    }
+
+
+@pytest.mark.parametrize("constraint", ["gradient_penalty", "weight_clipping"])
+def test_replicas_do_not_change_the_trajectory(on_replicas: Callable[..., Any], constraint: str) -> None:
+    """Weights, slots, average and losses after 10 steps on 2 replicas are those on 1, up to float32 rounding."""
+    one, two = (on_replicas(__file__, "trajectory", count, constraint, 10) for count in (1, 2))
+    assert one.keys() == two.keys()
+    for name in one:
+        a, b = np.array(one[name]), np.array(two[name])
+        assert np.abs(a - b).max() <= 1e-4 * max(np.abs(a).max(), 1e-3), name
+
+
+@pytest.fixture(scope="module")
+def here() -> tf.distribute.Strategy:
+    return tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+def test_a_block_is_the_same_as_its_steps_one_by_one(here: tf.distribute.Strategy) -> None:
+    whole, apart = make(here), make(here)
+    pixels = batches(3)
+    rows = whole.run_block(pixels)
+    single = [apart.run_block(pixels[i : i + 1]) for i in range(3)]
+    assert [float(row["critic_loss"][0]) for row in single] == rows["critic_loss"].numpy().tolist()
+    left, right = whole.state_arrays(), apart.state_arrays()
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy) -> None:
+    pixels = batches(4)
+    whole = make(here)
+    whole.run_block(pixels)
+    first, second = make(here), make(here, seed=0)
+    first.run_block(pixels[:2])
+    second.restore(first.state_arrays())
+    second.run_block(pixels[2:])
+    left, right = whole.state_arrays(), second.state_arrays()
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_every_variable_is_in_the_state(here: tf.distribute.Strategy) -> None:
+    """3 networks; two slots per trained variable; two counters of updates; the step."""
+    wgan = make(here)
+    models = (wgan.generator, wgan.critic, wgan.average)
+    trained = len(wgan.generator.trainable_variables) + len(wgan.critic.trainable_variables)
+    assert len(wgan.state()) == sum(len(model.variables) for model in models) + 2 * trained + 2 + 1
+
+
+def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
+    """Noise differs between steps, inner steps and purposes: fed the same pixels, no two updates are alike."""
+    wgan = make(here, generator_learning_rate=1e-12, critic_learning_rate=1e-12, ema_decay=0.0)
+    pixels = np.repeat(batches(1)[:, :1], 2, axis=1).repeat(3, axis=0)
+    reported = wgan.run_block(pixels)["gradient_norm"].numpy()
+    assert len(set(reported.tolist())) == 3
+
+
+def test_reported_critic_loss_is_the_mean_over_the_batch(here: tf.distribute.Strategy) -> None:
+    """Recomputed outside the step from its own weights and noise: loss, penalty and norm of the first update."""
+    wgan, other = make(here, critic_steps=1), make(here, critic_steps=1)
+    pixels = batches(1)[:, :1]
+    reported = wgan.run_block(pixels)
+    real = networks.to_unit_range(tf.constant(pixels[0, 0]))
+    # Seeds as documented: (run seed, (step * critic_steps + inner) * 4 + purpose).
+    fake = other.generator(tf.random.stateless_normal([8, 6], tf.constant([0, 1], tf.int64)), training=True)
+    weights = tf.random.stateless_uniform([8, 1], tf.constant([0, 3], tf.int64))[:, 0]
+    norms = losses.gradient_norms(other.critic, losses.interpolate(real, fake, weights))
+    gap = other.critic(fake)[:, 0] - other.critic(real)[:, 0]
+    assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(norms), rel=1e-5)
+    assert float(reported["penalty"][0]) == pytest.approx(np.mean((norms - 1) ** 2), rel=1e-5)
+    assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(gap + 10 * (norms - 1) ** 2), rel=1e-5)
+
+
+def test_the_average_follows_its_formula(here: tf.distribute.Strategy) -> None:
+    wgan = make(here)
+    expected = [variable.numpy() for variable in wgan.average.variables]
+    for step in range(3):
+        wgan.run_block(batches(3)[step : step + 1])
+        decay = min(0.999, (1 + step) / (10 + step))
+        current = [variable.numpy() for variable in wgan.generator.variables]
+        expected = [decay * a + (1 - decay) * c for a, c in zip(expected, current, strict=True)]
+    for average, value in zip(wgan.average.variables, expected, strict=True):
+        np.testing.assert_allclose(average, value, rtol=1e-5, atol=1e-7)
+
+
+def test_clipped_weights_stay_within_their_bound(here: tf.distribute.Strategy) -> None:
+    wgan = make(here, constraint="weight_clipping", clip_value=0.01)
+    wgan.run_block(batches(2))
+    assert max(float(tf.reduce_max(tf.abs(variable.value))) for variable in wgan.critic.variables) <= 0.01
+
+
+def test_what_is_not_finite_is_never_applied(here: tf.distribute.Strategy) -> None:
+    wgan = make(here)
+    kernel = wgan.critic.trainable_variables[0]
+    kernel.assign(tf.fill(kernel.shape, np.inf))
+    before = wgan.state_arrays()
+    reported = wgan.run_block(batches(1))
+    after = wgan.state_arrays()
+    assert reported["healthy"].numpy().tolist() == [0.0]
+    trained = [name for name in before if name.startswith(("critic", "generator_adam")) or name.endswith("kernel")]
+    assert all(np.array_equal(before[name], after[name]) for name in trained if not name.startswith("average"))
+
+
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    for name in ("float64", "float32"):
+        keras.config.set_floatx(name)
+        keras.config.set_dtype_policy(name)
+        if name == "float64":
+            yield
+
+
+@pytest.mark.usefixtures("in_float64")
+def test_the_penalty_is_right_to_second_order() -> None:
+    """d(penalty)/d(every critic weight), in float64, against finite differences along random directions."""
+    critic = networks.build_critic(networks.NetworkConfig(IMAGE, 6, 4), seed=1)
+    generator = np.random.default_rng(0)
+    points = tf.constant(generator.normal(size=(4, 12, 10, 1)))
+    variables = [variable.value for variable in critic.trainable_variables]
+    for variable in variables:
+        variable.assign(generator.normal(size=variable.shape) * 0.3)
+
+    def penalty() -> tf.Tensor:
+        return tf.reduce_sum(losses.penalty(losses.gradient_norms(lambda x: critic(x)[:, 0], points)))
+
+    with tf.GradientTape() as tape:
+        value = penalty()
+    gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+    for variable, gradient in zip(variables, gradients, strict=True):
+        direction = generator.normal(size=variable.shape)
+        start, step = variable.numpy(), 1e-6
+        values = []
+        for sign in (1, -1):
+            variable.assign(start + sign * step * direction)
+            values.append(float(penalty()))
+        variable.assign(start)
+        expected = (values[0] - values[1]) / (2 * step)
+        assert float(np.sum(gradient * direction)) == pytest.approx(expected, rel=1e-7, abs=1e-7), variable.name

@@ -1,0 +1,106 @@
+"""Small real inputs that many tests share, and processes with several virtual CPU devices."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components import digests, records, storage
+
+# Tests run beside each other; TensorFlow's chatter would bury their messages.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int], classes: int, seed: int = 0) -> Path:
+    """Writes a dataset of blobs whose place tells their class: learnable by eye and by network."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(seed)
+    rows, columns = np.mgrid[: shape.height, : shape.width]
+    splits = {}
+    for split, count in counts.items():
+        labels = generator.integers(0, classes, count) if classes else np.full(count, records.NO_LABEL)
+        centre = (labels + 1) * shape.width / (max(classes, 1) + 1) + generator.normal(0, 0.3, count)
+        distance = (rows[None] - shape.height / 2) ** 2 + (columns[None] - centre[:, None, None]) ** 2
+        grey = 255 * np.exp(-distance / 4) * generator.uniform(0.6, 1, (count, 1, 1))
+        images = np.repeat(grey[..., None], shape.channels, axis=3).astype(np.uint8)
+        file = folder / f"{split}-00000-of-00001.tfrecord"
+        encoded = (
+            records.encode_example(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
+        )
+        file.write_bytes(b"".join(records.frame(encoded)))
+        shard = records.Shard(file.name, count, file.stat().st_size, digests.sha256_of_file(file))
+        class_counts = np.bincount(labels, minlength=classes).tolist() if classes else []
+        splits[split] = records.Split(count, class_counts, [shard])
+    manifest = records.Manifest(
+        image=shape,
+        classes=[str(label) for label in range(classes)],
+        splits=splits,
+        statistics={"mean": 0.0, "std": 1.0},
+        source={"kind": "blobs"},
+        preprocessing={},
+        quarantine={"count": 0, "limit": 0.01, "entries": []},
+    )
+    storage.write_json(folder / records.MANIFEST, manifest.to_json())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 training, 40 validation and 120 test images of 12x10x1 in 3 classes."""
+    counts = {"train": 300, "validation": 40, "test": 120}
+    return write_dataset(tmp_path_factory.mktemp("data") / "tiny", records.ImageShape(12, 10, 1), counts, 3)
+
+
+@pytest.fixture(scope="session")
+def unlabelled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The like in colour, without classes."""
+    counts = {"train": 200, "validation": 20, "test": 60}
+    return write_dataset(tmp_path_factory.mktemp("data") / "unlabelled", records.ImageShape(9, 16, 3), counts, 0)
+
+
+@pytest.fixture(scope="session")
+def fashion_mnist() -> Path:
+    """The folder of the real Fashion-MNIST files."""
+    beside = Path(__file__).parents[2] / "shared" / "data" / "fashion-mnist"
+    folder = Path(os.environ.get("FASHION_MNIST_DIR", beside))
+    if not (folder / "train-images-idx3-ubyte.gz").exists():
+        pytest.skip("no Fashion-MNIST beside the checkout; set FASHION_MNIST_DIR to its folder")
+    return folder
+
+
+_REPLICA_PROCESS = """
+import importlib.util, json, sys
+import tensorflow as tf
+file, function, replicas, arguments = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+names = [f"/cpu:{index}" for index in range(replicas)]
+one = replicas == 1
+strategy = tf.distribute.OneDeviceStrategy(names[0]) if one else tf.distribute.MirroredStrategy(names)
+spec = importlib.util.spec_from_file_location("tested", file)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(json.dumps(getattr(module, function)(strategy, *arguments)))
+"""
+
+
+@pytest.fixture(scope="session")
+def on_replicas() -> Callable[..., Any]:
+    """Calls `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
+
+    Each call is a process of its own, because devices can be made only before TensorFlow begins.
+    """
+
+    def call(file: str, function: str, replicas: int, *arguments: Any) -> Any:
+        command = [sys.executable, "-c", _REPLICA_PROCESS, file, function, str(replicas), json.dumps(arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return call
