@@ -133,22 +133,21 @@ def local_artifacts(outputs: Outputs) -> list[Path]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What changed from one `key_parts` to another, most telling first: `steps: 2000 -> 3000`."""
-    found = [
+    """What changed from one `key_parts` to another: `steps: 2000 -> 3000`."""
+    return [
         *_changed(old["inputs"], new["inputs"]),
         *_changed(old["libraries"], new["libraries"]),
         *(["its code changed"] if old["code"] != new["code"] else []),
         *(["its command changed"] if old["command"] != new["command"] else []),
         *_changed(old["artefacts"], new["artefacts"]),
     ]
-    # A location that holds a digest changes with its content; the content's own digest says it better.
-    digests_too = [sentence for sentence in found if "digest: " in sentence or "fingerprint: " in sentence]
-    return digests_too + [sentence for sentence in found if sentence not in digests_too]
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
+    # A location that holds a digest changes with its content; the content's own digest says it better.
+    told = [name for name in names if f"{name}_digest" not in names]
+    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in told]
 
 
 def _short(value: Any) -> str:

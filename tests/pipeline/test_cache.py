@@ -140,7 +140,6 @@ def test_differences_name_every_part():
     rest = {"code": "a", "command": {}, "artefacts": {}}
     assert cache.differences(old | rest, new | rest | {"code": "b"}) == [
         "dataset_digest: 00000000 -> 11111111",
-        "dataset: /x/a -> /x/b",
         "steps: 1 -> 2",
         "keras: 3.1 -> 3.2",
         "its code changed",

@@ -1,0 +1,84 @@
+"""Every Kubeflow spec says the same as its stage's configuration, and its one argument reaches the stage whole."""
+
+import dataclasses
+import importlib
+import json
+
+import pytest
+
+from components import cli, executor, settings
+
+STAGES = ("fingerprint", "preprocess", "train", "embed", "evaluate", "export", "publish")
+OUTPUTS = {
+    "fingerprint": {"source_fingerprint": "String", "summary": "String"},
+    "preprocess": {"dataset_uri": "String", "dataset_digest": "String", "summary": "String"},
+    "train": {"checkpoint_uri": "String", "checkpoint_digest": "String", "summary": "String"},
+    "embed": {"embedding_uri": "String", "embedding_digest": "String", "summary": "String"},
+    "evaluate": {
+        "evaluation_uri": "String",
+        "verdict": "String",
+        "summary": "String",
+        "metrics": "system.Metrics@0.0.1",
+        "report": "system.HTML@0.0.1",
+    },
+    "export": {"model_uri": "String", "model_digest": "String", "summary": "String"},
+    "publish": {"version": "Integer", "summary": "String"},
+}
+TYPES = {"String": str, "Integer": int, "Float": float}
+
+
+@pytest.fixture(params=STAGES)
+def stage(request):
+    return request.param
+
+
+@pytest.fixture
+def spec(stage):
+    return getattr(importlib.import_module(f"components.{stage}.component"), stage).component_spec
+
+
+@pytest.fixture
+def config_class(stage):
+    return getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
+
+
+def test_inputs_are_the_fields(spec, config_class):
+    from_spec = {
+        name: (TYPES[found.type], found.default if found.optional else dataclasses.MISSING)
+        for name, found in spec.inputs.items()
+    }
+    assert from_spec == {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
+
+
+def test_outputs_are_the_agreed_ones(stage, spec):
+    assert {name: found.type for name, found in spec.outputs.items()} == OUTPUTS[stage]
+
+
+def test_container_runs_the_stage_with_the_executor_input_alone(stage, spec):
+    container = spec.implementation.container
+    assert container.command == ["python", "-m", f"components.{stage}"]
+    assert container.args == ["--executor-input", "{{$}}"]
+    assert container.image.split("/")[-1].split(":")[0] == (
+        "preprocess" if stage in ("fingerprint", "preprocess") else "train"
+    )
+
+
+def test_executor_input_becomes_the_configuration(stage, spec, config_class, tmp_path):
+    """Values as Kubeflow's JSON hands them over: whole numbers may come as 3.0."""
+    given = {
+        field.name: "x" if field.required else float(field.default) if field.type is int else field.default
+        for field in settings.fields_of(config_class)
+    }
+    message = {
+        "inputs": {"parameterValues": given},
+        "outputs": {
+            "parameters": {name: {"outputFile": str(tmp_path / name)} for name in OUTPUTS[stage]},
+            "outputFile": str(tmp_path / "executor_output.json"),
+        },
+    }
+    received = executor.ExecutorInput(json.dumps(message)).parameters
+    config = cli.build(config_class, received)
+    for field in settings.fields_of(config_class):
+        value = getattr(config, field.name)
+        assert type(value) is field.type
+        assert value == given[field.name]

@@ -1,0 +1,107 @@
+"""The compiled package: the edges, the same bytes, no heavy import; a golden copy to see every change of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components import settings
+from components.images import REGISTRY, TAG, VERSION
+from pipeline import package
+from pipeline.compile import compiled_package
+from pipeline.parameters import fields
+
+# After a change that is meant: `wgan compile --output tests/pipeline/wgan-gp.golden.yaml`.
+GOLDEN = Path(__file__).with_name("wgan-gp.golden.yaml")
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return package.read(compiled_package(), "the pipeline")
+
+
+@pytest.fixture(scope="module")
+def tasks(compiled):
+    return {task.name: task for task in compiled.root.everything()}
+
+
+def test_the_runner_can_run_it(compiled):
+    assert [task.name for task in compiled.root.leaves()] == [
+        "fingerprint",
+        "preprocess",
+        "embed",
+        "train",
+        "evaluate",
+        "export",
+        "publish",
+    ]
+
+
+def test_every_input_of_every_stage_is_given(tasks):
+    # Kubeflow's backend does not fill in a component's defaults.
+    for task in tasks.values():
+        if task.is_leaf:
+            assert task.definitions("input", "parameters").keys() <= task.given("parameters").keys() | {"registry"}
+
+
+def test_every_input_that_is_handed_down_exists_above(tasks):
+    for task in tasks.values():
+        for source in task.given("parameters").values():
+            if "componentInputParameter" in source:
+                assert source["componentInputParameter"] in task.around.definitions("input", "parameters")
+
+
+def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(tasks):
+    leaves = [task for task in tasks.values() if task.is_leaf]
+    assert {task.name for task in leaves if not task.cached} == {"fingerprint", "evaluate", "publish"}
+    assert {task.name for task in leaves if task.retries.count == 2} == {"preprocess", "train", "embed"}
+
+
+def test_settings_keep_their_names_and_only_source_and_root_are_required(compiled, tasks):
+    known = fields(compiled)
+    for task in tasks.values():
+        for name, source in task.given("parameters").items():
+            if task.around is compiled.root and name in known:
+                assert source["componentInputParameter"] == name
+    assert {name for name, field in known.items() if field.required} == {"source", "root"}
+
+
+def test_settings_reach_the_stages_with_their_defaults(compiled, tasks):
+    for name in ("preprocess", "train", "embed", "evaluate"):
+        module = __import__(f"components.{name}.config", fromlist=["config"])
+        config_class = getattr(module, f"{name.title()}Config")
+        for field in settings.fields_of(config_class):
+            if field.name in compiled.parameters and not field.required:
+                assert fields(compiled)[field.name].default == field.default, f"{name}.{field.name}"
+
+
+def test_same_input_gives_same_bytes_without_tensorflow_and_beam(tmp_path):
+    program = """
+import importlib.abc, sys
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("tensorflow", "keras", "apache_beam", "numpy", "google.cloud.storage"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocked())
+from pipeline.__main__ import main
+sys.exit(main(["compile", "--target", "kfp", "--output", sys.argv[1]]))
+"""
+    written = []
+    for seed in ("0", "1"):
+        path = tmp_path / seed / "package.yaml"
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", program, str(path)]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+        assert found.returncode == 0, found.stderr
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.skipif((REGISTRY, TAG) != ("wgan", VERSION), reason="the image names come from the environment")
+def test_golden_package():
+    found, golden = (yaml.safe_load(text) for text in (compiled_package(), GOLDEN.read_bytes()))
+    del found["sdkVersion"], golden["sdkVersion"]
+    assert found == golden

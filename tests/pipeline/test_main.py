@@ -1,0 +1,128 @@
+"""The `wgan` command: mistakes, all at once and at once; help; what a run shows at its end."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def wgan(*words, cwd=None):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
+    command = [sys.executable, "-m", "pipeline", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment)
+
+
+def messages(found):
+    return [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
+
+
+def test_every_mistake_is_told_before_anything_runs(tmp_path):
+    found = wgan(
+        "run",
+        "--root",
+        str(tmp_path / "runs"),
+        *("--steps", "0", "--batch-size", "many", "--critic_learning_rate", "2", "--beta_1", "nan"),
+        *("--clasifier_epochs", "3", "--height", "5", "--resize", "squash", "--replicas", "3", "--jobs", "0"),
+    )
+    assert found.returncode == 64
+    assert messages(found) == [
+        "jobs must be at least 1, got 0",
+        "unknown parameter clasifier_epochs; did you mean classifier_epochs?",
+        "batch_size must be a whole number, got 'many'",
+        "beta_1 must be finite, got nan",
+        "critic_learning_rate must be at most 1.0, got 2.0",
+        "resize must be one of fill, fit, stretch, got 'squash'",
+        "source is required: give --source",
+        "steps must be at least 1, got 0",
+        "height and width must be given together, got 5 and 0",
+        "classifier_batch_size must be a multiple of replicas, got 128 for 3",
+    ]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--source"], "expected one argument"),
+        (["run", "--source", "digits", "--root", "gs://bucket/runs"], "root must be a folder of this machine"),
+        (["run", "--source", "digits", "more"], "unexpected arguments: more"),
+        (["run", "--source", "", "--steps", "5"], "source must not be empty"),
+        (["walk"], "invalid choice: 'walk'"),
+        ([], "required: VERB"),
+        (["compile", "--target", "moon"], "invalid choice: 'moon'"),
+    ],
+)
+def test_mistakes_of_the_command_line(tmp_path, words, message):
+    found = wgan(*words, cwd=tmp_path)
+    assert found.returncode == 64
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_tells_of_every_parameter():
+    found = wgan("run", "--help")
+    assert found.returncode == 0
+    assert "--batch_size INT, --batch-size INT" in found.stdout
+    assert "One of auto, tpu, gpu, cpu." in " ".join(found.stdout.split())
+    assert wgan("--help").returncode == 0
+
+
+def test_version():
+    assert wgan("--version").stdout.startswith("wgan ")
+
+
+def test_parameters_of_any_package_are_typed(desk, parts):
+    def typed(count: int, on: bool = False, things: list = [], more: dict = {}):  # noqa: B006
+        parts.shell(script='printf "%s" "$1" > "$2"', text=f"{count} {on} {things} {more}")
+
+    package = desk.compile(typed)
+    flags = ("--count", "3", "--on", "True", "--things", "[1]", "--more", '{"a": 2}')
+    assert desk.run(package, *flags).returncode == 0
+    assert desk.tasks()["shell"]["outputs"]["out"] == '3 true [1] {"a": 2}'
+    wrong = desk.run(package, "--count", "3.5", "--on", "perhaps", "--things", "{}", "--more", "x")
+    assert wrong.returncode == 64
+    assert messages(wrong) == [
+        "count must be a whole number, got '3.5'",
+        "more must be a JSON object, got 'x'",
+        "on must be true or false, got 'perhaps'",
+        "things must be a JSON list, got '{}'",
+    ]
+
+
+def test_a_run_ends_with_a_table_and_where_results_lie(desk):
+    from kfp import dsl
+
+    @dsl.container_component
+    def evaluate(root: str, evaluation_uri: dsl.OutputPath(str), summary: dsl.OutputPath(str)):
+        script = """
+            mkdir -p "$1/evaluation" "$1/registry"; touch "$1/evaluation/samples.png" "$1/registry/champion.json"
+            printf "$1/evaluation" > "$2"; printf "PROMOTE [FCD 3.1]" > "$3"
+        """
+        return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "e", root, evaluation_uri, summary])
+
+    def pipeline(root: str):
+        evaluate(root=root)
+
+    found = desk.run(desk.compile(pipeline))
+    lines = found.stdout.splitlines()
+    assert lines[0].split() == ["stage", "state", "seconds", "what", "it", "made"]
+    assert lines[1].split()[:2] == ["evaluate", "done"]
+    assert lines[1].rstrip().endswith("PROMOTE [FCD 3.1]")
+    assert dict(line.split() for line in lines[2:]) == {
+        "evaluation": f"{desk.root}/evaluation",
+        "samples": f"{desk.root}/evaluation/samples.png",
+        "champion": f"{desk.root}/registry/champion.json",
+    }
+
+
+def test_a_root_that_cannot_be_made_is_told(desk, parts):
+    def plain():
+        parts.shell(script='printf x > "$2"')
+
+    desk.root.write_text("a file")
+    found = desk.run(desk.compile(plain))
+    assert found.returncode == 75
+    assert str(desk.root) in found.stderr
+    assert "Traceback" not in found.stderr
