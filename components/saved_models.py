@@ -1,4 +1,4 @@
-"""Saving a SavedModel so that the same weights and code give the same bytes, whatever the process did before.
+"""SavedModels: saving one so that the same weights and code give the same bytes, whatever the process did before.
 
 TensorFlow numbers functions by a counter of the process, stores functions and map entries in no fixed order, and adds a
 `fingerprint.pb` with a random part. Here functions are numbered from 0, everything is sorted, and the fingerprint,
@@ -16,6 +16,8 @@ import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf import saved_model_pb2
 
+from components.errors import DataError
+
 _GRAPH = "saved_model.pb"
 _FINGERPRINT = "fingerprint.pb"
 _NUMBERED = re.compile(r"(.*_)(\d+)")
@@ -29,6 +31,24 @@ def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None =
     (folder / _FINGERPRINT).unlink(missing_ok=True)
     graph = folder / _GRAPH
     graph.write_bytes(canonical(graph.read_bytes()))
+
+
+def load(folder: Path, what: str) -> Any:
+    """Loads a SavedModel.
+
+    Args:
+        folder: Where it is.
+        what: What it is, for the message.
+
+    Raises:
+        DataError: TensorFlow cannot load it.
+    """
+    try:
+        with _without_notices():
+            return tf.saved_model.load(str(folder))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{what} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
 
 
 def canonical(saved_model: bytes) -> bytes:
@@ -92,7 +112,7 @@ def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Keeps TensorFlow's notes on how it names inputs and where it writes out of the log; warnings stay."""
+    """Keeps TensorFlow's notes on names, places and fingerprints out of the log; warnings stay."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -11,11 +11,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from components import grids
+
 _TEMPLATE = "report.html.j2"
 _INK = "#777777"  # legible on white and on black, as charts are transparent
 _COLOURS = ("#2f7fd1", "#d9822b", "#8a63c9")
 _WIDTH, _HEIGHT, _DPI = 8.0, 2.8, 110  # inches, dots per inch
 _POINTS_AT_MOST = 2000
+_NAMES_AT_MOST, _NAME_LENGTH = 40, 16  # of classes
+_GRID_SIDE = 96  # pixels; larger images are shrunk, so that the page stays small
+_GRID_BYTES = 400_000  # of pixels in one grid
 
 
 def render(**content: Any) -> str:
@@ -44,6 +49,16 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def grid(images: np.ndarray) -> bytes:
+    """A contact sheet of the first few images, uint8 [n, height, width, channels], as PNG of a bounded size."""
+    factor = -(-max(images.shape[1:3]) // _GRID_SIDE)
+    count, height, width, channels = images.shape[0], *(side // factor for side in images.shape[1:3]), images.shape[3]
+    count = min(count, max(1, _GRID_BYTES // (height * width * channels)))
+    blocks = images[:count, : height * factor, : width * factor]
+    blocks = blocks.reshape(count, height, factor, width, factor, channels)
+    return grids.png_grid(blocks.mean(axis=(2, 4)).round().astype(np.uint8))
+
+
 def class_chart(classes: list[str], shares: dict[str, np.ndarray]) -> bytes:
     """A bar for each class and each set of images, as PNG.
 
@@ -57,9 +72,12 @@ def class_chart(classes: list[str], shares: dict[str, np.ndarray]) -> bytes:
     for index, (name, values) in enumerate(shares.items()):
         places = np.arange(len(classes)) + (index - (len(shares) - 1) / 2) * width
         axes.bar(places, values, width, label=name, color=_COLOURS[index])
-    axes.set_xticks(np.arange(len(classes)), classes, rotation=30 if len("".join(classes)) > 40 else 0)
+    if len(classes) <= _NAMES_AT_MOST:
+        names = [name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in classes]
+        rotation = 30 if len("".join(names)) > 40 else 0
+        axes.set_xticks(np.arange(len(classes)), names, rotation=rotation, parse_math=False)
     axes.set_ylabel("share of images")
-    axes.legend(frameon=False, labelcolor=_INK)
+    _legend(axes)
     return _png(figure)
 
 
@@ -74,7 +92,7 @@ def loss_chart(rows: list[dict[str, float]]) -> bytes:
                 steps, [row.get(name, np.nan) for row in rows], label=name.replace("_", " "), color=colour, linewidth=1
             )
         axes.set_xlabel("generator updates")
-        axes.legend(frameon=False, labelcolor=_INK)
+        _legend(axes)
     return _png(figure)
 
 
@@ -92,6 +110,11 @@ def read_losses(path: Path, last_step: int) -> list[dict[str, float]]:
         if row.get("step", last_step + 1) <= last_step:
             rows.append(row)
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
+
+
+def _legend(axes: Axes) -> None:
+    """Above the axes, where it hides nothing."""
+    axes.legend(frameon=False, labelcolor=_INK, fontsize=9, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
 
 
 def _png(figure: Figure) -> bytes:

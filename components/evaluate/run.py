@@ -2,11 +2,11 @@
 
 import dataclasses
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from components import (
     checkpoints,
@@ -19,6 +19,7 @@ from components import (
     models,
     records,
     registry,
+    saved_models,
     settings,
     storage,
 )
@@ -64,9 +65,9 @@ class _Inputs:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scored:
-    """Samples of one model, their scores, and the share of each class among them."""
+    """The first samples of one model, the scores of all, and the share of each class among them."""
 
-    pixels: np.ndarray
+    first: np.ndarray
     scores: scores.Scores
     class_shares: np.ndarray | None
 
@@ -127,10 +128,14 @@ def _read_rival(place: str) -> tuple[str, Rival | None]:
             return evaluations.NO_CHAMPION, None
         model = models.describe(registry.version_folder(place, champion.version))
     except (DataError, OSError) as error:
-        log.error("evaluate: the champion of %s cannot be read: %s", place, error)
-        return _UNREADABLE, Rival(problem=str(error).replace(str(place), "the registry"))
-    rival = Rival(version=champion.version, checkpoint_digest=champion.checkpoint_digest, image=model.image)
+        return _UNREADABLE, _unreadable(place, error)
+    rival = Rival(version=champion.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
     return champion.model_digest, rival
+
+
+def _unreadable(place: str, error: Exception) -> Rival:
+    log.error("evaluate: the champion of %s cannot be read: %s", place, error)
+    return Rival(problem=str(error).replace(place, "the registry"))
 
 
 def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
@@ -148,7 +153,8 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         lambda latents: generator(latents, training=False),
         inputs.checkpoint.network["latent_size"],
         reference,
-        config,
+        inputs.manifest.image,
+        config.seed,
         "samples",
     )
     rival, champion = _score_rival(config, inputs, reference)
@@ -164,7 +170,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     with storage.new_folder(place, evaluations.MANIFEST) as folder:
         numbers = _numbers(inputs, reference, model, champion)
         storage.write_json(folder / evaluations.METRICS, numbers)
-        sheet = grids.png_grid(model.pixels[:_GRID_COUNT])
+        sheet = grids.png_grid(model.first)
         storage.write_file(folder / evaluations.SAMPLES, sheet)
         page = _report(config, inputs, reference, test, model, champion, rival, verdict)
         storage.write_file(folder / evaluations.REPORT, page.encode())
@@ -181,33 +187,50 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
 
 
 def _score(
-    generator: samples.Generator, latent_size: int, reference: scores.Reference, config: EvaluateConfig, what: str
+    generator: samples.Generator,
+    latent_size: int,
+    reference: scores.Reference,
+    image: records.ImageShape,
+    seed: int,
+    what: str,
 ) -> _Scored:
+    first: list[np.ndarray] = []
+    bad = 0
+
+    def pixels() -> Iterator[np.ndarray]:
+        nonlocal bad
+        for batch, bad_ones in samples.draw(generator, latent_size, image, reference.count, seed):
+            bad += bad_ones
+            first.extend(batch[: _GRID_COUNT - len(first)])
+            yield batch
+
     log.info("evaluate: drawing %d %s", reference.count, what)
-    pixels, bad = samples.draw(generator, latent_size, reference.count, config.seed)
+    found, shares = scores.score(reference, pixels(), what)
     if bad:
-        return _Scored(pixels=pixels, scores={**scores.NO_SCORES, "bad_samples": bad}, class_shares=None)
-    found, shares = scores.score(reference, pixels, what)
-    return _Scored(pixels=pixels, scores={**found, "bad_samples": 0}, class_shares=shares)
+        found, shares = scores.NO_SCORES, None
+    return _Scored(first=np.stack(first), scores={**found, "bad_samples": bad}, class_shares=shares)
 
 
 def _score_rival(
     config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference
 ) -> tuple[Rival | None, _Scored | None]:
     """Scores the champion as the model was, from what is published of it, unless that is pointless or impossible."""
-    rival = inputs.rival
-    if rival is None or rival.problem or rival.image != inputs.manifest.image:
+    rival, image = inputs.rival, inputs.manifest.image
+    if rival is None or rival.problem or rival.image != image or rival.checkpoint_digest == inputs.checkpoint.digest:
         return rival, None
-    if rival.checkpoint_digest == inputs.checkpoint.digest:
-        return rival, None
-    folder = registry.version_folder(config.registry, rival.version)
-    published = tf.saved_model.load(str(folder))
+    try:
+        folder = registry.version_folder(config.registry, rival.version)
+        latent_size = models.describe(folder, inputs.champion_digest).latent_size
+        published = saved_models.load(folder, "model")
+    except DataError as error:
+        return _unreadable(config.registry, error), None
     serve = published.signatures["serving_default"]
     scored = _score(
         lambda latents: serve(latents=latents)["images"],
-        models.describe(folder, inputs.champion_digest).latent_size,
+        latent_size,
         reference,
-        config,
+        image,
+        config.seed,
         "samples of the champion",
     )
     return dataclasses.replace(rival, fcd=scored.scores["fcd"]), scored
@@ -248,10 +271,10 @@ def _report(
     rival: Rival | None,
     verdict: Verdict,
 ) -> str:
-    pictures = [("samples of this model", model.pixels)]
+    pictures = [("samples of this model", model.first)]
     if champion:
-        pictures.append(("samples of the champion, from the same latents", champion.pixels))
-    pictures.append(("real test images", test))
+        pictures.append(("samples of the champion, from the same latents", champion.first))
+    pictures.append(("real test images", test[:_GRID_COUNT]))
     shares = {"test images": reference.class_shares, "samples": model.class_shares}
     if champion:
         shares["champion's samples"] = champion.class_shares
@@ -279,7 +302,7 @@ def _report(
         else f"a classifier of these images (test accuracy {accuracy:.2%})",
         formula_floor=reference.formula_floor,
         low_n=reference.low_n,
-        grids=[{"caption": caption, "png": grids.png_grid(images[:_GRID_COUNT])} for caption, images in pictures],
+        grids=[{"caption": caption, "png": report.grid(images)} for caption, images in pictures],
         class_chart=report.class_chart(inputs.manifest.classes, known) if known else None,
         loss_chart=report.loss_chart(losses) if losses else None,
         setting_rows=[

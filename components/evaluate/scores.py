@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -16,7 +17,8 @@ LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
 _FIT_AT_MOST = 10_000  # training images that the whitening is fitted on
 _ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
 _ENOUGH = 1000  # images, below which distances are noisy
-_CHUNK = 5000
+_CHUNK = 500
+_LOG_EVERY = 5000  # images
 
 Scores = dict[str, float | None]
 NO_SCORES: Scores = dict.fromkeys(("fcd", "fcd_ratio", "kcd", "kcd_error", "class_distance", "class_ratio"))
@@ -87,9 +89,9 @@ def make_reference(
     """
     random = np.random.default_rng(seed)
     train = train[random.permutation(len(train))[: count + _FIT_AT_MOST]]
-    train_features, train_logits = _embed(embedding, train, "training images")
+    train_features, train_logits = _embed(embedding, _chunks(train), "training images")
     test = test[random.permutation(len(test))[:count]]
-    test_features, test_logits = _embed(embedding, test, "test images")
+    test_features, test_logits = _embed(embedding, _chunks(test), "test images")
     components = min(metrics.COMPONENTS_AT_MOST, count // _ROWS_PER_COMPONENT)
     try:
         whitening = metrics.fit_whitening(train_features[count:], components)
@@ -101,8 +103,8 @@ def make_reference(
     return dataclasses.replace(reference, floor={**floor, "fcd_ratio": 1.0})
 
 
-def score(reference: Reference, samples: np.ndarray, what: str) -> tuple[Scores, np.ndarray | None]:
-    """Scores samples, uint8 [n, height, width, channels]; also gives their class shares, if there are classes."""
+def score(reference: Reference, samples: Iterable[np.ndarray], what: str) -> tuple[Scores, np.ndarray | None]:
+    """Scores samples, given in batches uint8 [n, height, width, channels]; also gives their class shares, if any."""
     features, logits = _embed(reference.embedding, samples, what)
     scores = _compare(reference, features, logits)
     floor = reference.floor["fcd"]
@@ -129,12 +131,20 @@ def _compare(reference: Reference, features: np.ndarray, logits: np.ndarray | No
     return {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
 
 
-def _embed(embedding: embeddings.Embedding, images: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray | None]:
-    features, logits = [], []
-    for at in range(0, len(images), _CHUNK):
-        log.info("evaluate: embedding %s, %d of %d", what, at, len(images))
-        some_features, some_logits = embedding.embed(images[at : at + _CHUNK])
+def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
+    return (images[at : at + _CHUNK] for at in range(0, len(images), _CHUNK))
+
+
+def _embed(
+    embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: str
+) -> tuple[np.ndarray, np.ndarray | None]:
+    features, logits, done = [], [], 0
+    for images in batches:
+        some_features, some_logits = embedding.embed(images)
         features.append(some_features)
         if some_logits is not None:
             logits.append(some_logits)
+        if (done + len(images)) // _LOG_EVERY > done // _LOG_EVERY:
+            log.info("evaluate: %d %s seen", done + len(images), what)
+        done += len(images)
     return np.concatenate(features), np.concatenate(logits) if logits else None

@@ -101,14 +101,14 @@ def _against(
     rival: Rival, scores: Mapping[str, float | None], checkpoint_digest: str, image: records.ImageShape
 ) -> list[Rule]:
     if rival.problem:
-        return [Rule("champion", rival.problem, "readable", False)]
+        return [Rule("champion", f"cannot be read: {rival.problem}", "to be compared with", False)]
     if rival.image != image:
-        return [Rule("champion image shape", str(rival.image), str(image), False)]
+        return [Rule("champion", f"draws images of {rival.image}", f"images of {image}", False)]
     if rival.checkpoint_digest == checkpoint_digest:
         return [Rule("checkpoint", f"is already the champion, version {rival.version}", "a new one", False, HOLD)]
     champion_fcd, value = _finite(rival.fcd), _finite(scores.get("fcd"))
     if champion_fcd is None:
-        return [Rule("champion", "its score is not a number", "readable", False)]
+        return [Rule("champion", "has no score", "to be compared with", False)]
     limit = f"below {champion_fcd:.4g}, the score of the champion, version {rival.version}"
     return [Rule("fcd", value, limit, value is not None and value < champion_fcd, REJECT if value is None else HOLD)]
 
@@ -130,7 +130,7 @@ def _finite(value: float | None) -> float | None:
 
 def _reason(rule: Rule) -> str:
     if isinstance(rule.value, str):
-        return f"{rule.rule}: {rule.value} (expected: {rule.limit})"
+        return f"the {rule.rule} {rule.value}; expected {rule.limit}"
     if rule.value is None:
         return f"{rule.rule} is missing or not a number, expected {rule.limit}"
     return f"{rule.rule} is {rule.value:.4g}, expected {rule.limit}"

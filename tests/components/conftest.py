@@ -139,3 +139,47 @@ def make_evaluation() -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_embedding() -> Callable[..., Path]:
+    """Writes an embedding whose features are a fixed projection of the pixels and whose classes are the true ones."""
+
+    def make(folder: Path, dataset: str) -> Path:
+        import tensorflow as tf
+
+        from components import embeddings, saved_models, storage
+
+        manifest = records.read_manifest(dataset)
+        image = manifest.image
+
+        class Projection(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                pixels = image.height * image.width * image.channels
+                self.weight = tf.Variable(np.random.default_rng(0).normal(size=(pixels, 24)).astype(np.float32))
+                shape = [None, image.height, image.width, image.channels]
+                self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
+
+            def project(self, images):
+                scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
+                halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
+                logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
+                features = tf.reshape(scaled, [-1, self.weight.shape[0]]) @ self.weight
+                return {"features": features, "logits": logits}
+
+        saved_models.save(Projection(), folder / embeddings.MODEL_FOLDER)
+        description = embeddings.Description(
+            kind=embeddings.CLASSIFIER if manifest.classes else embeddings.UNTRAINED,
+            image=image,
+            feature_size=24,
+            class_count=len(manifest.classes),
+            test_accuracy=1.0 if manifest.classes else None,
+            dataset_digest=manifest.digest,
+            settings={},
+            files=storage.files_in(folder),
+        )
+        storage.write_json(folder / embeddings.MANIFEST, description.to_json())
+        return folder
+
+    return make

@@ -1,0 +1,311 @@
+"""Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
+
+import dataclasses
+import html.parser
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components import checkpoints, datasets, embeddings, evaluations, generators, networks, records, registry
+from components.errors import ConfigError, DataError
+from components.evaluate import metrics, report, scores
+from components.evaluate import run as evaluate
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.verdict import Verdict
+from components.export import run as export
+from components.export.config import ExportConfig
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from components.records import ImageShape
+
+NO_LIMITS = {"distance_ratio_limit": 1e9, "class_distance_limit": 1.0, "class_ratio_limit": 0.0}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("evaluate")
+
+
+@pytest.fixture(scope="module")
+def dataset(root, make_dataset):
+    return make_dataset(root / "dataset", {"train": 900, "validation": 10, "test": 400})
+
+
+@pytest.fixture(scope="module")
+def embedding(root, dataset, make_embedding):
+    return make_embedding(root / "embedding", dataset)
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(root, dataset, make_checkpoint):
+    digest = records.read_manifest(dataset).digest
+    return [make_checkpoint(root / "checkpoints", seed, dataset_digest=digest) for seed in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def run(dataset, embedding):
+    """Evaluates a checkpoint without limits that matter, unless others are given."""
+
+    def run_with(checkpoint, place, **settings):
+        given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
+        places = {name: str(value) for name, value in given.items() if name not in NO_LIMITS and name != "sample_count"}
+        return evaluate.run(EvaluateConfig(**{**NO_LIMITS, **given, **places}))
+
+    return run_with
+
+
+@pytest.fixture(scope="module")
+def first(run, root, two_checkpoints):
+    return run(two_checkpoints[0], root / "first")
+
+
+@pytest.fixture(scope="module")
+def champion_registry(root, two_checkpoints, first):
+    """A registry whose champion is the first checkpoint's model."""
+    export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(root / "model")))
+    publish.run(
+        PublishConfig(
+            model=str(root / "model"),
+            evaluation=str(first.parameters["evaluation_uri"]),
+            registry=str(root / "registry"),
+        )
+    )
+    return root / "registry"
+
+
+def _metrics(result):
+    return json.loads((Path(result.parameters["evaluation_uri"]) / evaluations.METRICS).read_text())
+
+
+def test_the_first_good_model_is_promoted_with_every_number_in_place(first, two_checkpoints, dataset, embedding):
+    assert first.parameters["verdict"] == evaluations.PROMOTE
+    assert first.parameters["summary"].startswith("PROMOTE: FCD ")
+    described = evaluations.describe(first.parameters["evaluation_uri"])
+    assert described.digest == first.parameters["evaluation_digest"]
+    assert described.checkpoint_digest == checkpoints.describe(two_checkpoints[0]).digest
+    assert described.dataset_digest == records.read_manifest(dataset).digest
+    assert described.embedding_digest == embeddings.describe(embedding).digest
+    assert described.champion_digest == evaluations.NO_CHAMPION
+    assert set(described.files) == {evaluations.METRICS, evaluations.SAMPLES, evaluations.REPORT}
+    assert first.files["report"].is_file()
+    for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
+        assert np.isfinite(first.metrics[name]), name
+    assert "champion_fcd" not in first.metrics
+    assert _metrics(first)["low_n"] is True
+
+
+def test_numbers_are_those_of_the_definitions(first, two_checkpoints, dataset, embedding):
+    """The distance in the whitened space that the stage chose, from samples drawn anew."""
+    manifest = records.read_manifest(dataset)
+    train, _ = datasets.load_split(dataset, manifest, "train")
+    test, _ = datasets.load_split(dataset, manifest, "test")
+    loaded = embeddings.load(embedding)
+    count = scores.image_count(10_000, len(train), len(test))
+    assert count == len(test)
+    reference = scores.make_reference(loaded, train, test, count, 0)
+    latents = tf.random.stateless_normal([count, 16], [0, 0], alg="philox")
+    drawn = networks.to_pixels(generators.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
+    features, logits = loaded.embed(drawn)
+    real_features, real_logits = loaded.embed(test)
+    white = reference.whitening
+    found = _metrics(first)["model"]
+    assert found["fcd"] == pytest.approx(metrics.frechet_distance(white(features), white(real_features)), rel=1e-6)
+    p, q = (np.bincount(values.argmax(axis=1), minlength=3) / count for values in (logits, real_logits))
+    assert found["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
+    assert found["class_ratio"] == pytest.approx((p / q).min())
+
+
+def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first):
+    found = _metrics(first)
+    assert found["components"] == 24
+    assert 0.7 < found["real"]["fcd"] / found["fcd_floor_of_gaussians"] < 1.6
+    assert abs(found["real"]["kcd"]) < 4 * found["real"]["kcd_error"]
+    assert found["model"]["fcd_ratio"] > 5
+    assert found["real"]["class_distance"] < 0.1
+
+
+def test_the_same_again_gives_the_same_digest(first, run, two_checkpoints, tmp_path):
+    again = run(two_checkpoints[0], tmp_path / "again")
+    assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
+
+
+def test_run_again_does_nothing_and_other_settings_are_refused(first, run, two_checkpoints):
+    place = Path(first.parameters["evaluation_uri"])
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    assert run(two_checkpoints[0], place) == first
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+    with pytest.raises(ConfigError, match="sample_count was 10000 there and is 150 now"):
+        run(two_checkpoints[0], place, sample_count=150)
+
+
+def test_limits_reject_and_fewer_samples_can_be_asked_for(run, two_checkpoints, tmp_path):
+    result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_ratio_limit=1.5)
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "fcd_ratio is" in result.parameters["summary"]
+    assert result.metrics["samples"] == 100
+    assert _metrics(result)["components"] == 10
+
+
+def test_challenger_against_champion_both_ways_round(first, run, two_checkpoints, champion_registry, tmp_path):
+    challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
+    assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
+    better = challenger.metrics["fcd"] < first.metrics["fcd"]
+    assert challenger.parameters["verdict"] == (evaluations.PROMOTE if better else evaluations.HOLD)
+    described = evaluations.describe(challenger.parameters["evaluation_uri"])
+    assert described.champion_version == 1
+    assert described.champion_digest == registry.read_champion(champion_registry).model_digest
+
+    other = tmp_path / "other"
+    shutil.copytree(champion_registry, other)
+    _make_champion(other, two_checkpoints[1], tmp_path)
+    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=other)
+    assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
+    assert reverse.parameters["verdict"] == (evaluations.HOLD if better else evaluations.PROMOTE)
+
+
+def _make_champion(folder, checkpoint, tmp_path):
+    """Puts a checkpoint's model into the registry as version 2 and champion, past the gate."""
+    result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
+    shutil.copytree(tmp_path / "model", registry.version_folder(folder, 2))
+    champion = registry.read_champion(folder)
+    registry.write_champion(
+        folder,
+        dataclasses.replace(
+            champion,
+            version=2,
+            model_digest=result.parameters["model_digest"],
+            checkpoint_digest=checkpoints.describe(checkpoint).digest,
+        ),
+    )
+
+
+def test_the_champion_itself_is_held(run, two_checkpoints, champion_registry, tmp_path):
+    result = run(two_checkpoints[0], tmp_path / "e", registry=champion_registry)
+    assert result.parameters["verdict"] == evaluations.HOLD
+    assert "the checkpoint is already the champion, version 1" in result.parameters["summary"]
+
+
+def test_a_damaged_champion_rejects(run, two_checkpoints, champion_registry, tmp_path):
+    broken = tmp_path / "registry"
+    shutil.copytree(champion_registry, broken)
+    (registry.version_folder(broken, 1) / "saved_model.pb").write_bytes(b"")
+    result = run(two_checkpoints[1], tmp_path / "e", registry=broken)
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "the champion cannot be read" in result.parameters["summary"]
+    assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
+
+
+def test_a_champion_of_other_images_rejects(run, two_checkpoints, make_model, make_evaluation, tmp_path):
+    model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
+    evaluation = make_evaluation(tmp_path / "its", model)
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(tmp_path / "registry")))
+    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "registry")
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "the champion draws images of 12x8x1; expected images of 8x8x1" in result.parameters["summary"]
+
+
+def test_an_empty_registry_is_a_first_run(run, two_checkpoints, tmp_path):
+    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "nothing yet")
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    assert not (tmp_path / "nothing yet").exists()
+
+
+def test_a_generator_that_draws_nan_is_rejected(run, two_checkpoints, tmp_path):
+    described = checkpoints.describe(two_checkpoints[0])
+    state = checkpoints.load_state(two_checkpoints[0])
+    name = next(name for name in state if name.endswith("to_image/bias"))
+    state[name] = np.full_like(state[name], np.nan)
+    checkpoints.save(tmp_path, described, state)
+    result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert result.parameters["summary"].startswith("REJECT: no FCD; bad_samples is 400, expected at most 0")
+    assert "fcd" not in result.metrics
+
+
+def test_without_classes_the_class_rules_are_left_out(run, make_dataset, make_embedding, make_checkpoint, tmp_path):
+    dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
+    rules = evaluations.describe(tmp_path / "e").rules
+    assert [rule["rule"] for rule in rules] == ["bad_samples", "fcd_ratio"]
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    assert "class_distance" not in result.metrics
+
+
+def test_too_few_images_and_strangers_are_refused(run, make_dataset, make_embedding, make_checkpoint, root, tmp_path):
+    dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    with pytest.raises(DataError, match="19 test images and 100 training images are too few"):
+        run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
+    with pytest.raises(ConfigError) as raised:
+        run(checkpoint, tmp_path / "e", embedding=embedding)
+    assert len(raised.value.problems) == 2
+    assert "was made of dataset" in raised.value.problems[0]
+
+
+class _Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.sources, self.links = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.sources += [value for name, value in attrs if name == "src"]
+        self.links += [value for name, value in attrs if name in ("href", "onload", "onerror", "onclick")]
+
+
+def test_the_report_stands_alone(run, two_checkpoints, champion_registry, tmp_path):
+    folder = tmp_path / "training"
+    shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
+    rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
+    run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
+    text = (tmp_path / "e" / evaluations.REPORT).read_text()
+    page = _Page(text)
+    assert len(text) < 2_000_000
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
+    assert "script" not in page.tags
+    assert page.links == []
+    assert len(page.sources) == 5  # samples, the champion's, real ones, classes, losses
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert "http" not in text.replace("http-equiv", "")
+    assert "champion, version 1" in text
+    assert str(tmp_path) not in text
+
+
+def test_the_report_escapes_what_comes_from_data_and_stays_small():
+    noise = np.random.default_rng(0).integers(0, 256, (64, 300, 300, 3), dtype=np.uint8)
+    assert len(report.grid(noise)) < 600_000
+    names = ["<script>alert(1)</script>", "$x_{", "a" * 99]
+    assert report.class_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
+    text = report.render(
+        step=1,
+        verdict=Verdict("HOLD", [], ["<script>alert(1)</script> & more"]),
+        champion=None,
+        metric_rows=[],
+        count=1,
+        components=1,
+        embedding_text="",
+        formula_floor=1.0,
+        low_n=True,
+        grids=[{"caption": '"><script>', "png": b""}],
+        class_chart=None,
+        loss_chart=None,
+        setting_rows=[],
+        digests={},
+    )
+    assert "script" not in _Page(text).tags
+
+
+def test_losses_are_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert report.read_losses(path, 100) == []
+    path.write_text('{"step": 50, "critic_loss": 1}\nnot json\n[1]\n{"step": "x"}\n{"step": 150}\n{"critic_loss": 2}\n')
+    assert report.read_losses(path, 100) == [{"step": 50.0, "critic_loss": 1.0}]
