@@ -147,8 +147,9 @@ def open_file(place: str) -> BinaryIO:
 
 
 def printable(name: str) -> str:
-    """A file's name as text that can be written anywhere; bytes that are not UTF-8 become backslash escapes."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    """A file's name as text that can be written anywhere: what is not UTF-8 or not printable becomes an escape."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _list_folder(source: str) -> Iterator[SourceFile]:
@@ -186,13 +187,16 @@ def _list_uri(source: str) -> Iterator[SourceFile]:
     from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # it logs the traceback of every attempt
     root = source.rstrip("/") + "/"
     try:
         found = FileSystems.match([root + "**"])[0].metadata_list
     except ValueError as error:
-        raise ConfigError(f"source {source} cannot be read: {error}") from None
+        raise ConfigError(f"source {source} is of no storage that Beam knows here: {error}") from None
     except BeamIOError as error:
-        raise TransientError(f"source {source} cannot be listed: {error}") from None
+        raise TransientError(
+            f"source {source} cannot be listed; check its name, the credentials and the network: {error}"
+        ) from None
     if not found:
         raise DataError(f"source {source} does not exist or is empty")
     for entry in found:

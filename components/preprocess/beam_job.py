@@ -15,6 +15,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components import records, storage
 from components.errors import ConfigError, DataError, StageError, TransientError
@@ -27,6 +28,11 @@ log = logging.getLogger(__name__)
 
 _FACTS = "facts.json"
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
+_TRACEBACK_LOGGERS = (
+    "apache_beam.runners.common",
+    "apache_beam.runners.portability.local_job_service",
+    "apache_beam.runners.worker.sdk_worker",
+)
 _CARRIED = re.compile(r"carried-error:([A-Za-z0-9+/=]+):")
 _KINDS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
 _SECONDS_BETWEEN_LINES = 5
@@ -53,7 +59,7 @@ def make_shards(
         OSError: A shard cannot be written.
     """
     options, runner = _options(beam_options)
-    with _quiet(), _carried_errors_raised(), beam.Pipeline(runner=runner, options=options) as pipeline:
+    with _quiet(), _carried_errors_raised(folder), beam.Pipeline(runner=runner, options=options) as pipeline:
         build(pipeline, parts, plan, class_count, str(folder))
     facts = storage.read_json(folder / _FACTS, "set of shards")
     (folder / _FACTS).unlink()
@@ -145,7 +151,7 @@ def _carry_errors(element: Any, function: Callable[..., Iterator[Any]], *argumen
 
 
 @contextlib.contextmanager
-def _carried_errors_raised() -> Iterator[None]:
+def _carried_errors_raised(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -154,7 +160,8 @@ def _carried_errors_raised() -> Iterator[None]:
             raise
         kind, *told = json.loads(base64.b64decode(carried[1]))
         if kind == "OSError":
-            raise OSError(*told) from None
+            number, reason, file = told
+            raise OSError(number, reason, file or str(folder.parent)) from None
         if kind == "MemoryError":
             raise TransientError("out of memory; take fewer images_per_shard, or a larger machine") from None
         raise _KINDS.get(kind, StageError)(*told) from None
@@ -163,7 +170,7 @@ def _carried_errors_raised() -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keeps Beam's remarks to warnings, and leaves out the tracebacks that it logs of errors reported anyway."""
-    levels = {"apache_beam": logging.WARNING, "apache_beam.runners.worker.sdk_worker": logging.CRITICAL}
+    levels = {"apache_beam": logging.WARNING} | dict.fromkeys(_TRACEBACK_LOGGERS, logging.CRITICAL)
     before = {name: logging.getLogger(name).level for name in levels}
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -174,12 +181,15 @@ def _quiet() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-def _options(beam_options: str) -> tuple[PipelineOptions, FnApiRunner | None]:
+def _options(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     """Options and runner: the one named, else Beam in this process.
 
     Beam's own default would first try to fetch another runner's program over the network.
     """
-    words = shlex.split(beam_options)
+    try:
+        words = shlex.split(beam_options)
+    except ValueError as error:
+        raise ConfigError(f"beam_options: {error} in {beam_options!r}") from None
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -189,11 +199,15 @@ def _options(beam_options: str) -> tuple[PipelineOptions, FnApiRunner | None]:
     except SystemExit:
         reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
         raise ConfigError(f"beam_options: {reason}") from None
+    if named in _LOCAL_RUNNERS:
+        if unknown:
+            raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
+        return options, FnApiRunner()
     # Other runners have options that only they know, and check them themselves.
-    local = named in _LOCAL_RUNNERS
-    if local and unknown:
-        raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
-    return options, FnApiRunner() if local else None
+    try:
+        return options, create_runner(named)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ConfigError(f"beam_options: {error}") from None
 
 
 def _unknown_words(words: list[str]) -> list[str]:
