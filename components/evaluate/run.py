@@ -65,7 +65,7 @@ class _Inputs:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scored:
-    """The first samples of one model, the scores of all, and the share of each class among them."""
+    """The first samples of one model, the scores, and the share of each class among all."""
 
     first: np.ndarray
     scores: scores.Scores
@@ -142,7 +142,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
-        log.info("evaluate: %d samples instead of %d, as there are no more real images", count, config.sample_count)
+        log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
     train, _ = datasets.load_split(config.dataset, inputs.manifest, "train")
     test, _ = datasets.load_split(config.dataset, inputs.manifest, "test")
     reference = scores.make_reference(embeddings.load(config.embedding), train, test, count, config.seed)
@@ -154,7 +154,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         inputs.checkpoint.network["latent_size"],
         reference,
         inputs.manifest.image,
-        config.seed,
+        config,
         "samples",
     )
     rival, champion = _score_rival(config, inputs, reference)
@@ -168,7 +168,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         model.scores, limits, rival, checkpoint_digest=inputs.checkpoint.digest, image=inputs.manifest.image
     )
     with storage.new_folder(place, evaluations.MANIFEST) as folder:
-        numbers = _numbers(inputs, reference, model, champion)
+        numbers = _numbers(config, inputs, reference, model, champion)
         storage.write_json(folder / evaluations.METRICS, numbers)
         sheet = grids.png_grid(model.first)
         storage.write_file(folder / evaluations.SAMPLES, sheet)
@@ -191,7 +191,7 @@ def _score(
     latent_size: int,
     reference: scores.Reference,
     image: records.ImageShape,
-    seed: int,
+    config: EvaluateConfig,
     what: str,
 ) -> _Scored:
     first: list[np.ndarray] = []
@@ -199,12 +199,12 @@ def _score(
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
-        for batch, bad_ones in samples.draw(generator, latent_size, image, reference.count, seed):
+        for batch, bad_ones in samples.draw(generator, latent_size, image, config.sample_count, config.seed):
             bad += bad_ones
             first.extend(batch[: _GRID_COUNT - len(first)])
             yield batch
 
-    log.info("evaluate: drawing %d %s", reference.count, what)
+    log.info("evaluate: drawing %d %s", config.sample_count, what)
     found, shares = scores.score(reference, pixels(), what)
     if bad:
         found, shares = scores.NO_SCORES, None
@@ -230,20 +230,23 @@ def _score_rival(
         latent_size,
         reference,
         image,
-        config.seed,
+        config,
         "samples of the champion",
     )
     return dataclasses.replace(rival, fcd=scored.scores["fcd"]), scored
 
 
-def _numbers(inputs: _Inputs, reference: scores.Reference, model: _Scored, champion: _Scored | None) -> dict[str, Any]:
+def _numbers(
+    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, model: _Scored, champion: _Scored | None
+) -> dict[str, Any]:
     """The JSON value of metrics.json."""
 
     def shares(values: np.ndarray | None) -> list[float] | None:
         return None if values is None else [float(value) for value in values]
 
     return {
-        "samples": reference.count,
+        "samples": config.sample_count,
+        "compared": reference.count,
         "components": reference.whitening.size,
         "low_n": reference.low_n,
         "embedding_kind": inputs.embedding.kind,
@@ -296,6 +299,7 @@ def _report(
             for name, text in _QUANTITIES.items()
         ],
         count=reference.count,
+        samples=config.sample_count,
         components=reference.whitening.size,
         embedding_text="an untrained network"
         if accuracy is None

@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def count(self) -> int:
-        """How many samples to draw: as many as images make the floor, as the bias of the distance depends on it."""
+        """How many images of each kind are compared: the bias of the distance depends on it."""
         return len(self.features)
 
     @property
@@ -104,9 +104,12 @@ def make_reference(
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], what: str) -> tuple[Scores, np.ndarray | None]:
-    """Scores samples, given in batches uint8 [n, height, width, channels]; also gives their class shares, if any."""
+    """Scores samples, given in batches uint8 [n, height, width, channels]; also gives their class shares, if any.
+
+    The first samples, as many as there are real images, are compared by distance; the classes are those of all.
+    """
     features, logits = _embed(reference.embedding, samples, what)
-    scores = _compare(reference, features, logits)
+    scores = _compare(reference, features[: reference.count], logits)
     floor = reference.floor["fcd"]
     scores["fcd_ratio"] = scores["fcd"] / floor if scores["fcd"] is not None and floor else None
     return scores, None if logits is None else metrics.class_shares(logits)

@@ -22,7 +22,7 @@ from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.records import ImageShape
 
-NO_LIMITS = {"distance_ratio_limit": 1e9, "class_distance_limit": 1.0, "class_ratio_limit": 0.0}
+SETTINGS = {"sample_count": 500, "distance_ratio_limit": 1e9, "class_distance_limit": 1.0, "class_ratio_limit": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,8 @@ def run(dataset, embedding):
 
     def run_with(checkpoint, place, **settings):
         given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
-        places = {name: str(value) for name, value in given.items() if name not in NO_LIMITS and name != "sample_count"}
-        return evaluate.run(EvaluateConfig(**{**NO_LIMITS, **given, **places}))
+        places = {name: str(value) for name, value in given.items() if name not in SETTINGS}
+        return evaluate.run(EvaluateConfig(**{**SETTINGS, **given, **places}))
 
     return run_with
 
@@ -104,17 +104,19 @@ def test_numbers_are_those_of_the_definitions(first, two_checkpoints, dataset, e
     train, _ = datasets.load_split(dataset, manifest, "train")
     test, _ = datasets.load_split(dataset, manifest, "test")
     loaded = embeddings.load(embedding)
-    count = scores.image_count(10_000, len(train), len(test))
+    count = scores.image_count(500, len(train), len(test))
     assert count == len(test)
     reference = scores.make_reference(loaded, train, test, count, 0)
-    latents = tf.random.stateless_normal([count, 16], [0, 0], alg="philox")
+    latents = tf.random.stateless_normal([500, 16], [0, 0], alg="philox")
     drawn = networks.to_pixels(generators.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, logits = loaded.embed(drawn)
     real_features, real_logits = loaded.embed(test)
     white = reference.whitening
     found = _metrics(first)["model"]
-    assert found["fcd"] == pytest.approx(metrics.frechet_distance(white(features), white(real_features)), rel=1e-6)
-    p, q = (np.bincount(values.argmax(axis=1), minlength=3) / count for values in (logits, real_logits))
+    assert found["fcd"] == pytest.approx(
+        metrics.frechet_distance(white(features[:count]), white(real_features)), rel=1e-6
+    )
+    p, q = (np.bincount(values.argmax(axis=1), minlength=3) / len(values) for values in (logits, real_logits))
     assert found["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
     assert found["class_ratio"] == pytest.approx((p / q).min())
 
@@ -138,7 +140,7 @@ def test_run_again_does_nothing_and_other_settings_are_refused(first, run, two_c
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
     assert run(two_checkpoints[0], place) == first
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
-    with pytest.raises(ConfigError, match="sample_count was 10000 there and is 150 now"):
+    with pytest.raises(ConfigError, match="sample_count was 500 there and is 150 now"):
         run(two_checkpoints[0], place, sample_count=150)
 
 
@@ -222,7 +224,7 @@ def test_a_generator_that_draws_nan_is_rejected(run, two_checkpoints, tmp_path):
     checkpoints.save(tmp_path, described, state)
     result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert result.parameters["summary"].startswith("REJECT: no FCD; bad_samples is 400, expected at most 0")
+    assert result.parameters["summary"].startswith("REJECT: no FCD; bad_samples is 500, expected at most 0")
     assert "fcd" not in result.metrics
 
 
@@ -291,6 +293,7 @@ def test_the_report_escapes_what_comes_from_data_and_stays_small():
         champion=None,
         metric_rows=[],
         count=1,
+        samples=1,
         components=1,
         embedding_text="",
         formula_floor=1.0,
