@@ -1,0 +1,46 @@
+"""The import contracts of pyproject.toml hold, and what they cannot see holds too."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = [path for package in ("components", "pipeline") for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def test_import_contracts() -> None:
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_importing_does_nothing() -> None:
+    """At module level there are only imports, definitions, constants and the one `if __name__` of an entry point."""
+    definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    found = []
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            entry_point = isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+            if not (isinstance(node, definitions) or docstring or entry_point):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    # A script that export starts by its path, where nothing of ours can be imported.
+    assert [place for place in found if not place.startswith("components/export/draw.py")] == []
+
+
+def test_packages_hold_nothing_themselves() -> None:
+    assert [path for path in SOURCES if path.name == "__init__.py" and path.read_text().strip()] == []
+
+
+def test_no_package_among_the_tests() -> None:
+    """One would shadow `components` or `pipeline` for pytest."""
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_every_stage_has_the_same_files() -> None:
+    stages = {path.parent.name for path in (ROOT / "components").glob("*/config.py")}
+    for stage in stages:
+        for name in ("__init__.py", "__main__.py", "config.py", "run.py"):
+            assert (ROOT / "components" / stage / name).is_file(), f"{stage}/{name}"
+    assert stages - {path.parent.name for path in (ROOT / "components").glob("*/component.py")} == {"sample"}
