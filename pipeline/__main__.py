@@ -10,12 +10,14 @@ import argparse
 import logging
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from components import errors
 from components.errors import ConfigError, StageError
 from components.images import VERSION
+from pipeline import processes
 
 log = logging.getLogger("pipeline")
 
@@ -51,13 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         log.error("%s", errors.describe_os_error(error))
         return errors.TRANSIENT
+    except Exception:
+        log.error("a defect of this program, please report it with these lines\n%s", traceback.format_exc())
+        return errors.DEFECT
 
 
 def _dispatch(words: list[str]) -> int:
     verb = words[0] if words else ""
     if verb == "sample":
         # The stage's own program, flags and all: drawing needs TensorFlow, which this process never loads.
-        return subprocess.run([sys.executable, "-m", "components.sample", *words[1:]]).returncode
+        command = processes.process_command(["python", "-m", "components.sample", *words[1:]])
+        return subprocess.run(command, env=processes.process_environment({})).returncode
     if verb in _RUN_HELP:
         return _run_or_plan(verb, words[1:])
     parser = _Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)

@@ -1,8 +1,8 @@
 """What earlier runs made, kept under what decided it: a stage whose inputs, settings and code are unchanged is not run.
 
 `cache/TASK/KEY.json` under the root is one result. The key is a digest of the parts, and the parts are kept beside the
-outputs, so that it can be told which of them changed. Locations are among the inputs, but never alone: the digest of an
-artefact's content travels beside its location.
+outputs, so that it can be told which of them changed. An artefact counts by the digest of its content, which travels
+beside its location, not by where it lies.
 """
 
 import dataclasses
@@ -48,11 +48,16 @@ def key_parts(task: Task, resolver: Resolver) -> dict[str, Any]:
     command = {name: task.container.get(name, []) for name in ("command", "args", "env")}
     return {
         "command": command,
-        "inputs": resolver.parameters(task),
+        "inputs": _content(resolver.parameters(task)) if stage else resolver.parameters(task),
         "artefacts": resolver.artifacts(task),
         "code": digests.source_digest(stage) if stage else "",
         "libraries": _versions(),
     }
+
+
+def _content(inputs: dict[str, Any]) -> dict[str, Any]:
+    """A stage's inputs without the locations of artefacts whose content is named beside them."""
+    return {name: value for name, value in inputs.items() if not inputs.get(f"{name}_digest")}
 
 
 def _versions() -> dict[str, str]:
@@ -145,9 +150,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def _changed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    # A location that holds a digest changes with its content; the content's own digest says it better.
-    told = [name for name in names if f"{name}_digest" not in names]
-    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in told]
+    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
 
 
 def _short(value: Any) -> str:

@@ -55,7 +55,7 @@ class Processes:
                     return 128 + signal.SIGTERM
                 process = subprocess.Popen(
                     process_command(words),
-                    env=_environment(environment),
+                    env=process_environment(environment),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -64,12 +64,14 @@ class Processes:
                 self._running.add(process)
             listener = threading.Thread(target=_copy_lines, args=(process.stdout, file, prefix), daemon=True)
             listener.start()
-            # The process is left unreaped until its group is dead, so that its number cannot belong to another by then.
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            with self._lock:
-                self._running.discard(process)
-                _signal_group(process, signal.SIGKILL)
-                code = process.wait()
+            try:
+                # Left unreaped until its group is dead, so that its number cannot belong to another process by then.
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+                    _signal_group(process, signal.SIGKILL)
+                    code = process.wait()
             listener.join(_PIPE_SECONDS)
         return code if code >= 0 else 128 - code
 
@@ -86,7 +88,8 @@ def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
         os.killpg(process.pid, signum)
 
 
-def _environment(added: Mapping[str, str]) -> dict[str, str]:
+def process_environment(added: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment and what is added to it; our own packages are found, output is not held back."""
     home = str(Path(components.__file__).parents[1])
     path = os.pathsep.join(entry for entry in (home, os.environ.get("PYTHONPATH", "")) if entry)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}

@@ -113,10 +113,14 @@ class Run:
         That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
         """
         with self._signals():
-            self._decide()
-            while self._running():
-                self._handle(self._next_event())
+            try:
                 self._decide()
+                while self._running():
+                    self._handle(self._next_event())
+                    self._decide()
+            finally:
+                # Nothing runs by now, unless an error (a full disk) ended the loop.
+                self._processes.stop(signal.SIGTERM)
         if self._interrupted_by:
             self.exit_code = 128 + self._interrupted_by
         self._write_state()

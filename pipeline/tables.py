@@ -26,7 +26,7 @@ def print_run(progress: dict[Task, Progress]) -> None:
             seconds = f"{found.seconds:.1f}" if found.attempts else ""
             made = as_text(found.outputs.parameters.get("summary", "")) if found.outputs else ""
             table.add_row(task.name, Text(_state(found), _STYLES[found.state]), seconds, Text(made))
-    _console().print(table)
+    _print(table)
 
 
 def print_plan(rows: list[tuple[str, str, str]]) -> None:
@@ -34,7 +34,7 @@ def print_plan(rows: list[tuple[str, str, str]]) -> None:
     table = _table("stage", "plan", "why")
     for name, outcome, why in rows:
         table.add_row(name, Text(outcome, "cyan" if outcome == UNCHANGED else ""), Text(why))
-    _console().print(table)
+    _print(table)
 
 
 def print_places(progress: dict[Task, Progress], root: Path) -> None:
@@ -50,6 +50,8 @@ def print_places(progress: dict[Task, Progress], root: Path) -> None:
                 }
     if (root / "registry" / "champion.json").is_file():
         lines["champion"] = root / "registry" / "champion.json"
+    if lines:
+        print()
     width = max((len(label) for label in lines), default=0)
     for label, place in lines.items():
         # Printed whole, never wrapped or coloured: a path is there to be copied.
@@ -74,8 +76,13 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _console() -> Console:
+def _print(table: Table) -> None:
+    """Prints a table: in colour on a terminal, plain and without trailing spaces in a log."""
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
-    return console
+    if console.is_terminal:
+        console.print(table)
+        return
+    plain = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
+    with plain.capture() as captured:
+        plain.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from pipeline import cache
+from components import digests
+from pipeline import cache, package
+from pipeline.compile import compiled_package
+from pipeline.resolve import Outputs, Resolver
 
 
 @pytest.fixture
@@ -134,9 +137,27 @@ def test_plan_leaves_conditions_to_the_run(desk, parts):
     }
 
 
+def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_lies():
+    compiled = package.read(compiled_package(), "the pipeline")
+    tasks = {task.name: task for task in compiled.root.leaves()}
+
+    def parts(digest="0", uri="/a", **parameters):
+        made = {tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {})}
+        given = {"source": "digits", "root": "/runs", **parameters}
+        return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}))
+
+    assert parts(uri="/b") == parts()
+    assert parts(steps=5) == parts()
+    assert cache.differences(parts(), parts(digest="1", classifier_epochs=2)) == [
+        "classifier_epochs: 10 -> 2",
+        "dataset_digest: 0 -> 1",
+    ]
+    assert parts()["code"] == digests.source_digest("embed")
+
+
 def test_differences_name_every_part():
-    old = {"inputs": {"steps": 1, "dataset": "/x/a", "dataset_digest": "0" * 64}, "libraries": {"keras": "3.1"}}
-    new = {"inputs": {"steps": 2, "dataset": "/x/b", "dataset_digest": "1" * 64}, "libraries": {"keras": "3.2"}}
+    old = {"inputs": {"steps": 1, "dataset_digest": "0" * 64}, "libraries": {"keras": "3.1"}}
+    new = {"inputs": {"steps": 2, "dataset_digest": "1" * 64}, "libraries": {"keras": "3.2"}}
     rest = {"code": "a", "command": {}, "artefacts": {}}
     assert cache.differences(old | rest, new | rest | {"code": "b"}) == [
         "dataset_digest: 00000000 -> 11111111",

@@ -109,8 +109,8 @@ def test_a_run_ends_with_a_table_and_where_results_lie(desk):
     lines = found.stdout.splitlines()
     assert lines[0].split() == ["stage", "state", "seconds", "what", "it", "made"]
     assert lines[1].split()[:2] == ["evaluate", "done"]
-    assert lines[1].rstrip().endswith("PROMOTE [FCD 3.1]")
-    assert dict(line.split() for line in lines[2:]) == {
+    assert lines[1].endswith("PROMOTE [FCD 3.1]")
+    assert dict(line.split() for line in lines[3:]) == {
         "evaluation": f"{desk.root}/evaluation",
         "samples": f"{desk.root}/evaluation/samples.png",
         "champion": f"{desk.root}/registry/champion.json",
