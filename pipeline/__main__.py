@@ -113,7 +113,9 @@ def _run_or_plan(verb: str, words: list[str]) -> int:
     if verb == "plan":
         tables.print_plan(plan.plan(found, values, root))
         return errors.OK
-    run = runner.Run(found, values, root, history.History(root, found.text, values), parsed.jobs)
+    kept = history.History(root, found.text, values)
+    log.info("run %d; logs and state in %s", kept.number, kept.folder)
+    run = runner.Run(found, values, root, kept, parsed.jobs)
     code = run.execute()
     tables.print_run(run.progress)
     tables.print_places(run.progress, root)

@@ -4,6 +4,7 @@ The package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pip
 """
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -51,6 +52,7 @@ _KNOWN_KEYS = {
         "taskInfo",
         "triggerPolicy",
     },
+    # A process has what the machine has: `resources` is known, and asks for nothing here.
     "container": {"args", "command", "env", "image", "resources"},
     "parameter": {"componentInputParameter", "runtimeValue", "taskFinalStatus", "taskOutputParameter"},
     "artifact": {"componentInputArtifact", "taskOutputArtifact"},
@@ -109,7 +111,7 @@ class Task:
         """Whether it waits for the end of what it needs, not for its success."""
         return self.spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
 
-    @property
+    @functools.cached_property
     def after_failure(self) -> bool:
         """Whether it runs although something has failed: an exit handler, and what follows such a task."""
         before = [*self.needs, *([self.around] if self.around else [])]

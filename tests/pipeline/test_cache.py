@@ -148,7 +148,7 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
 
     assert parts(uri="/b") == parts()
     assert parts(steps=5) == parts()
-    assert cache.differences(parts(), parts(digest="1", classifier_epochs=2)) == [
+    assert cache.differences(parts(classifier_epochs=10), parts(digest="1", classifier_epochs=2)) == [
         "classifier_epochs: 10 -> 2",
         "dataset_digest: 0 -> 1",
     ]

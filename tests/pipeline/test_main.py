@@ -69,6 +69,13 @@ def test_help_tells_of_every_parameter():
     assert wgan("--help").returncode == 0
 
 
+def test_sample_is_the_stage_of_that_name():
+    found = wgan("sample", "--count", "0")
+    assert found.returncode == 64
+    assert "registry is required" in found.stderr
+    assert "count must be at least 1, got 0" in found.stderr
+
+
 def test_version():
     assert wgan("--version").stdout.startswith("wgan ")
 
