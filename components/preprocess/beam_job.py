@@ -1,23 +1,20 @@
 """The data's journey as an Apache Beam pipeline: read, decode, gather by shard, write."""
 
-import base64
 import contextlib
 import io
-import json
 import logging
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
-from components import records, storage
+from components import records, sources, storage
 from components.errors import ConfigError, DataError, StageError, TransientError
 from components.preprocess import shards, survey
 from components.preprocess.examples import Example, Original, Plan, Rejected, examples_by_shard
@@ -28,13 +25,7 @@ log = logging.getLogger(__name__)
 
 _FACTS = "facts.json"
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
-_TRACEBACK_LOGGERS = (
-    "apache_beam.runners.common",
-    "apache_beam.runners.portability.local_job_service",
-    "apache_beam.runners.worker.sdk_worker",
-)
-_CARRIED = re.compile(r"carried-error:([A-Za-z0-9+/=]+):")
-_KINDS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
+_STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
 _SECONDS_BETWEEN_LINES = 5
 
 
@@ -59,34 +50,67 @@ def make_shards(
         OSError: A shard cannot be written.
     """
     options, runner = _options(beam_options)
-    with _quiet(), _carried_errors_raised(folder), beam.Pipeline(runner=runner, options=options) as pipeline:
+    with _quiet(), beam.Pipeline(runner=runner, options=options) as pipeline:
         build(pipeline, parts, plan, class_count, str(folder))
+    if not (folder / _FACTS).exists():
+        raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
     facts = storage.read_json(folder / _FACTS, "set of shards")
-    (folder / _FACTS).unlink()
+    for failure in facts["failures"]:
+        raise _error(Failure(*failure), folder.parent)
     found = [ShardFacts(**{**fact, "shard": records.Shard(**fact["shard"])}) for fact in facts["shards"]]
     return found, [Rejected(*rejected) for rejected in facts["rejected"]]
 
 
 def build(pipeline: beam.Pipeline, parts: list[Part], plan: Plan, class_count: int, folder: str) -> None:
     """Wires the pipeline; everything that it does is a plain function of plain values."""
-    examples = (
-        pipeline
-        | "List" >> beam.Create(parts, reshuffle=True)
-        | "Read" >> _steps(survey.read)
-        | "Spread" >> beam.Reshuffle()
-        | "Decode" >> _steps(_decode, plan).with_outputs("rejected", main="examples")
-    )
+    read = pipeline | "List" >> beam.Create(parts, reshuffle=True) | "Read" >> _step(survey.read)
+    decoded = read.done | "Spread" >> beam.Reshuffle() | "Decode" >> _step(_decode, plan)
     written = (
-        examples.examples
-        | "Gather shards" >> beam.GroupByKey()
-        | "Write shards" >> _steps(_write, plan, folder, class_count)
+        decoded.done | "Gather shards" >> beam.GroupByKey() | "Write shards" >> _step(_write, plan, folder, class_count)
     )
     (
-        (written, examples.rejected)
+        (written.done, decoded.rejected, read.failed, decoded.failed, written.failed)
         | beam.Flatten()
         | "Gather facts" >> beam.combiners.ToList()
-        | "Write facts" >> _steps(_write_facts, folder)
+        | "Write facts" >> beam.Map(_write_facts, folder)
     )
+
+
+class Failure(NamedTuple):
+    """An error for the user, as a plain value: class, message, and for an `OSError` its number and file.
+
+    Steps yield it like a result. An exception would reach the user as a page of Beam's tracebacks, whose form and
+    place depend on the runner.
+    """
+
+    kind: str
+    message: str
+    number: int = 0
+    file: str = ""
+
+
+def _step(function: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
+    """A generator as a Beam step with three outputs: done, rejected, failed."""
+    return beam.FlatMap(_failures_yielded, function, *arguments).with_outputs("rejected", "failed", main="done")
+
+
+def _failures_yielded(element: Any, function: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
+    try:
+        yield from function(element, *arguments)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        file = "" if error.filename is None else sources.printable(str(error.filename))
+        yield beam.pvalue.TaggedOutput("failed", Failure("OSError", reason, error.errno or 0, file))
+    except (StageError, MemoryError) as error:
+        yield beam.pvalue.TaggedOutput("failed", Failure(type(error).__name__, str(error)))
+
+
+def _error(failure: Failure, place: Path) -> Exception:
+    if failure.kind == "OSError":
+        return OSError(failure.number, failure.message, failure.file or str(place))
+    if failure.kind == "MemoryError":
+        return TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
+    return _STAGE_ERRORS.get(failure.kind, StageError)(failure.message)
 
 
 def _decode(originals: list[Original], plan: Plan) -> Iterator[Any]:
@@ -103,13 +127,16 @@ def _write(
     yield shards.write_shard(split, name, groups, folder, class_count)
 
 
-def _write_facts(found: list[ShardFacts | Rejected], folder: str) -> Iterator[None]:
+def _write_facts(found: list[ShardFacts | Rejected | Failure], folder: str) -> None:
     """Leaves the facts in the folder, because that is what a program and its workers on any runner share."""
     facts = sorted((fact for fact in found if isinstance(fact, ShardFacts)), key=lambda fact: fact.shard.file)
-    rejected = sorted(fact for fact in found if isinstance(fact, Rejected))
-    value = {"shards": [vars(fact) | {"shard": vars(fact.shard)} for fact in facts], "rejected": rejected}
-    storage.write_json(Path(folder) / _FACTS, value)
-    yield None
+    value = {
+        "shards": [vars(fact) | {"shard": vars(fact.shard)} for fact in facts],
+        "rejected": sorted(fact for fact in found if isinstance(fact, Rejected)),
+        "failures": sorted(fact for fact in found if isinstance(fact, Failure)),
+    }
+    with contextlib.suppress(OSError):  # the absence of the file tells
+        storage.write_json(Path(folder) / _FACTS, value)
 
 
 class _Progress:
@@ -132,53 +159,16 @@ class _Progress:
 _progress = _Progress()
 
 
-def _steps(function: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
-    """A generator as a Beam step whose errors reach the program that started the pipeline."""
-    return beam.FlatMap(_carry_errors, function, *arguments)
-
-
-def _carry_errors(element: Any, function: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
-    """Runners hand an error over as the text of its traceback; what is meant for the user is put into that text."""
-    try:
-        yield from function(element, *arguments)
-    except (StageError, OSError, MemoryError) as error:
-        if isinstance(error, OSError):
-            told: list[Any] = ["OSError", error.errno, error.strerror or str(error), error.filename]
-        else:
-            told = [type(error).__name__, str(error)]
-        text = base64.b64encode(json.dumps(told).encode()).decode()
-        raise RuntimeError(f"carried-error:{text}:") from None
-
-
-@contextlib.contextmanager
-def _carried_errors_raised(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        carried = _CARRIED.search(str(error))
-        if carried is None:
-            raise
-        kind, *told = json.loads(base64.b64decode(carried[1]))
-        if kind == "OSError":
-            number, reason, file = told
-            raise OSError(number, reason, file or str(folder.parent)) from None
-        if kind == "MemoryError":
-            raise TransientError("out of memory; take fewer images_per_shard, or a larger machine") from None
-        raise _KINDS.get(kind, StageError)(*told) from None
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps Beam's remarks to warnings, and leaves out the tracebacks that it logs of errors reported anyway."""
-    levels = {"apache_beam": logging.WARNING} | dict.fromkeys(_TRACEBACK_LOGGERS, logging.CRITICAL)
-    before = {name: logging.getLogger(name).level for name in levels}
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    """Keeps Beam's remarks to warnings."""
+    logger = logging.getLogger("apache_beam")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+        logger.setLevel(before)
 
 
 def _options(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:

@@ -146,7 +146,8 @@ def _read_idx(part: IdxPart) -> Iterator[list[Original]]:
 
 
 def _survey_images(place: str, files: list[SourceFile]) -> Survey:
-    found = [(file, *_split_and_class(place, file, _has_split_folders(files))) for file in files]
+    split_folders = _has_split_folders(files)
+    found = [(file, *_split_and_class(place, file, split_folders)) for file in files]
     classes = sorted({name for _, _, name in found if name})
     if classes and any(not name for _, _, name in found):
         loose = next(file.name for file, _, name in found if not name)
