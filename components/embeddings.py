@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components import digests, records, storage
+from components import digests, records, saved_models, storage
 from components.errors import DataError
 
 MANIFEST = "embedding.json"
@@ -109,4 +109,4 @@ def load(embedding: str | Path, expected_digest: str = "") -> Embedding:
         DataError: It is missing, damaged, of another schema, or has another digest.
     """
     description = describe(embedding, expected_digest)
-    return Embedding(description, tf.saved_model.load(str(Path(embedding) / MODEL_FOLDER)))
+    return Embedding(description, saved_models.load(Path(embedding) / MODEL_FOLDER, "embedding"))

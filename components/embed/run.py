@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from components import datasets, digests, embeddings, networks, records, settings, storage
+from components import datasets, digests, embeddings, networks, records, saved_models, settings, storage
 from components.accelerator import choose_strategy
 from components.embed import classifier, training
 from components.embed.config import EmbedConfig
@@ -70,7 +70,7 @@ def _make(config: EmbedConfig, manifest: records.Manifest, place: Path) -> None:
         test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
         test_accuracy = training.accuracy(module.embed, test_images, test_labels)
     with storage.new_folder(place, embeddings.MANIFEST) as folder:
-        tf.saved_model.save(module, str(folder / embeddings.MODEL_FOLDER))
+        saved_models.save(module, folder / embeddings.MODEL_FOLDER)
         description = embeddings.Description(
             kind=embeddings.CLASSIFIER if trained else embeddings.UNTRAINED,
             image=image,

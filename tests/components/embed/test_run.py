@@ -99,3 +99,8 @@ def test_replicas_do_not_change_the_classifier(on_replicas: Callable[..., Any], 
     one, two = (on_replicas(__file__, "weights_after", count, str(tiny_dataset), 5) for count in (1, 2))
     for a, b in zip(one, two, strict=True):
         assert np.linalg.norm(np.subtract(a, b)) <= 1e-3 * np.linalg.norm(a)
+
+
+def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    assert embed(tiny_dataset, tmp_path / "again").returncode == 0
+    assert embeddings.describe(tmp_path / "again").digest == embeddings.describe(embedding).digest
