@@ -119,8 +119,8 @@ class Task:
 
     @property
     def cached(self) -> bool:
-        """Whether its result may be used again."""
-        return bool(self.spec.get("cachingOptions", {}).get("enableCache"))
+        """Whether its result may be used again; never that of an exit handler, which is run for what it does."""
+        return bool(self.spec.get("cachingOptions", {}).get("enableCache")) and not self.after_failure
 
     @property
     def is_leaf(self) -> bool:

@@ -76,8 +76,6 @@ def _decide(task: Task, resolver: Resolver, cache: Cache, made: dict[Task, Outpu
         parts = key_parts(task, resolver)
     except NotYetMade as missing:
         return RUNS, f"its input {_input_from(task, missing, resolver)} comes from {missing.task.name}, which runs"
-    except KeyError:
-        return RUNS, "its inputs are known only when the run has ended"
     unfinished = [need for need in task.needs if need.is_leaf and need not in made]
     if unfinished:
         return RUNS, f"it comes after {unfinished[0].name}, which runs"

@@ -96,13 +96,14 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
 
 
 def _copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
-    for line in output:
-        # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
-        with contextlib.suppress(OSError, ValueError):
-            file.write(line)
-        with contextlib.suppress(OSError):
-            sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
-            sys.stderr.flush()
+    with output:
+        for line in output:
+            # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
+            with contextlib.suppress(OSError, ValueError):
+                file.write(line)
+            with contextlib.suppress(OSError):
+                sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
+                sys.stderr.flush()
 
 
 def name_of_exit(code: int) -> str:

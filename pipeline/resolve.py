@@ -19,7 +19,7 @@ class Outputs:
     artifacts: dict[str, dict[str, Any]]
 
 
-class NotYetMade(LookupError):
+class NotYetMade(Exception):
     """A value that a task which has not run will make.
 
     Attributes:
@@ -28,7 +28,7 @@ class NotYetMade(LookupError):
     """
 
     def __init__(self, task: Task, output: str) -> None:
-        super().__init__(f"{output} of {task.name}")
+        super().__init__(f"{task.name} has not made {output}")
         self.task, self.output = task, output
 
 
@@ -56,9 +56,16 @@ class Resolver:
 
         Raises:
             NotYetMade: One of them comes from a task that has made nothing (yet).
+            ValueError: One of them must have a value and has none.
         """
-        names = task.definitions("input", "parameters")
-        return {name: self.parameter(task, name) for name in names if self._has_parameter(task, name)}
+        found = {}
+        for name, definition in task.definitions("input", "parameters").items():
+            try:
+                found[name] = self.parameter(task, name)
+            except KeyError:
+                if not definition.get("isOptional"):
+                    raise ValueError(f"its input {name} has no value") from None
+        return found
 
     def parameter(self, task: Task, name: str) -> Any:
         """One input parameter, of the type that the task's component declares.
@@ -83,18 +90,20 @@ class Resolver:
                 return definition["defaultValue"]
         if "taskOutputParameter" in source:
             wanted = source["taskOutputParameter"]
-            return self._output_parameter(task.sibling(wanted["producerTask"]), wanted["outputParameterKey"])
+            try:
+                return self._output_parameter(task.sibling(wanted["producerTask"]), wanted["outputParameterKey"])
+            except NotYetMade as missing:
+                if missing.task not in self._endings:
+                    raise
+                # It ended without making it: a task that runs in spite of that has a default.
+                return definition["defaultValue"]
         if "taskFinalStatus" in source:
-            return self._endings[task.sibling(source["taskFinalStatus"]["producerTask"])]
+            producer = task.sibling(source["taskFinalStatus"]["producerTask"])
+            if producer not in self._endings:
+                raise NotYetMade(producer, "final status")
+            return self._endings[producer]
         constant = source["runtimeValue"]["constant"]
         return self._filled(constant, task) if isinstance(constant, str) else constant
-
-    def _has_parameter(self, task: Task, name: str) -> bool:
-        try:
-            self.parameter(task, name)
-        except KeyError:
-            return False
-        return True
 
     def _output_parameter(self, task: Task, name: str) -> Any:
         if not task.is_leaf:

@@ -1,5 +1,7 @@
 """Executes a package on this machine, stage by stage: dependencies, conditions, exit handlers, retries, exit codes.
 
+After a failure nothing new starts but exit handlers; after an interruption nothing at all.
+
 One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
 
     until nothing runs and nothing can start:
@@ -159,7 +161,7 @@ class Run:
         else:
             try:
                 self._enter(task)
-            except (ValueError, NotYetMade, KeyError) as error:
+            except (ValueError, NotYetMade) as error:
                 log.error("%s: %s", task.name, error)
                 self._fail(task, errors.BAD_CONFIGURATION)
 

@@ -157,6 +157,42 @@ def test_missing_program_is_told(desk):
     assert "Traceback" not in found.stderr
 
 
+def test_input_without_a_value_is_told(desk, parts):
+    def missing(word: str = None):  # noqa: RUF013 - as people write it for kfp
+        parts.shell(script='printf x > "$2"', text="y").set_caching_options(False)
+        parts.shell(script=word)
+
+    found = desk.run(desk.compile(missing))
+    assert found.returncode == 64
+    assert "shell-2: its input script has no value" in found.stderr
+    assert desk.run(desk.compile(missing), "--word", 'printf z > "$2"').returncode == 0
+
+
+def test_task_that_ignores_upstream_failure_gets_its_default(desk, parts):
+    def cleaning():
+        broken = parts.shell(script='exit 65; printf x > "$2"')
+        cleaned = parts.shell(script='printf "<%s>" "$1" > "$2"', text=broken.output).ignore_upstream_failure()
+        parts.shell(script='printf "%s" "$1" > "$2"', text=cleaned.output)
+        parts.shell(script='printf y > "$2"').after(broken)
+
+    assert desk.run(desk.compile(cleaning)).returncode == 65
+    assert desk.states() == {"shell": "failed", "shell-2": "done", "shell-3": "done", "shell-4": "not run"}
+    assert desk.tasks()["shell-3"]["outputs"] == {"out": "<>"}
+
+
+def test_exit_handler_is_run_each_time(desk, parts):
+    def handled():
+        with dsl.ExitHandler(parts.shell(script='printf cleaned > "$2"')):
+            parts.shell(script='printf x > "$2"')
+
+    package = desk.compile(handled)
+    assert [desk.run(package).returncode for _ in range(2)] == [0, 0]
+    assert {name: state for name, state in desk.states(2).items() if "shell" in name} == {
+        "shell": "done",
+        "shell-2": "unchanged",
+    }
+
+
 def test_artefacts_and_environment(desk):
     @dsl.container_component
     def write(model: dsl.Output[dsl.Model]):

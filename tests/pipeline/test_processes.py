@@ -1,0 +1,55 @@
+"""Stage processes: the Python that is running, our own packages wherever the command is given, exit codes in words."""
+
+import sys
+
+import pytest
+
+from pipeline.processes import Processes, name_of_exit
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        code = Processes().run(list(words), {"WORD": "set"}, log, "stage | ")
+        return code, log.read_text(errors="replace")
+
+    return run
+
+
+@pytest.mark.parametrize("word", ["python", "python3"])
+def test_python_is_the_one_that_runs(run, word):
+    program = "import os, sys; print(sys.executable, os.environ['WORD'])"
+    assert run(word, "-c", program) == (0, f"{sys.executable} set\n")
+
+
+def test_our_stages_are_never_taken_from_the_working_folder(run, tmp_path):
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components" / "__init__.py").write_text("raise SystemExit(99)")
+    code, log = run("python", "-m", "components.fingerprint", "--source", "digits")
+    assert code == 0, log
+    assert "source_fingerprint: " in log
+
+
+def test_undecodable_bytes_are_kept(tmp_path, run, capfd):
+    assert run("sh", "-c", r"printf 'a\377b'")[0] == 0
+    assert (tmp_path / "log").read_bytes() == b"a\xffb"
+    assert "stage | a\ufffdb" in capfd.readouterr().err
+
+
+def test_nothing_starts_after_a_stop(tmp_path):
+    processes = Processes()
+    processes.stop(15)
+    assert processes.run(["touch", str(tmp_path / "made")], {}, tmp_path / "log", "") == 143
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(1, "exit code 1"), (137, "exit code 137, ended by SIGKILL"), (255, "exit code 255"), (65, "exit code 65")],
+)
+def test_exit_codes_in_words(code, words):
+    assert name_of_exit(code) == words
