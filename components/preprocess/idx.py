@@ -5,6 +5,7 @@ then the values, last dimension fastest. Images are bytes [n, height, width] or 
 bytes [n].
 """
 
+import contextlib
 import dataclasses
 import gzip
 import math
@@ -116,12 +117,13 @@ def read_images(file: SourceFile) -> Iterator[list[bytes]]:
         _require_end(file, opened, count, "images")
 
 
-def open_idx(file: SourceFile) -> BinaryIO:
+@contextlib.contextmanager
+def open_idx(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file of a source for reading, unpacked if its content (not its name) is gzip."""
     with sources.open_file(file.place) as opened:
         gzipped = opened.read(2) == b"\x1f\x8b"
-    opened = sources.open_file(file.place)
-    return cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
+    with sources.open_file(file.place) as opened:
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,55 @@
+"""Real sources to preprocess: IDX files, and folders of images of mixed sizes."""
+
+import gzip
+import io
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+def idx(values: np.ndarray) -> bytes:
+    """The IDX file of an array of bytes."""
+    header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
+    return header + values.astype(np.uint8).tobytes()
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """The PNG file of uint8 pixels."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="session")
+def numbers() -> tuple[np.ndarray, np.ndarray]:
+    """400 images of 6x5 and their labels, which are 2, 3 or 7."""
+    generator = np.random.default_rng(0)
+    return generator.integers(0, 256, (400, 6, 5), np.uint8), generator.choice([2, 3, 7], 400).astype(np.uint8)
+
+
+@pytest.fixture
+def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
+    """The 400 images: 300 to train on, gzipped, and 100 to test on."""
+    images, labels = numbers
+    folder = tmp_path / "idx"
+    folder.mkdir()
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images[:300])))
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels[:300])))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images[300:]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels[300:]))
+    return folder
+
+
+def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "dogs"), seed: int = 0) -> None:
+    """Writes PNG and JPEG images of sizes between 10 and 40; flat when there are no classes."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        place = folder / classes[number % len(classes)] if classes else folder
+        place.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
+        image.save(
+            place / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"), None if number % 3 else "JPEG"
+        )

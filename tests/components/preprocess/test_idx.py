@@ -1,0 +1,160 @@
+"""IDX files: NumPy and scikit-learn-free round trips, and every way in which they can be wrong."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
+
+from components.errors import DataError
+from components.preprocess import idx as idx_files
+from components.records import ImageShape
+from components.sources import SourceFile
+
+
+def as_idx(values: np.ndarray) -> bytes:
+    dimensions = b"".join(int(size).to_bytes(4, "big") for size in values.shape)
+    return bytes([0, 0, 8, values.ndim]) + dimensions + values.tobytes()
+
+
+def stored(path: Path, content: bytes) -> SourceFile:
+    path.write_bytes(content)
+    return SourceFile(path.name, str(path), len(content))
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
+LABELS = np.arange(7, dtype=np.uint8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    images=numpy_strategies.arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(1, 5))),
+    gzipped=st.booleans(),
+)
+def test_images_are_read_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, images: np.ndarray, gzipped: bool
+) -> None:
+    content = gzip.compress(as_idx(images), 1) if gzipped else as_idx(images)
+    file = stored(tmp_path_factory.mktemp("idx") / "train-images-idx3-ubyte", content)
+    assert idx_files.describe_images(file) == (len(images), ImageShape(*images.shape[1:], 1))
+    read = [image for chunk in idx_files.read_images(file) for image in chunk]
+    assert read == [image.tobytes() for image in images]
+
+
+def test_images_come_some_at_a_time(tmp_path: Path) -> None:
+    images = np.zeros((2500, 2, 2), np.uint8)
+    chunks = list(idx_files.read_images(stored(tmp_path / "images.idx3", as_idx(images))))
+    assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
+
+
+def test_colour_images_have_a_fourth_dimension(tmp_path: Path) -> None:
+    images = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
+    file = stored(tmp_path / "images.idx4", as_idx(images))
+    assert idx_files.describe_images(file) == (2, ImageShape(3, 4, 3))
+    assert next(idx_files.read_images(file))[1] == images[1].tobytes()
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@given(cut=st.integers(0, len(as_idx(IMAGES)) - 1))
+@settings(max_examples=40, deadline=None)
+def test_no_file_that_ends_early_is_read_to_its_end(
+    tmp_path_factory: pytest.TempPathFactory, gzipped: bool, cut: int
+) -> None:
+    content = as_idx(IMAGES)[:cut]
+    file = stored(tmp_path_factory.mktemp("idx") / "images", gzip.compress(content) if gzipped else content)
+    with pytest.raises(DataError, match="images"):
+        list(idx_files.read_images(file))
+
+
+@given(content=st.binary(max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = stored(tmp_path_factory.mktemp("idx") / "labels", content)
+    try:
+        labels = idx_files.read_labels(file)
+    except DataError:
+        return
+    assert as_idx(np.frombuffer(labels, np.uint8)) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\0\0\x0d\x03" + as_idx(IMAGES)[4:], "starts with 0x00000d03, expected the magic number of IDX images"),
+        (as_idx(LABELS), "starts with 0x00000801"),
+        (b"<html>", "starts with 0x3c68746d"),
+        (b"", "starts with nothing"),
+        (as_idx(IMAGES)[:-1], "has 99 bytes, its header says 100 (7 x 4 x 3 images)"),
+        (as_idx(IMAGES) + b"x", "has 101 bytes, its header says 100"),
+        (gzip.compress(as_idx(IMAGES)[:-13]), "ends after 5 of the 7 images"),
+        (gzip.compress(as_idx(IMAGES) + b"x"), "goes on after the 7 images"),
+        (gzip.compress(as_idx(IMAGES))[:-6], "is a damaged gzip file"),
+        (gzip.compress(as_idx(IMAGES))[:-6] + b"abcdef", "is a damaged gzip file"),
+        (as_idx(IMAGES[:0]), "holds no images"),
+        (as_idx(IMAGES[..., None].repeat(2, 3)), "has images of 2 channels, expected 1 (grey) or 3 (RGB)"),
+        (b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", "bytes, its header says 4,294,836,241"),
+        (gzip.compress(b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff"), "expected 1 to 25,000,000 pixels"),
+    ],
+)
+def test_wrong_image_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        list(idx_files.read_images(stored(tmp_path / "train-images-idx3-ubyte", content)))
+    assert message in str(raised.value)
+    assert str(raised.value).startswith("train-images-idx3-ubyte ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (as_idx(IMAGES), "starts with 0x00000803, expected the magic number of IDX labels, 0x00000801"),
+        (as_idx(LABELS)[:-1], "has 14 bytes, its header says 15"),
+        (gzip.compress(as_idx(LABELS)[:-1]), "ends after 6 of the 7 labels"),
+        (gzip.compress(as_idx(LABELS) + b"x"), "goes on after the 7 labels"),
+    ],
+)
+def test_wrong_label_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        idx_files.read_labels(stored(tmp_path / "labels", content))
+    assert message in str(raised.value)
+
+
+def files(*names: str) -> list[SourceFile]:
+    return [SourceFile(name, name, 0) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (
+            ["t10k-images-idx3-ubyte.gz", "t10k-labels.idx1", "train-images.idx3", "train-labels.idx1"],
+            ["train", "test"],
+        ),
+        (["emnist-letters-test-images-idx3-ubyte", "emnist-letters-train-images-idx3-ubyte"], ["train", "test"]),
+        (["train-images.idx", "val-images.idx", "test-images.idx"], ["train", "validation", "test"]),
+        (["images.idx3-ubyte", "labels.idx1-ubyte"], ["train"]),
+        (["t10k-images-idx3-ubyte"], ["train"]),
+    ],
+)
+def test_files_are_paired_by_name(names: list[str], splits: list[str]) -> None:
+    pairs = idx_files.pair_files(files(*names))
+    assert [pair.split for pair in pairs] == splits
+    for pair in pairs:
+        assert "images" in pair.images.name
+        assert pair.labels is None or pair.labels.name.split("labels")[0] == pair.images.name.split("images")[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"], "are both for train; keep one of them"),
+        (["train-labels-idx1-ubyte"], "there is no IDX file of images beside it"),
+        (["train-images.idx", "train-labels.idx", "test-images.idx"], "has images for test but no labels"),
+        (["train-images.idx", "train-labels.idx", "test-labels.idx"], "has labels for test but no images"),
+    ],
+)
+def test_files_that_do_not_pair_are_refused(names: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        idx_files.pair_files(files(*names))
