@@ -1,6 +1,5 @@
 """Which stages a run would run, and why, without running them."""
 
-import logging
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from pipeline.package import Package, Task
 from pipeline.processes import Processes
 from pipeline.resolve import NotYetMade, Outputs, Resolver, read_outputs
 from pipeline.runner import SKIPPED, UNCHANGED, skip_reason
-
-log = logging.getLogger(__name__)
 
 RUNS, MAYBE = "runs", "perhaps"
 # Stages that only read and take a moment: the plan runs them, because what they say decides the rest.
@@ -33,7 +30,7 @@ def plan(package: Package, parameters: dict[str, Any], root: Path) -> list[tuple
     """Decides every leaf as far as that can be known now.
 
     Returns:
-        For each leaf its name, `runs`, `unchanged`, `skipped` or `perhaps`, and why.
+        For each leaf its name, `runs`, `unchanged`, `skipped`, `perhaps` or `fails`, and why.
 
     Raises:
         PlanFailed: The source cannot be read.
@@ -46,7 +43,10 @@ def plan(package: Package, parameters: dict[str, Any], root: Path) -> list[tuple
     cache = Cache(root)
     rows = []
     for task in package.root.leaves():
-        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made)
+        try:
+            outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made)
+        except ValueError as error:
+            outcome, why = "fails", str(error)
         rows.append((task.name, outcome, why))
     return rows
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components import settings
 from components.images import REGISTRY, TAG, VERSION
@@ -44,7 +46,7 @@ def test_every_input_of_every_stage_is_given(tasks):
     # Kubeflow's backend does not fill in a component's defaults.
     for task in tasks.values():
         if task.is_leaf:
-            assert task.definitions("input", "parameters").keys() <= task.given("parameters").keys() | {"registry"}
+            assert task.definitions("input", "parameters").keys() <= task.given("parameters").keys()
 
 
 def test_every_input_that_is_handed_down_exists_above(tasks):
@@ -58,6 +60,12 @@ def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_ag
     leaves = [task for task in tasks.values() if task.is_leaf]
     assert {task.name for task in leaves if not task.cached} == {"fingerprint", "evaluate", "publish"}
     assert {task.name for task in leaves if task.retries.count == 2} == {"preprocess", "train", "embed"}
+
+
+def test_is_what_kubeflow_calls_a_pipeline():
+    # Raises on a field that Kubeflow's own message does not have, or on a value of another type.
+    spec = json_format.ParseDict(yaml.safe_load(compiled_package()), pipeline_spec_pb2.PipelineSpec())
+    assert spec.pipeline_info.name == "wgan-gp"
 
 
 def test_settings_keep_their_names_and_only_source_and_root_are_required(compiled, tasks):

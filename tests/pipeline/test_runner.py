@@ -165,6 +165,8 @@ def test_input_without_a_value_is_told(desk, parts):
     found = desk.run(desk.compile(missing))
     assert found.returncode == 64
     assert "shell-2: its input script has no value" in found.stderr
+    planned = desk.run(desk.compile(missing), verb="plan")
+    assert planned.stdout.splitlines()[-1].split(maxsplit=2) == ["shell-2", "fails", "its input script has no value"]
     assert desk.run(desk.compile(missing), "--word", 'printf z > "$2"').returncode == 0
 
 
