@@ -56,13 +56,17 @@ def _get(address: str) -> bytes:
                 if time.monotonic() - told > _SECONDS_BETWEEN_LINES:
                     log.info("downloaded %.1f MB", len(content) / 1e6)
                     told = time.monotonic()
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _failed(address, error) from None
     except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise TransientError(
-            f"{address} cannot be downloaded: {reason}; "
-            "`digits`, a folder of IDX files and a folder of images need no network"
-        ) from None
+        raise _failed(address, getattr(error, "reason", error)) from None
     return bytes(content)
+
+
+def _failed(address: str, reason: object) -> TransientError:
+    alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
+    return TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}")
 
 
 def _md5(content: bytes) -> str:

@@ -1,26 +1,17 @@
-"""Real sources to preprocess: IDX files, and folders of images of mixed sizes."""
+"""A real source to preprocess."""
 
 import gzip
-import io
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 
 def idx(values: np.ndarray) -> bytes:
     """The IDX file of an array of bytes."""
     header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
     return header + values.astype(np.uint8).tobytes()
-
-
-def png(pixels: np.ndarray) -> bytes:
-    """The PNG file of uint8 pixels."""
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
 
 
 @pytest.fixture(scope="session")
@@ -41,15 +32,3 @@ def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images[300:]))
     (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels[300:]))
     return folder
-
-
-def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "dogs"), seed: int = 0) -> None:
-    """Writes PNG and JPEG images of sizes between 10 and 40; flat when there are no classes."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        place = folder / classes[number % len(classes)] if classes else folder
-        place.mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
-        image.save(
-            place / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"), None if number % 3 else "JPEG"
-        )
