@@ -1,0 +1,153 @@
+"""A stage as a program: flags and executor input in, exit codes and plain words out."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import cli
+from components.errors import ConfigError
+from components.fingerprint.config import FingerprintConfig
+from components.train.config import TrainConfig
+
+# Stands in for a stage's own module, so that each way to end can be had on demand; all else is the real program.
+_PROGRAM = """
+import sys, types
+from components import cli, errors
+from components.executor import StageResult
+from components.fingerprint.config import FingerprintConfig
+
+def run(config):
+    if config.source == "wait":
+        print("ready", flush=True)
+        import time
+        time.sleep(60)
+    if config.source != "good":
+        raise eval(config.source, {"errors": errors})
+    return StageResult(parameters={"source_fingerprint": "f", "summary": "all is well"})
+
+module = types.ModuleType("components.fingerprint.run")
+module.run = run
+sys.modules["components.fingerprint.run"] = module
+sys.exit(cli.main("fingerprint", FingerprintConfig))
+"""
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_results_are_printed() -> None:
+    done = program("--source", "good")
+    assert (done.returncode, done.stdout) == (0, "source_fingerprint: f\nsummary: all is well\n")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        ("errors.ConfigError('one', 'two')", 64, "E fingerprint: two"),
+        ("errors.DataError('no images')", 65, "E fingerprint: no images"),
+        ("errors.TrainingDiverged('loss is nan')", 70, "E fingerprint: loss is nan"),
+        ("errors.TransientError('try again')", 75, "E fingerprint: try again"),
+        ("OSError(28, 'No space', 'file')", 75, "E fingerprint: No space left on device: file"),
+        ("KeyboardInterrupt()", 130, "E fingerprint: interrupted"),
+    ],
+)
+def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, told: str) -> None:
+    done = program("--source", raised)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_defect_shows_its_traceback() -> None:
+    done = program("--source", "ZeroDivisionError('oh')")
+    assert done.returncode == 70
+    assert "a defect of this program" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", _PROGRAM, "--source", "wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, told = process.communicate()
+    assert process.returncode == code
+    assert "the same command goes on from what is already kept" in told
+    assert "Traceback" not in told
+
+
+def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
+    message: dict[str, Any] = {
+        "inputs": {"parameterValues": {"source": "good"}},
+        "outputs": {
+            "parameters": {"summary": {"outputFile": str(tmp_path / "summary")}},
+            "outputFile": str(tmp_path / "output.json"),
+        },
+    }
+    done = program("--executor-input", json.dumps(message))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "summary").read_text() == "all is well"
+    assert json.loads((tmp_path / "output.json").read_text())["parameterValues"] == {"summary": "all is well"}
+    message["inputs"]["parameterValues"] = {"source": "", "colour": "red"}
+    done = program("--executor-input", json.dumps(message))
+    assert done.returncode == 64
+    assert "unknown setting colour" in done.stderr
+    both = program("--executor-input", "{}", "--source", "good")
+    assert (both.returncode, "stands alone" in both.stderr) == (64, True)
+
+
+def test_every_mistake_is_told_at_once_before_anything_heavy() -> None:
+    words = ["--steps=many", "--batch_size=0", "--nonsense=1"]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "components.train", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert done.returncode == 64
+    for told in (
+        "dataset is required",
+        "steps must be a whole number, got 'many'",
+        "batch_size must be at least",
+        "unknown setting nonsense",
+    ):
+        assert told in done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert "components.cli" in imported
+    assert not imported & {"tensorflow", "apache_beam", "numpy"}
+
+
+def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
+    for word in ("--batch_size", "--batch-size"):
+        given, executor = cli._read_arguments("train", TrainConfig, [word, "8"])
+        assert (given, executor) == ({"batch_size": "8"}, None)
+    given, _ = cli._read_arguments("train", TrainConfig, ["--batch", "8"])
+    with pytest.raises(ConfigError, match="unknown setting batch"):
+        cli.build(TrainConfig, given)
+    with pytest.raises(ConfigError, match="unexpected arguments: loose"):
+        cli._read_arguments("train", TrainConfig, ["loose"])
+    with pytest.raises(ConfigError, match="expected one argument"):
+        cli._read_arguments("train", TrainConfig, ["--batch_size"])
+
+
+def test_help_names_every_setting() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "components.fingerprint", "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "--source" in done.stdout
+    assert "(required)" in done.stdout
+    assert FingerprintConfig.__doc__ is not None
+    assert " ".join(FingerprintConfig.__doc__.split()) in " ".join(done.stdout.split())

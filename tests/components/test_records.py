@@ -1,0 +1,64 @@
+"""Records and the description of a dataset, against TensorFlow's own encoder, framing and reader."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components import records
+from components.errors import DataError
+
+LABELS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(image=st.binary(max_size=300), label=LABELS)
+def test_examples_are_tensorflow_s(image: bytes, label: int) -> None:
+    encoded = records.encode_example(image, label)
+    example = tf.train.Example.FromString(encoded)
+    assert sorted(example.features.feature) == ["image", "label"]
+    assert list(example.features.feature["image"].bytes_list.value) == [image]
+    assert list(example.features.feature["label"].int64_list.value) == [label]
+    assert example.ByteSize() == len(encoded)
+
+
+def test_frames_are_tensorflow_s(tmp_path: Path) -> None:
+    contents = [b"", b"a", bytes(range(256)) * 40]
+    with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
+        for content in contents:
+            writer.write(content)
+    assert b"".join(records.frame(contents)) == (tmp_path / "theirs").read_bytes()
+
+
+def test_description_survives_writing_and_reading(tiny_dataset: Path) -> None:
+    manifest = records.read_manifest(str(tiny_dataset))
+    value = json.loads((tiny_dataset / records.MANIFEST).read_text())
+    assert manifest.to_json() == value
+    assert records.read_manifest(str(tiny_dataset), manifest.digest) == manifest
+    assert dataclasses.replace(manifest, classes=["a", "b", "c"]).digest != manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no dataset at"),
+        ("{", "does not describe a dataset"),
+        ("[]", "is not a dataset's description"),
+        ("{}", "is not a dataset's description: KeyError"),
+        ('{"schema_version": 99}', "has schema version 99, expected 1"),
+        ('{"schema_version": 1, "image": {"height": 3}}', "is not a dataset's description: TypeError"),
+    ],
+)
+def test_what_is_no_description(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / records.MANIFEST).write_text(content)
+    with pytest.raises(DataError, match=message):
+        records.read_manifest(str(tmp_path))
+
+
+def test_another_digest_than_expected(tiny_dataset: Path) -> None:
+    with pytest.raises(DataError, match="expected abc"):
+        records.read_manifest(str(tiny_dataset), "abc")

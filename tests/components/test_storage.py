@@ -1,0 +1,124 @@
+"""Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from components import digests, storage
+from components.errors import ConfigError, DataError
+
+
+def test_files_are_replaced_whole(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "file"
+    storage.write_file(place, b"old")
+    storage.write_file(place, b"new")
+    assert place.read_bytes() == b"new"
+    assert place.stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in place.parent.iterdir()] == ["file"]
+
+
+def test_json_is_readable_and_refuses_what_json_cannot_say(tmp_path: Path) -> None:
+    storage.write_json(tmp_path / "a.json", {"b": [1, 2.5], "a": "é"})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8").startswith('{\n  "a": "é",\n')
+    assert storage.read_json(tmp_path / "a.json", "thing") == {"a": "é", "b": [1, 2.5]}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        storage.write_json(tmp_path / "a.json", float("nan"))
+    assert storage.read_json(tmp_path / "a.json", "thing")["a"] == "é"
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b""])
+def test_json_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(DataError, match="does not describe a thing"):
+        storage.read_json(tmp_path / "a.json", "thing")
+    with pytest.raises(DataError, match=r"no thing at .*: b\.json is missing"):
+        storage.read_json(tmp_path / "b.json", "thing")
+    with pytest.raises(DataError, match="no thing at"):
+        storage.read_json(tmp_path / "a.json" / "b.json", "thing")
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "folder"
+    with storage.new_folder(place, "done") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "data").write_bytes(b"data")
+        assert not place.exists()
+        (folder / "done").write_bytes(b"")
+    assert {path.relative_to(place).as_posix() for path in place.rglob("*")} == {"inner", "inner/data", "done"}
+    assert storage.files_in(place) == {name: digests.sha256_of_file(place / name) for name in ("done", "inner/data")}
+    assert [path.name for path in place.parent.iterdir()] == ["folder"]
+
+
+def fill_and_fail(place: Path) -> None:
+    with storage.new_folder(place, "done") as folder:
+        (folder / "data").write_bytes(b"data")
+        raise RuntimeError("no more")
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no more"):
+        fill_and_fail(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_of_two_that_make_the_same_folder_the_first_is_kept(tmp_path: Path) -> None:
+    with storage.new_folder(tmp_path / "folder", "done") as slow:
+        (slow / "done").write_bytes(b"slow")
+        with storage.new_folder(tmp_path / "folder", "done") as fast:
+            (fast / "done").write_bytes(b"fast")
+    assert (tmp_path / "folder" / "done").read_bytes() == b"fast"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from components import storage
+with storage.new_folder(Path(sys.argv[1]), "done") as folder:
+    storage.write_file(folder / "data", b"data")
+    if sys.argv[2] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    (folder / "done").write_bytes(b"")
+"""
+
+
+def test_a_process_killed_while_it_fills_a_folder(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    for moment, exists in (("before", False), ("never", True)):
+        done = subprocess.run([sys.executable, "-c", _KILLED, str(place), moment], check=False)
+        assert (done.returncode == 0) == exists
+        assert place.exists() == exists
+
+
+def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    storage.require_own_place(place, "dataset", None, {"seed": 1})
+    place.mkdir()
+    (place / ".lock").touch()
+    storage.require_own_place(place, "dataset", None, {"seed": 1})
+    storage.require_own_place(place, "dataset", {"seed": 1}, {"seed": 1})
+    with pytest.raises(ConfigError, match="seed was 1 there and is 2 now"):
+        storage.require_own_place(place, "dataset", {"seed": 1}, {"seed": 2})
+    (place / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match="holds something else than a dataset; give another folder"):
+        storage.require_own_place(place, "dataset", None, {"seed": 1})
+
+
+def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
+    order, waiting = [], threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        with storage.only_one(tmp_path):
+            order.append("second")
+
+    with storage.only_one(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        waiting.wait()
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
