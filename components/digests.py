@@ -37,8 +37,13 @@ def source_digest(stage: str) -> str:
         stage: The name of a folder in `components`.
     """
     components = Path(__file__).parent
-    files = [*components.glob("*.py"), *(components / stage).rglob("*.py")]
+    files = [*components.glob("*.py"), *(path for path in (components / stage).rglob("*") if _is_source(path))]
     return digest_of({path.relative_to(components).as_posix(): sha256_of_file(path) for path in sorted(files)})
+
+
+def _is_source(path: Path) -> bool:
+    """Code and what it reads beside it, such as a template; not what Python compiled."""
+    return path.is_file() and "__pycache__" not in path.parts
 
 
 def stage_key(stage: str, config: Any, inputs: dict[str, str]) -> str:

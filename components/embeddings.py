@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from components import digests, records, saved_models, storage
+from components import digests, records, storage
 from components.errors import DataError
 
 MANIFEST = "embedding.json"
@@ -95,7 +94,7 @@ class Embedding:
             features: float64 [n, feature_size].
             logits: float64 [n, class_count]; None if the embedding knows no classes.
         """
-        parts = [self._model.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
+        parts = [self._model.embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
         features = np.concatenate([part["features"].numpy() for part in parts]).astype(np.float64)
         if not self.description.class_count:
             return features, None
@@ -108,5 +107,8 @@ def load(embedding: str | Path, expected_digest: str = "") -> Embedding:
     Raises:
         DataError: It is missing, damaged, of another schema, or has another digest.
     """
+    # Only here, so that describing an embedding needs no TensorFlow.
+    from components import saved_models
+
     description = describe(embedding, expected_digest)
     return Embedding(description, saved_models.load(Path(embedding) / MODEL_FOLDER, "embedding"))

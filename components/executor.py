@@ -12,6 +12,7 @@ from typing import Any
 
 from components.errors import ConfigError
 
+_CHANNEL = "pipelinechannel--"
 _MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
 
 
@@ -40,7 +41,9 @@ class ExecutorInput:
     def __init__(self, text: str) -> None:
         try:
             message = json.loads(text)
-            self._parameters = dict(message.get("inputs", {}).get("parameterValues", {}))
+            values = dict(message.get("inputs", {}).get("parameterValues", {}))
+            # What a task's constants are filled in from stands among its inputs, though no component declares it.
+            self._parameters = {name: value for name, value in values.items() if not name.startswith(_CHANNEL)}
             outputs = message["outputs"]
             self._output_file = Path(outputs["outputFile"])
             self._output_parameters = {

@@ -8,10 +8,11 @@ which nothing needs, is left out.
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf import saved_model_pb2
@@ -31,6 +32,11 @@ def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None =
     (folder / _FINGERPRINT).unlink(missing_ok=True)
     graph = folder / _GRAPH
     graph.write_bytes(canonical(graph.read_bytes()))
+
+
+def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
+    """Copies of Keras' variables that a SavedModel can hold so that it loads where there is no Keras."""
+    return [tf.Variable(variable.numpy(), trainable=False) for variable in variables]
 
 
 def load(folder: Path, what: str) -> Any:
@@ -113,10 +119,12 @@ def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
     """Keeps TensorFlow's notes on names, places and fingerprints out of the log; warnings stay."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

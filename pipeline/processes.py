@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,11 @@ log = logging.getLogger(__name__)
 # A stage that was told to end gets this many seconds to keep what it has.
 GRACE_SECONDS = 30.0
 _PIPE_SECONDS = 5.0
+# TensorFlow's remarks on the processor, which no setting of its silences; the log file keeps them.
+_STARTUP_NOISE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} [\d:.]+ +\d+ (port|cpu_feature_guard)\.cc|"
+    rb"To enable the following instructions:"
+)
 
 
 def process_command(words: list[str]) -> list[str]:
@@ -43,8 +49,9 @@ class Processes:
     def run(self, words: list[str], environment: Mapping[str, str], log_file: Path, prefix: str) -> int:
         """Runs a command to its end and returns its exit code, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file, which is appended to, and to stderr behind the prefix. It leads
-        a session of its own; whatever it started and left behind is killed.
+        Its output goes line by line to the log file, which is appended to, and, but for what TensorFlow says of the
+        processor, to stderr behind the prefix. It leads a session of its own; whatever it started and left behind is
+        killed.
 
         Raises:
             OSError: It cannot be started.
@@ -101,9 +108,10 @@ def _copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
             # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
             with contextlib.suppress(OSError, ValueError):
                 file.write(line)
-            with contextlib.suppress(OSError):
-                sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
-                sys.stderr.flush()
+            if not _STARTUP_NOISE.match(line):
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
+                    sys.stderr.flush()
 
 
 def name_of_exit(code: int) -> str:

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from components import networks
+from components import networks, saved_models
 from components.records import ImageShape
 
 # Images are drawn in batches of this size, the last one too, so that an image does not depend on how many are drawn.
@@ -21,9 +21,8 @@ class ServedGenerator(tf.Module):
 
     def __init__(self, generator: keras.Model, image: ImageShape, latent_size: int) -> None:
         super().__init__(name="generator")
-        # Plain variables, so that the SavedModel loads where there is no Keras.
-        self.weights = [_copy(variable) for variable in generator.trainable_variables]
-        self.statistics = [_copy(variable) for variable in generator.non_trainable_variables]
+        self.weights = saved_models.plain_variables(generator.trainable_variables)
+        self.statistics = saved_models.plain_variables(generator.non_trainable_variables)
         shape = [image.height, image.width, image.channels]
 
         def draw(latents: tf.Tensor) -> tf.Tensor:
@@ -59,7 +58,3 @@ class ServedGenerator(tf.Module):
             "sample": tf.function(sample, input_signature=draw_specs),
             "png": tf.function(png, input_signature=draw_specs),
         }
-
-
-def _copy(variable: keras.Variable) -> tf.Variable:
-    return tf.Variable(variable.numpy(), trainable=False)
