@@ -1,7 +1,185 @@
-"""Settings of every property test."""
+"""Small real artefacts for the tests of the stages that read them."""
 
-import hypothesis
+from collections.abc import Callable
+from pathlib import Path
 
-# A slow machine is no failure, and a failure is the same for whoever looks into it.
-hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("repeatable")
+import numpy as np
+import pytest
+
+from components import checkpoints, digests, records
+from components.records import ImageShape
+
+SHAPE = ImageShape(8, 8, 1)
+CLASSES = ["dark", "left", "right"]
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint() -> Callable[..., Path]:
+    """Writes a checkpoint of a generator with random weights, which differ with the seed."""
+
+    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, dataset_digest: str = "0" * 64) -> Path:
+        from components import generators, networks
+
+        network = networks.NetworkConfig(image, 16, 8)
+        generator = networks.build_generator(network)
+        random = np.random.default_rng(seed)
+        state = {
+            generators.AVERAGE + variable.path: random.uniform(0.0, 1.0, variable.shape).astype(np.float32) - 0.3
+            if "variance" not in variable.path
+            else np.ones(variable.shape, np.float32)
+            for variable in generator.variables
+        }
+        description = checkpoints.Description(
+            step=100 + seed,
+            network=network.to_json(),
+            settings={"seed": seed, "batch_size": 64},
+            classes=CLASSES,
+            dataset_digest=dataset_digest,
+            state_sha256="",
+            made_with={},
+        )
+        checkpoints.save(folder, description, state)
+        return checkpoints.step_folder(folder, description.step)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_dataset() -> Callable[..., str]:
+    """Writes a dataset of noisy images of three classes, or of none, and returns its folder."""
+
+    def make(folder: Path, counts: dict[str, int], image: ImageShape = SHAPE, classes: list[str] | None = None) -> str:
+        classes = CLASSES if classes is None else classes
+        random = np.random.default_rng(0)
+        splits = {}
+        folder.mkdir(parents=True)
+        for split in records.SPLITS:
+            count = counts.get(split, 0)
+            labels = random.integers(0, len(CLASSES), count)
+            images = random.integers(0, 60, (count, image.height, image.width, image.channels), dtype=np.uint8)
+            images[labels == 1, :, : image.width // 2] += 180
+            images[labels == 2, :, image.width // 2 :] += 180
+            if not classes:
+                labels[:] = records.NO_LABEL
+            path = folder / f"{split}-00000-of-00001.tfrecord"
+            examples = (
+                records.encode_example(picture.tobytes(), int(label))
+                for picture, label in zip(images, labels, strict=True)
+            )
+            path.write_bytes(b"".join(records.frame(examples)))
+            shard = records.Shard(path.name, count, path.stat().st_size, digests.sha256_of_file(path))
+            splits[split] = records.Split(count, [int((labels == c).sum()) for c in range(len(classes))], [shard])
+        manifest = records.Manifest(
+            image=image,
+            classes=classes,
+            splits=splits,
+            statistics={"mean": 90.0, "std": 80.0},
+            source={"kind": "test"},
+            preprocessing={},
+            quarantine={"count": 0},
+        )
+        from components import storage
+
+        storage.write_json(folder / records.MANIFEST, manifest.to_json())
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+    """Exports a generator with random weights, without the drawing in a new process, and returns the model's folder."""
+
+    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE) -> Path:
+        from components import generators, models, saved_models, storage
+        from components.export.serving import ServedGenerator
+
+        checkpoint = make_checkpoint(folder / "checkpoints", seed, image)
+        served = ServedGenerator(generators.load_averaged(checkpoint), image, 16)
+        described = checkpoints.describe(checkpoint)
+        model = folder / "model"
+        saved_models.save(served, model, served.signatures_by_name)
+        description = models.Description(
+            files=models.list_files(model),
+            checkpoint_digest=described.digest,
+            step=described.step,
+            image=image,
+            latent_size=16,
+            classes=described.classes,
+            dataset_digest=described.dataset_digest,
+        )
+        storage.write_json(model / models.MANIFEST, description.to_json())
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_evaluation() -> Callable[..., Path]:
+    """Writes an evaluation of a model with the verdict asked for."""
+
+    def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
+        from components import evaluations, models, storage
+
+        folder.mkdir(parents=True)
+        (folder / evaluations.METRICS).write_text("{}")
+        description = evaluations.Description(
+            verdict=verdict,
+            reasons=["as the test wants it"],
+            rules=[],
+            checkpoint_digest=models.describe(model).checkpoint_digest,
+            dataset_digest="0" * 64,
+            embedding_digest="1" * 64,
+            champion_digest=champion[0],
+            champion_version=champion[1],
+            settings={},
+            files=storage.files_in(folder),
+        )
+        storage.write_json(folder / evaluations.MANIFEST, description.to_json())
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_embedding() -> Callable[..., Path]:
+    """Writes an embedding whose features are a fixed projection of the pixels and whose classes are the true ones."""
+
+    def make(folder: Path, dataset: str) -> Path:
+        import tensorflow as tf
+
+        from components import embeddings, saved_models, storage
+
+        manifest = records.read_manifest(dataset)
+        image = manifest.image
+
+        class Projection(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                pixels = image.height * image.width * image.channels
+                self.weight = tf.Variable(np.random.default_rng(0).normal(size=(pixels, 24)).astype(np.float32))
+                shape = [None, image.height, image.width, image.channels]
+                self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
+
+            def project(self, images):
+                scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
+                halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
+                logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
+                features = tf.reshape(scaled, [-1, self.weight.shape[0]]) @ self.weight
+                return {"features": features, "logits": logits}
+
+        saved_models.save(Projection(), folder / embeddings.MODEL_FOLDER)
+        description = embeddings.Description(
+            kind=embeddings.CLASSIFIER if manifest.classes else embeddings.UNTRAINED,
+            image=image,
+            feature_size=24,
+            class_count=len(manifest.classes),
+            test_accuracy=1.0 if manifest.classes else None,
+            dataset_digest=manifest.digest,
+            settings={},
+            files=storage.files_in(folder),
+        )
+        storage.write_json(folder / embeddings.MANIFEST, description.to_json())
+        return folder
+
+    return make
