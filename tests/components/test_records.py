@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import hypothesis
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -15,6 +16,7 @@ from components.errors import DataError
 LABELS = st.integers(-(2**63), 2**63 - 1)
 
 
+@hypothesis.settings(deadline=None)
 @given(image=st.binary(max_size=300), label=LABELS)
 def test_examples_are_tensorflow_s(image: bytes, label: int) -> None:
     encoded = records.encode_example(image, label)
