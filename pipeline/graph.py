@@ -14,6 +14,8 @@ from components.publish.component import publish
 from components.train.component import train
 from components.train.config import TrainConfig
 
+# Training loses little when it is tried again, as it goes on from its last checkpoint. Preprocess is not retried: its
+# own runner retries what a worker lost, and a download without a network shall fail within seconds.
 _RETRIES = {"num_retries": 2, "backoff_duration": "10s"}
 
 
@@ -78,7 +80,7 @@ def wgan_gp(
         images_per_shard=images_per_shard,
         seed=seed,
         beam_options=beam_options,
-    ).set_retry(**_RETRIES)
+    )
 
     checkpoint = train(
         dataset=dataset.outputs["dataset_uri"],

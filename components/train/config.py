@@ -15,7 +15,7 @@ class TrainConfig:
         str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
     ]
     dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
-    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 6_000
+    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 5_000
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
     critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 1.2e-3

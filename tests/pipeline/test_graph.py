@@ -59,7 +59,7 @@ def test_every_input_that_is_handed_down_exists_above(tasks):
 def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(tasks):
     leaves = [task for task in tasks.values() if task.is_leaf]
     assert {task.name for task in leaves if not task.cached} == {"fingerprint", "evaluate", "publish"}
-    assert {task.name for task in leaves if task.retries.count == 2} == {"preprocess", "train", "embed"}
+    assert {task.name for task in leaves if task.retries.count == 2} == {"train", "embed"}
 
 
 def test_is_what_kubeflow_calls_a_pipeline():
