@@ -1,6 +1,6 @@
 # Every verb works on a fresh machine with Python 3.11 and a package registry: the environment is made on first use.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
@@ -14,6 +14,8 @@ help: ## Show this list
 install: $(VENV)/installed ## Make the environment in .venv from the lock
 
 $(VENV)/installed: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "make install needs Python 3.11; give one with PYTHON=/path/to/python3.11" >&2; exit 64; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt

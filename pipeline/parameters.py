@@ -73,9 +73,9 @@ def _pipeline_parameter(task: Task, name: str) -> str:
 
 
 def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
-    """Adds `--name` for every parameter, also spelt with dashes; values stay text."""
+    """Adds `--name` for every parameter, required ones first, also spelt with dashes; values stay text."""
     group = parser.add_argument_group("parameters of the pipeline")
-    for field in known.values():
+    for field in sorted(known.values(), key=lambda field: not field.required):
         if field.name == "root":
             continue
         default = "required" if field.required else f"default: {field.default!r}"
