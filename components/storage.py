@@ -124,6 +124,10 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
             if not (place / complete).is_file():
                 raise
         _sync(place.parent)
+    except OSError as error:
+        # A full disk is reported by whoever wrote, often without saying where.
+        error.filename = error.filename or str(place)
+        raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

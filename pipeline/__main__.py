@@ -8,7 +8,6 @@ wgan sample --registry runs/demo/registry --count 64 --out grid.png
 
 import argparse
 import logging
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -62,8 +61,7 @@ def _dispatch(words: list[str]) -> int:
     verb = words[0] if words else ""
     if verb == "sample":
         # The stage's own program, flags and all: drawing needs TensorFlow, which this process never loads.
-        command = processes.process_command(["python", "-m", "components.sample", *words[1:]])
-        return subprocess.run(command, env=processes.process_environment({})).returncode
+        return processes.run_in_front(["python", "-m", "components.sample", *words[1:]])
     if verb in _RUN_HELP:
         return _run_or_plan(verb, words[1:])
     parser = _Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
@@ -107,6 +105,8 @@ def _run_or_plan(verb: str, words: list[str]) -> int:
     problems = []
     if "://" in parsed.root:
         problems.append(f"root must be a folder of this machine, got {parsed.root}")
+    elif root.exists() and not root.is_dir():
+        problems.append(f"root must be a folder, got {parsed.root}, which is a file")
     if verb == "run" and parsed.jobs < 1:
         problems.append(f"jobs must be at least 1, got {parsed.jobs}")
     values = parameters.parse(found, given, unknown, problems)

@@ -102,6 +102,16 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
 
 
+def run_in_front(words: list[str]) -> int:
+    """Runs a command in this terminal, as if it had been typed; TensorFlow's remarks on the processor are left out."""
+    command = process_command(words)
+    with subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE) as process:
+        for line in process.stderr or ():
+            if not _STARTUP_NOISE.match(line):
+                sys.stderr.write(line.decode(errors="replace"))
+    return process.returncode
+
+
 def _copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
     with output:
         for line in output:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import tensorflow as tf
-
-from components import grids, registry, saved_models, storage
+from components import grids, registry, storage
 from components.errors import ConfigError, DataError
 from components.executor import StageResult
 from components.sample.config import SampleConfig
@@ -29,6 +27,11 @@ def run(config: SampleConfig) -> StageResult:
     champion = registry.read_champion(config.registry)
     if champion is None:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
+    # Only here, so that a mistake is told without the seconds that TensorFlow takes to import.
+    import tensorflow as tf
+
+    from components import saved_models
+
     model = saved_models.load(registry.version_folder(config.registry, champion.version), "model")
     images = model.signatures["sample"](
         seed=tf.constant(config.seed, tf.int64), count=tf.constant(config.count, tf.int64)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components import digests, storage
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError, DataError, describe_os_error
 
 
 def test_files_are_replaced_whole(tmp_path: Path) -> None:
@@ -62,6 +62,13 @@ def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no more"):
         fill_and_fail(tmp_path / "folder")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, storage.new_folder(tmp_path / "place", "done.json"):
+        Path("/dev/full").write_bytes(b"x")
+    assert describe_os_error(caught.value) == f"No space left on device: {tmp_path / 'place'}"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_two_that_make_the_same_folder_the_first_is_kept(tmp_path: Path) -> None:
