@@ -10,7 +10,7 @@ SOURCES = [path for package in ("components", "pipeline") for path in sorted((RO
 
 
 def test_import_contracts() -> None:
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

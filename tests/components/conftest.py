@@ -161,7 +161,7 @@ def make_embedding() -> Callable[..., Path]:
                 shape = [None, image.height, image.width, image.channels]
                 self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
 
-            def project(self, images):
+            def project(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
                 scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
                 halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
                 logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)

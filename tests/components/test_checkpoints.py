@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from components import checkpoints
 from components.errors import DataError
 
-STATE = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
+STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
 
 
 def describe(step: int) -> checkpoints.Description:
@@ -109,8 +110,8 @@ def test_nothing_half_written_is_left_when_saving_fails(tmp_path: Path) -> None:
 
 
 def test_differences_are_listed() -> None:
-    wanted = {"a": np.zeros(2, np.float32), "b": np.zeros(2), "c": np.zeros(2)}
-    found = {"a": np.zeros(3, np.float32), "b": np.zeros(2), "d": np.zeros(2)}
+    wanted: dict[str, np.ndarray] = {"a": np.zeros(2, np.float32), "b": np.zeros(2), "c": np.zeros(2)}
+    found: dict[str, np.ndarray] = {"a": np.zeros(3, np.float32), "b": np.zeros(2), "d": np.zeros(2)}
     assert checkpoints.differences(wanted, found) == [
         "c is missing",
         "d is not known",

@@ -3,6 +3,8 @@
 import dataclasses
 import importlib
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,21 +30,21 @@ TYPES = {"String": str, "Integer": int, "Float": float}
 
 
 @pytest.fixture(params=STAGES)
-def stage(request):
+def stage(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture
-def spec(stage):
+def spec(stage: str) -> Any:
     return getattr(importlib.import_module(f"components.{stage}.component"), stage).component_spec
 
 
 @pytest.fixture
-def config_class(stage):
+def config_class(stage: str) -> type:
     return getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
 
 
-def test_inputs_are_the_fields(spec, config_class):
+def test_inputs_are_the_fields(spec: Any, config_class: type) -> None:
     from_spec = {
         name: (TYPES[found.type], found.default if found.optional else dataclasses.MISSING)
         for name, found in spec.inputs.items()
@@ -50,11 +52,11 @@ def test_inputs_are_the_fields(spec, config_class):
     assert from_spec == {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
 
 
-def test_outputs_are_the_agreed_ones(stage, spec):
+def test_outputs_are_the_agreed_ones(stage: str, spec: Any) -> None:
     assert {name: found.type for name, found in spec.outputs.items()} == OUTPUTS[stage]
 
 
-def test_container_runs_the_stage_with_the_executor_input_alone(stage, spec):
+def test_container_runs_the_stage_with_the_executor_input_alone(stage: str, spec: Any) -> None:
     container = spec.implementation.container
     assert container.command == ["python", "-m", f"components.{stage}"]
     assert container.args == ["--executor-input", "{{$}}"]
@@ -63,7 +65,7 @@ def test_container_runs_the_stage_with_the_executor_input_alone(stage, spec):
     )
 
 
-def test_executor_input_becomes_the_configuration(stage, spec, config_class, tmp_path):
+def test_executor_input_becomes_the_configuration(stage: str, spec: Any, config_class: type, tmp_path: Path) -> None:
     """Values as Kubeflow's JSON hands them over: whole numbers may come as 3.0."""
     given = {
         field.name: "x" if field.required else float(field.default) if field.type is int else field.default

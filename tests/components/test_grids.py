@@ -14,7 +14,7 @@ def _decode(png: bytes) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels):
+def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels: int) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 8, 6, channels), dtype=np.uint8)
     sheet = _decode(png_grid(images, columns=2))
     factor = SMALLEST_CELL // 8
@@ -26,7 +26,7 @@ def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels):
     assert (sheet[2 * (8 * factor + GAP) :, 6 * factor + GAP :] == 255).all()  # the empty sixth cell
 
 
-def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count():
+def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count() -> None:
     images = np.zeros((9, 64, 64, 1), np.uint8)
     side = 3 * 64 + 2 * GAP
     assert _decode(png_grid(images)).shape == (side, side)
@@ -34,6 +34,6 @@ def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count():
 
 
 @pytest.mark.parametrize("images", [np.zeros((0, 8, 8, 1), np.uint8), np.zeros((2, 8, 8, 1)), np.zeros((8, 8), "u1")])
-def test_anything_but_uint8_images_is_refused(images):
+def test_anything_but_uint8_images_is_refused(images: np.ndarray) -> None:
     with pytest.raises(ValueError, match="uint8 images"):
         png_grid(images)

@@ -1,5 +1,7 @@
 """Tests for components/saved_models.py."""
 
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,13 +13,13 @@ class _Counter(tf.Module):
         super().__init__()
         self.weight = tf.Variable(np.arange(3, dtype=np.float32))
 
-        def add(x):
+        def add(x: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"sum": tf.map_fn(lambda row: row + self.weight, x)}
 
         self.add = tf.function(add, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
 
 
-def test_the_same_module_gives_the_same_bytes_again_in_one_process(tmp_path):
+def test_the_same_module_gives_the_same_bytes_again_in_one_process(tmp_path: Path) -> None:
     for name in ("first", "second"):
         module = _Counter()
         saved_models.save(module, tmp_path / name, {"serving_default": module.add})
@@ -27,7 +29,7 @@ def test_the_same_module_gives_the_same_bytes_again_in_one_process(tmp_path):
     assert set(first) == {"saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"}
 
 
-def test_what_was_saved_loads_and_computes_the_same(tmp_path):
+def test_what_was_saved_loads_and_computes_the_same(tmp_path: Path) -> None:
     module = _Counter()
     saved_models.save(module, tmp_path, {"serving_default": module.add})
     loaded = tf.saved_model.load(str(tmp_path))

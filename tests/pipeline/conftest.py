@@ -1,5 +1,7 @@
 """Real packages, compiled by kfp from small shell components, and the real `wgan` command to run them."""
+# mypy: disable-error-code="valid-type"
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,18 +15,18 @@ from kfp import compiler, dsl
 
 
 @dsl.container_component
-def shell(script: str, out: dsl.OutputPath(str), text: str = ""):
+def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
     """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "shell", text, out])
 
 
 @dsl.container_component
-def number(value: int, out: dsl.OutputPath(int)):
+def number(value: int, out: dsl.OutputPath(int)) -> dsl.ContainerSpec:
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'echo "$1" > "$2"', "number", value, out])
 
 
 @dsl.container_component
-def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus):
+def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.ContainerSpec:
     """Runs a script; `$1` is the text, `$2` the final status as JSON."""
     return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
 
@@ -66,16 +68,20 @@ class Desk:
         return {name: task["state"] for name, task in self.tasks(run).items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The components that test pipelines are made of; each call makes a task of the pipeline around it."""
+
+    shell: Callable[..., dsl.PipelineTask]
+    number: Callable[..., dsl.PipelineTask]
+    final: Callable[..., dsl.PipelineTask]
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def parts() -> Any:
-    """The components that test pipelines are made of."""
-
-    class Parts:
-        shell, number, final = shell, number, final
-
-    return Parts
+def parts() -> Parts:
+    return Parts(shell, number, final)

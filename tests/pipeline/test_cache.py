@@ -1,6 +1,10 @@
 """Kept results: when a stage is not run again, when it is, and what `wgan plan` says of it beforehand."""
+# mypy: disable-error-code="valid-type"
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,11 +12,12 @@ from components import digests
 from pipeline import cache, package
 from pipeline.compile import compiled_package
 from pipeline.resolve import Outputs, Resolver
+from tests.pipeline.conftest import Desk, Parts
 
 
 @pytest.fixture
-def two_stages(desk, parts):
-    def two(steps: int = 10, note: str = "a", always: str = "b"):
+def two_stages(desk: Desk, parts: Parts) -> Path:
+    def two(steps: int = 10, note: str = "a", always: str = "b") -> None:
         made = parts.shell(script='mkdir -p "$1"; printf "%s" "$1" > "$2"', text=f"{note}-{steps}")
         used = parts.shell(script='printf "used %s" "$1" > "$2"', text=made.output)
         parts.shell(script='printf "%s" "$1" > "$2"', text=always).set_caching_options(False).after(used)
@@ -20,7 +25,7 @@ def two_stages(desk, parts):
     return desk.compile(two)
 
 
-def plan_of(desk, package, *flags):
+def plan_of(desk: Desk, package: Path, *flags: str) -> dict[str, tuple[str, str]]:
     found = desk.run(package, *flags, verb="plan")
     assert found.returncode == 0, found.stderr
     rows = [line.split(maxsplit=2) for line in found.stdout.splitlines()[1:]]
@@ -28,12 +33,12 @@ def plan_of(desk, package, *flags):
 
 
 @pytest.fixture
-def in_folder(desk, monkeypatch):
+def in_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk.folder)
 
 
 @pytest.mark.usefixtures("in_folder")
-def test_unchanged_is_not_run_again_and_says_so(desk, two_stages):
+def test_unchanged_is_not_run_again_and_says_so(desk: Desk, two_stages: Path) -> None:
     assert plan_of(desk, two_stages)["shell"] == ("runs", "it has not been run yet")
     assert not desk.root.exists()
     assert desk.run(two_stages).returncode == 0
@@ -50,7 +55,7 @@ def test_unchanged_is_not_run_again_and_says_so(desk, two_stages):
 
 
 @pytest.mark.usefixtures("in_folder")
-def test_plan_names_what_changed_and_what_follows(desk, two_stages):
+def test_plan_names_what_changed_and_what_follows(desk: Desk, two_stages: Path) -> None:
     assert desk.run(two_stages).returncode == 0
     planned = plan_of(desk, two_stages, "--steps", "20")
     assert planned["shell"] == ("runs", "text: a-10 -> a-20")
@@ -62,14 +67,14 @@ def test_plan_names_what_changed_and_what_follows(desk, two_stages):
     assert plan_of(desk, two_stages, "--steps", "30")["shell"] == ("runs", "text: a-20 -> a-30")
 
 
-def test_changed_command_runs_again(desk, parts):
-    def version(number):
-        def pipeline():
+def test_changed_command_runs_again(desk: Desk, parts: Parts) -> None:
+    def version(number: int) -> Callable[[], None]:
+        def pipeline() -> None:
             parts.shell(script=f'printf {number} > "$2"; : version')
 
         return pipeline
 
-    def other():
+    def other() -> None:
         parts.shell(script='printf 2 > "$2"')
 
     assert desk.run(desk.compile(version(1))).returncode == 0
@@ -78,24 +83,24 @@ def test_changed_command_runs_again(desk, parts):
     assert planned["shell"][1].startswith("script: ")
 
 
-def test_failed_stage_is_not_kept(desk, parts):
-    def failing():
+def test_failed_stage_is_not_kept(desk: Desk, parts: Parts) -> None:
+    def failing() -> None:
         parts.shell(script='printf x > "$2"; exit 65')
 
     package = desk.compile(failing)
     assert [desk.run(package).returncode for _ in range(2)] == [65, 65]
 
 
-def test_result_whose_artefact_is_gone_is_made_again(desk, parts):
+def test_result_whose_artefact_is_gone_is_made_again(desk: Desk, parts: Parts) -> None:
     from kfp import dsl
 
     @dsl.container_component
-    def folder(place: str, made_uri: dsl.OutputPath(str)):
+    def folder(place: str, made_uri: dsl.OutputPath(str)) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(
             image="none", command=["sh", "-ec", 'mkdir -p "$1"; printf "%s" "$1" > "$2"', "f", place, made_uri]
         )
 
-    def pipeline(place: str):
+    def pipeline(place: str) -> None:
         folder(place=place)
 
     package, place = desk.compile(pipeline), desk.folder / "made"
@@ -109,7 +114,7 @@ def test_result_whose_artefact_is_gone_is_made_again(desk, parts):
 
 @pytest.mark.usefixtures("in_folder")
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"run": 1}'])
-def test_damaged_entry_only_means_running_again(desk, two_stages, damage):
+def test_damaged_entry_only_means_running_again(desk: Desk, two_stages: Path, damage: str) -> None:
     assert desk.run(two_stages).returncode == 0
     for entry in (desk.root / "cache" / "shell").iterdir():
         entry.write_text(damage)
@@ -119,10 +124,10 @@ def test_damaged_entry_only_means_running_again(desk, two_stages, damage):
     assert json.loads(entry.read_text())["outputs"]["parameters"] == {"out": "a-10"}
 
 
-def test_plan_leaves_conditions_to_the_run(desk, parts):
+def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
     from kfp import dsl
 
-    def gated(ask: str):
+    def gated(ask: str) -> None:
         judged = parts.shell(script='printf "%s" "$1" > "$2"', text=ask).set_caching_options(False)
         with dsl.If(judged.output == "yes"):
             parts.shell(script='printf x > "$2"')
@@ -137,11 +142,11 @@ def test_plan_leaves_conditions_to_the_run(desk, parts):
     }
 
 
-def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_lies():
+def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_lies() -> None:
     compiled = package.read(compiled_package(), "the pipeline")
     tasks = {task.name: task for task in compiled.root.leaves()}
 
-    def parts(digest="0", uri="/a", **parameters):
+    def parts(digest: str = "0", uri: str = "/a", **parameters: object) -> dict[str, Any]:
         made = {tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {})}
         given = {"source": "digits", "root": "/runs", **parameters}
         return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}))
@@ -155,7 +160,7 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
     assert parts()["code"] == digests.source_digest("embed")
 
 
-def test_differences_name_every_part():
+def test_differences_name_every_part() -> None:
     old = {"inputs": {"steps": 1, "dataset_digest": "0" * 64}, "libraries": {"keras": "3.1"}}
     new = {"inputs": {"steps": 2, "dataset_digest": "1" * 64}, "libraries": {"keras": "3.2"}}
     rest = {"code": "a", "command": {}, "artefacts": {}}

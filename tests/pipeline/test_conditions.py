@@ -13,18 +13,20 @@ TEXTS = {"t": "PROMOTE", "u": "it's", "v": "12"}
 TRUTHS = {"p": True, "q": False}
 VALUES = {**NUMBERS, **TEXTS, **TRUTHS}
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+Pair = tuple[str, str]  # a condition and the same in Python
+Pairs = st.SearchStrategy[Pair]
 
 
-def name(found):
+def name(found: str) -> Pair:
     return f"inputs.parameter_values['{found}']", f"VALUES[{found!r}]"
 
 
-def literal(value):
+def literal(value: object) -> Pair:
     text = json.dumps(value) if not isinstance(value, str) else "'" + value.replace("'", "\\'") + "'"
     return text, repr(value)
 
 
-def compared(values):
+def compared(values: Pairs) -> Pairs:
     return st.tuples(values, st.sampled_from(COMPARISONS), values).map(
         lambda found: (f"{found[0][0]} {found[1]} {found[2][0]}", f"({found[0][1]} {found[1]} {found[2][1]})")
     )
@@ -45,7 +47,7 @@ truths = st.one_of(
 )
 
 
-def combined(inner):
+def combined(inner: Pairs) -> Pairs:
     pairs = st.tuples(inner, inner)
     return st.one_of(
         pairs.map(lambda found: (f"({found[0][0]}) && ({found[1][0]})", f"({found[0][1]} and {found[1][1]})")),
@@ -55,12 +57,12 @@ def combined(inner):
 
 
 @given(st.recursive(truths, combined, max_leaves=8))
-def test_agrees_with_python(pair):
+def test_agrees_with_python(pair: Pair) -> None:
     text, python = pair
     assert conditions.parse(text).holds(VALUES) is eval(python)  # noqa: S307 - the oracle
 
 
-def test_and_binds_stronger_than_or():
+def test_and_binds_stronger_than_or() -> None:
     assert conditions.parse("true || false && false").holds({})
     assert not conditions.parse("(true || false) && false").holds({})
 
@@ -80,7 +82,7 @@ def test_and_binds_stronger_than_or():
         "size('a') == 1",
     ],
 )
-def test_refuses_what_it_does_not_know(text):
+def test_refuses_what_it_does_not_know(text: str) -> None:
     with pytest.raises(ValueError, match="not understood"):
         conditions.parse(text)
 
@@ -88,6 +90,6 @@ def test_refuses_what_it_does_not_know(text):
 @pytest.mark.parametrize(
     "text", ["'3' == 3", "true < 1", "3", "int('x') == 1", "inputs.parameter_values['z'] == 1", "!3"]
 )
-def test_never_guesses(text):
+def test_never_guesses(text: str) -> None:
     with pytest.raises(ValueError, match="condition"):
         conditions.parse(text).holds(VALUES)

@@ -21,16 +21,16 @@ GOLDEN = Path(__file__).with_name("wgan-gp.golden.yaml")
 
 
 @pytest.fixture(scope="module")
-def compiled():
+def compiled() -> package.Package:
     return package.read(compiled_package(), "the pipeline")
 
 
 @pytest.fixture(scope="module")
-def tasks(compiled):
+def tasks(compiled: package.Package) -> dict[str, package.Task]:
     return {task.name: task for task in compiled.root.everything()}
 
 
-def test_the_runner_can_run_it(compiled):
+def test_the_runner_can_run_it(compiled: package.Package) -> None:
     assert [task.name for task in compiled.root.leaves()] == [
         "fingerprint",
         "preprocess",
@@ -42,33 +42,38 @@ def test_the_runner_can_run_it(compiled):
     ]
 
 
-def test_every_input_of_every_stage_is_given(tasks):
+def test_every_input_of_every_stage_is_given(tasks: dict[str, package.Task]) -> None:
     # Kubeflow's backend does not fill in a component's defaults.
     for task in tasks.values():
         if task.is_leaf:
             assert task.definitions("input", "parameters").keys() <= task.given("parameters").keys()
 
 
-def test_every_input_that_is_handed_down_exists_above(tasks):
+def test_every_input_that_is_handed_down_exists_above(tasks: dict[str, package.Task]) -> None:
     for task in tasks.values():
         for source in task.given("parameters").values():
             if "componentInputParameter" in source:
+                assert task.around is not None
                 assert source["componentInputParameter"] in task.around.definitions("input", "parameters")
 
 
-def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(tasks):
+def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(
+    tasks: dict[str, package.Task],
+) -> None:
     leaves = [task for task in tasks.values() if task.is_leaf]
     assert {task.name for task in leaves if not task.cached} == {"fingerprint", "evaluate", "publish"}
     assert {task.name for task in leaves if task.retries.count == 2} == {"train", "embed"}
 
 
-def test_is_what_kubeflow_calls_a_pipeline():
+def test_is_what_kubeflow_calls_a_pipeline() -> None:
     # Raises on a field that Kubeflow's own message does not have, or on a value of another type.
     spec = json_format.ParseDict(yaml.safe_load(compiled_package()), pipeline_spec_pb2.PipelineSpec())
     assert spec.pipeline_info.name == "wgan-gp"
 
 
-def test_settings_keep_their_names_and_only_source_and_root_are_required(compiled, tasks):
+def test_settings_keep_their_names_and_only_source_and_root_are_required(
+    compiled: package.Package, tasks: dict[str, package.Task]
+) -> None:
     known = fields(compiled)
     for task in tasks.values():
         for name, source in task.given("parameters").items():
@@ -77,7 +82,9 @@ def test_settings_keep_their_names_and_only_source_and_root_are_required(compile
     assert {name for name, field in known.items() if field.required} == {"source", "root"}
 
 
-def test_settings_reach_the_stages_with_their_defaults(compiled, tasks):
+def test_settings_reach_the_stages_with_their_defaults(
+    compiled: package.Package, tasks: dict[str, package.Task]
+) -> None:
     for name in ("preprocess", "train", "embed", "evaluate"):
         module = __import__(f"components.{name}.config", fromlist=["config"])
         config_class = getattr(module, f"{name.title()}Config")
@@ -86,7 +93,7 @@ def test_settings_reach_the_stages_with_their_defaults(compiled, tasks):
                 assert fields(compiled)[field.name].default == field.default, f"{name}.{field.name}"
 
 
-def test_same_input_gives_same_bytes_without_tensorflow_and_beam(tmp_path):
+def test_same_input_gives_same_bytes_without_tensorflow_and_beam(tmp_path: Path) -> None:
     program = """
 import importlib.abc, sys
 class Blocked(importlib.abc.MetaPathFinder):
@@ -109,7 +116,7 @@ sys.exit(main(["compile", "--target", "kfp", "--output", sys.argv[1]]))
 
 
 @pytest.mark.skipif((REGISTRY, TAG) != ("wgan", VERSION), reason="the image names come from the environment")
-def test_golden_package():
+def test_golden_package() -> None:
     found, golden = (yaml.safe_load(text) for text in (compiled_package(), GOLDEN.read_bytes()))
     del found["sdkVersion"], golden["sdkVersion"]
     assert found == golden

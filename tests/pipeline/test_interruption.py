@@ -3,9 +3,12 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.pipeline.conftest import Desk, Parts
 
 # Writes its process number and its child's, then works until it is told to end, which it does with the code given.
 STAGE = 'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait; wait; exit 1'
@@ -25,8 +28,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def interrupted_pipeline(parts, script):
-    def pipeline(place: str):
+def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
+    def pipeline(place: str) -> None:
         first = parts.shell(script='echo . >> "$1/first"; printf 1 > "$2"', text=place)
         work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=place)
         work.after(first).set_retry(3)
@@ -36,7 +39,7 @@ def interrupted_pipeline(parts, script):
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_interrupted_run_leaves_nothing_and_goes_on(desk, parts, signum, code):
+def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     process = desk.start(package, "--place", str(desk.folder))
     wait_for(desk.folder / "pids")
@@ -54,7 +57,7 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk, parts, signum, code):
     assert (desk.folder / "first").read_text() == ".\n"
 
 
-def test_second_signal_kills_a_stage_that_does_not_end(desk, parts):
+def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
     package = desk.compile(interrupted_pipeline(parts, STUBBORN))
     process = desk.start(package, "--place", str(desk.folder))
     wait_for(desk.folder / "pids")
@@ -69,7 +72,7 @@ def test_second_signal_kills_a_stage_that_does_not_end(desk, parts):
     assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
 
 
-def test_killed_runner_is_followed_by_a_run_that_goes_on(desk, parts):
+def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     process = desk.start(package, "--place", str(desk.folder))
     wait_for(desk.folder / "pids")
@@ -82,8 +85,8 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk, parts):
     os.killpg(int((desk.folder / "pids").read_text().split()[0]), signal.SIGKILL)
 
 
-def test_interrupted_wait_before_a_retry_ends_at_once(desk, parts):
-    def waiting(place: str):
+def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
+    def waiting(place: str) -> None:
         parts.shell(script='touch "$1/failed"; exit 75', text=place).set_retry(5, backoff_duration="3600s")
 
     process = desk.start(desk.compile(waiting), "--place", str(desk.folder))

@@ -1,23 +1,27 @@
 """The `wgan` command: mistakes, all at once and at once; help; what a run shows at its end."""
+# mypy: disable-error-code="valid-type"
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.pipeline.conftest import Desk, Parts
 
-def wgan(*words, cwd=None):
+
+def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
     command = [sys.executable, "-m", "pipeline", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment)
 
 
-def messages(found):
+def messages(found: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
 
 
-def test_every_mistake_is_told_before_anything_runs(tmp_path):
+def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
     found = wgan(
         "run",
         "--root",
@@ -53,7 +57,7 @@ def test_every_mistake_is_told_before_anything_runs(tmp_path):
         (["compile", "--target", "moon"], "invalid choice: 'moon'"),
     ],
 )
-def test_mistakes_of_the_command_line(tmp_path, words, message):
+def test_mistakes_of_the_command_line(tmp_path: Path, words: list[str], message: str) -> None:
     found = wgan(*words, cwd=tmp_path)
     assert found.returncode == 64
     assert message in found.stderr
@@ -61,7 +65,7 @@ def test_mistakes_of_the_command_line(tmp_path, words, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_tells_of_every_parameter():
+def test_help_tells_of_every_parameter() -> None:
     found = wgan("run", "--help")
     assert found.returncode == 0
     assert "--batch_size INT, --batch-size INT" in found.stdout
@@ -69,19 +73,19 @@ def test_help_tells_of_every_parameter():
     assert wgan("--help").returncode == 0
 
 
-def test_sample_is_the_stage_of_that_name():
+def test_sample_is_the_stage_of_that_name() -> None:
     found = wgan("sample", "--count", "0")
     assert found.returncode == 64
     assert "registry is required" in found.stderr
     assert "count must be at least 1, got 0" in found.stderr
 
 
-def test_version():
+def test_version() -> None:
     assert wgan("--version").stdout.startswith("wgan ")
 
 
-def test_parameters_of_any_package_are_typed(desk, parts):
-    def typed(count: int, on: bool = False, things: list = [], more: dict = {}):  # noqa: B006
+def test_parameters_of_any_package_are_typed(desk: Desk, parts: Parts) -> None:
+    def typed(count: int, on: bool = False, things: list = [], more: dict = {}) -> None:  # noqa: B006
         parts.shell(script='printf "%s" "$1" > "$2"', text=f"{count} {on} {things} {more}")
 
     package = desk.compile(typed)
@@ -98,18 +102,18 @@ def test_parameters_of_any_package_are_typed(desk, parts):
     ]
 
 
-def test_a_run_ends_with_a_table_and_where_results_lie(desk):
+def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
     from kfp import dsl
 
     @dsl.container_component
-    def evaluate(root: str, evaluation_uri: dsl.OutputPath(str), summary: dsl.OutputPath(str)):
+    def evaluate(root: str, evaluation_uri: dsl.OutputPath(str), summary: dsl.OutputPath(str)) -> dsl.ContainerSpec:
         script = """
             mkdir -p "$1/evaluation" "$1/registry"; touch "$1/evaluation/samples.png" "$1/registry/champion.json"
             printf "$1/evaluation" > "$2"; printf "PROMOTE [FCD 3.1]" > "$3"
         """
         return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "e", root, evaluation_uri, summary])
 
-    def pipeline(root: str):
+    def pipeline(root: str) -> None:
         evaluate(root=root)
 
     found = desk.run(desk.compile(pipeline))
@@ -124,8 +128,8 @@ def test_a_run_ends_with_a_table_and_where_results_lie(desk):
     }
 
 
-def test_a_root_that_cannot_be_made_is_told(desk, parts):
-    def plain():
+def test_a_root_that_cannot_be_made_is_told(desk: Desk, parts: Parts) -> None:
+    def plain() -> None:
         parts.shell(script='printf x > "$2"')
 
     desk.root.write_text("a file")

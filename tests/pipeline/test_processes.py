@@ -1,17 +1,21 @@
 """Stage processes: the Python that is running, our own packages wherever the command is given, exit codes in words."""
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pipeline.processes import Processes, name_of_exit
 
+Run = Callable[..., tuple[int, str]]
+
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def run(*words):
+    def run(*words: str) -> tuple[int, str]:
         log = tmp_path / "log"
         log.unlink(missing_ok=True)
         code = Processes().run(list(words), {"WORD": "set"}, log, "stage | ")
@@ -21,12 +25,12 @@ def run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("word", ["python", "python3"])
-def test_python_is_the_one_that_runs(run, word):
+def test_python_is_the_one_that_runs(run: Run, word: str) -> None:
     program = "import os, sys; print(sys.executable, os.environ['WORD'])"
     assert run(word, "-c", program) == (0, f"{sys.executable} set\n")
 
 
-def test_our_stages_are_never_taken_from_the_working_folder(run, tmp_path):
+def test_our_stages_are_never_taken_from_the_working_folder(run: Run, tmp_path: Path) -> None:
     (tmp_path / "components").mkdir()
     (tmp_path / "components" / "__init__.py").write_text("raise SystemExit(99)")
     code, log = run("python", "-m", "components.fingerprint", "--source", "digits")
@@ -34,13 +38,13 @@ def test_our_stages_are_never_taken_from_the_working_folder(run, tmp_path):
     assert "source_fingerprint: " in log
 
 
-def test_undecodable_bytes_are_kept(tmp_path, run, capfd):
+def test_undecodable_bytes_are_kept(tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("sh", "-c", r"printf 'a\377b'")[0] == 0
     assert (tmp_path / "log").read_bytes() == b"a\xffb"
     assert "stage | a\ufffdb" in capfd.readouterr().err
 
 
-def test_nothing_starts_after_a_stop(tmp_path):
+def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:
     processes = Processes()
     processes.stop(15)
     assert processes.run(["touch", str(tmp_path / "made")], {}, tmp_path / "log", "") == 143
@@ -51,5 +55,5 @@ def test_nothing_starts_after_a_stop(tmp_path):
     ("code", "words"),
     [(1, "exit code 1"), (137, "exit code 137, ended by SIGKILL"), (255, "exit code 255"), (65, "exit code 65")],
 )
-def test_exit_codes_in_words(code, words):
+def test_exit_codes_in_words(code: int, words: str) -> None:
     assert name_of_exit(code) == words

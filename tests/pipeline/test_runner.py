@@ -1,13 +1,16 @@
 """The runner on real packages and real processes."""
+# mypy: disable-error-code="valid-type"
 
 import json
 
 import pytest
 from kfp import dsl
 
+from tests.pipeline.conftest import Desk, Parts
 
-def test_chain_passes_values_types_and_texts_on(desk, parts):
-    def chain(count: int = 3, share: float = 1e-4, on: bool = True, name: str = "x", things: list = [1, "a"]):  # noqa: B006
+
+def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
+    def chain(count: int = 3, share: float = 1e-4, on: bool = True, name: str = "x", things: list = [1, "a"]) -> None:  # noqa: B006
         first = parts.number(value=count)
         parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{on}:{things}:{{key}}")
 
@@ -17,8 +20,8 @@ def test_chain_passes_values_types_and_texts_on(desk, parts):
     assert desk.tasks()["number"]["outputs"]["out"] == 7
 
 
-def test_output_is_streamed_and_kept(desk, parts):
-    def noisy():
+def test_output_is_streamed_and_kept(desk: Desk, parts: Parts) -> None:
+    def noisy() -> None:
         parts.shell(script='echo to stdout; echo to stderr >&2; printf done > "$2"')
 
     found = desk.run(desk.compile(noisy))
@@ -29,8 +32,8 @@ def test_output_is_streamed_and_kept(desk, parts):
 
 
 @pytest.mark.parametrize(("value", "ran"), [("PROMOTE", "done"), ("HOLD", "skipped")])
-def test_if(desk, parts, value, ran):
-    def gated(verdict: str):
+def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
+    def gated(verdict: str) -> None:
         judged = parts.shell(script='printf %s "$1" > "$2"', text=verdict)
         with dsl.If(judged.output == "PROMOTE", name="promoted"):
             parts.shell(script='printf published > "$2"', text="after")
@@ -43,8 +46,8 @@ def test_if(desk, parts, value, ran):
 
 
 @pytest.mark.parametrize(("value", "branch"), [(11, "shell"), (5, "shell-2"), (1, "shell-3")])
-def test_exactly_one_branch_runs(desk, parts, value, branch):
-    def branches(value: int):
+def test_exactly_one_branch_runs(desk: Desk, parts: Parts, value: int, branch: str) -> None:
+    def branches(value: int) -> None:
         judged = parts.number(value=value)
         with dsl.If(judged.output > 10):
             parts.shell(script='printf 1 > "$2"')
@@ -60,12 +63,12 @@ def test_exactly_one_branch_runs(desk, parts, value, branch):
     }
 
 
-def test_nested_pipelines_pass_outputs_through(desk, parts):
+def test_nested_pipelines_pass_outputs_through(desk: Desk, parts: Parts) -> None:
     @dsl.pipeline
     def inner(text: str) -> str:
         return parts.shell(script='printf "<%s>" "$1" > "$2"', text=text).output
 
-    def outer():
+    def outer() -> None:
         once = inner(text="a")
         twice = inner(text=once.output)
         parts.shell(script='printf "%s" "$1" > "$2"', text=twice.output)
@@ -76,8 +79,8 @@ def test_nested_pipelines_pass_outputs_through(desk, parts):
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
-def test_exit_handler_runs_either_way(desk, parts, code, state):
-    def handled(code: int, place: str):
+def test_exit_handler_runs_either_way(desk: Desk, parts: Parts, code: int, state: str) -> None:
+    def handled(code: int, place: str) -> None:
         with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=place), name="handled"):
             work = parts.shell(script=f'printf x > "$2"; exit {code}')
             parts.shell(script='printf y > "$2"').after(work)
@@ -93,8 +96,8 @@ def test_exit_handler_runs_either_way(desk, parts, code, state):
         assert status["error"]["message"] == "shell: exit code 65"
 
 
-def test_failure_stops_what_depends_on_it_and_gives_its_code(desk, parts):
-    def failing():
+def test_failure_stops_what_depends_on_it_and_gives_its_code(desk: Desk, parts: Parts) -> None:
+    def failing() -> None:
         first = parts.shell(script="echo the reason >&2; exit 65")
         parts.shell(script='printf x > "$2"', text=first.output)
 
@@ -107,8 +110,8 @@ def test_failure_stops_what_depends_on_it_and_gives_its_code(desk, parts):
 
 
 @pytest.mark.parametrize(("signal_name", "code"), [("TERM", 143), ("KILL", 137), ("SEGV", 139)])
-def test_death_by_signal_is_told(desk, parts, signal_name, code):
-    def dying(name: str):
+def test_death_by_signal_is_told(desk: Desk, parts: Parts, signal_name: str, code: int) -> None:
+    def dying(name: str) -> None:
         parts.shell(script="kill -$1 $$", text=name)
 
     found = desk.run(desk.compile(dying), "--name", signal_name)
@@ -120,8 +123,8 @@ def test_death_by_signal_is_told(desk, parts, signal_name, code):
     ("codes", "attempts", "code"),
     [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("64 0", 1, 64), ("65 0", 1, 65), ("70 0", 1, 70)],
 )
-def test_retries(desk, parts, codes, attempts, code):
-    def retried(place: str):
+def test_retries(desk: Desk, parts: Parts, codes: str, attempts: int, code: int) -> None:
+    def retried(place: str) -> None:
         parts.shell(
             script="echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(cut -d' ' -f$n $1/codes)",
             text=place,
@@ -134,8 +137,8 @@ def test_retries(desk, parts, codes, attempts, code):
     assert desk.tasks()["shell"]["attempts"] == attempts
 
 
-def test_missing_output_is_a_defect(desk, parts):
-    def silent():
+def test_missing_output_is_a_defect(desk: Desk, parts: Parts) -> None:
+    def silent() -> None:
         parts.shell(script="true")
 
     found = desk.run(desk.compile(silent))
@@ -143,12 +146,12 @@ def test_missing_output_is_a_defect(desk, parts):
     assert "output parameter out was not written" in found.stderr
 
 
-def test_missing_program_is_told(desk):
+def test_missing_program_is_told(desk: Desk) -> None:
     @dsl.container_component
-    def absent():
+    def absent() -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="none", command=["/nonexistent/program"])
 
-    def pipeline():
+    def pipeline() -> None:
         absent()
 
     found = desk.run(desk.compile(pipeline))
@@ -157,8 +160,8 @@ def test_missing_program_is_told(desk):
     assert "Traceback" not in found.stderr
 
 
-def test_input_without_a_value_is_told(desk, parts):
-    def missing(word: str = None):  # noqa: RUF013 - as people write it for kfp
+def test_input_without_a_value_is_told(desk: Desk, parts: Parts) -> None:
+    def missing(word: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as people write it for kfp
         parts.shell(script='printf x > "$2"', text="y").set_caching_options(False)
         parts.shell(script=word)
 
@@ -170,8 +173,8 @@ def test_input_without_a_value_is_told(desk, parts):
     assert desk.run(desk.compile(missing), "--word", 'printf z > "$2"').returncode == 0
 
 
-def test_task_that_ignores_upstream_failure_gets_its_default(desk, parts):
-    def cleaning():
+def test_task_that_ignores_upstream_failure_gets_its_default(desk: Desk, parts: Parts) -> None:
+    def cleaning() -> None:
         broken = parts.shell(script='exit 65; printf x > "$2"')
         cleaned = parts.shell(script='printf "<%s>" "$1" > "$2"', text=broken.output).ignore_upstream_failure()
         parts.shell(script='printf "%s" "$1" > "$2"', text=cleaned.output)
@@ -182,8 +185,8 @@ def test_task_that_ignores_upstream_failure_gets_its_default(desk, parts):
     assert desk.tasks()["shell-3"]["outputs"] == {"out": "<>"}
 
 
-def test_exit_handler_is_run_each_time(desk, parts):
-    def handled():
+def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
+    def handled() -> None:
         with dsl.ExitHandler(parts.shell(script='printf cleaned > "$2"')):
             parts.shell(script='printf x > "$2"')
 
@@ -195,16 +198,16 @@ def test_exit_handler_is_run_each_time(desk, parts):
     }
 
 
-def test_artefacts_and_environment(desk):
+def test_artefacts_and_environment(desk: Desk) -> None:
     @dsl.container_component
-    def write(model: dsl.Output[dsl.Model]):
+    def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'printf "$WORD" > "$1"', "w", model.path])
 
     @dsl.container_component
-    def read(model: dsl.Input[dsl.Model], out: dsl.OutputPath(str)):
+    def read(model: dsl.Input[dsl.Model], out: dsl.OutputPath(str)) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'cat "$1" > "$2"', "r", model.path, out])
 
-    def pipeline():
+    def pipeline() -> None:
         written = write().set_env_variable("WORD", "weights").set_cpu_limit("2")
         read(model=written.outputs["model"])
 
@@ -215,11 +218,11 @@ def test_artefacts_and_environment(desk):
     assert desk.states(2) == {"write": "unchanged", "read": "unchanged"}
 
 
-def test_jobs_run_side_by_side(desk, parts):
+def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
     # Each waits for the file that the other makes: one after the other they would never end.
     meet = 'touch "$1/{mine}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
 
-    def meeting(place: str):
+    def meeting(place: str) -> None:
         parts.shell(script=meet.format(mine="a", other="b"), text=place)
         parts.shell(script=meet.format(mine="b", other="a"), text=place)
 
@@ -227,18 +230,18 @@ def test_jobs_run_side_by_side(desk, parts):
     assert found.returncode == 0, found.stderr
 
 
-def test_one_job_runs_one_after_the_other(desk, parts):
+def test_one_job_runs_one_after_the_other(desk: Desk, parts: Parts) -> None:
     alone = 'mkdir "$1" || exit 70; sleep 0.1; rmdir "$1"; printf x > "$2"'
 
-    def apart(place: str):
+    def apart(place: str) -> None:
         for _ in range(3):
             parts.shell(script=alone, text=place)
 
     assert desk.run(desk.compile(apart), "--place", str(desk.folder / "lock")).returncode == 0
 
 
-def test_two_runs_at_once_on_one_root_both_end_well(desk, parts):
-    def slow(place: str):
+def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) -> None:
+    def slow(place: str) -> None:
         first = parts.shell(script='sleep 0.3; printf made > "$2"', text=place)
         parts.shell(script='printf "%s again" "$1" > "$2"', text=first.output)
 
@@ -246,13 +249,14 @@ def test_two_runs_at_once_on_one_root_both_end_well(desk, parts):
     started = [desk.start(package, "--place", "p") for _ in range(2)]
     assert [process.wait(60) for process in started] == [0, 0]
     for process in started:
+        assert process.stdout is not None
         process.stdout.close()
     assert {path.name for path in (desk.root / "history").iterdir()} == {"0001", "0002"}
     assert desk.tasks(1)["shell-2"]["outputs"] == desk.tasks(2)["shell-2"]["outputs"] == {"out": "made again"}
 
 
-def test_nothing_that_a_stage_started_outlives_it(desk, parts):
-    def forgetful(place: str):
+def test_nothing_that_a_stage_started_outlives_it(desk: Desk, parts: Parts) -> None:
+    def forgetful(place: str) -> None:
         parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=place)
 
     place = desk.folder / "pid"

@@ -36,6 +36,7 @@ def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> No
     assert features.shape == (120, 64)
     assert logits is not None
     assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
+    assert loaded.description.test_accuracy is not None
     assert loaded.description.test_accuracy > 0.9
 
 

@@ -4,7 +4,9 @@ import dataclasses
 import html.parser
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from components.evaluate import metrics, report, scores
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.verdict import Verdict
+from components.executor import StageResult
 from components.export import run as export
 from components.export.config import ExportConfig
 from components.publish import run as publish
@@ -26,31 +29,31 @@ SETTINGS = {"sample_count": 500, "distance_ratio_limit": 1e9, "class_distance_li
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("evaluate")
 
 
 @pytest.fixture(scope="module")
-def dataset(root, make_dataset):
+def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
     return make_dataset(root / "dataset", {"train": 900, "validation": 10, "test": 400})
 
 
 @pytest.fixture(scope="module")
-def embedding(root, dataset, make_embedding):
+def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> Path:
     return make_embedding(root / "embedding", dataset)
 
 
 @pytest.fixture(scope="module")
-def two_checkpoints(root, dataset, make_checkpoint):
+def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
     digest = records.read_manifest(dataset).digest
     return [make_checkpoint(root / "checkpoints", seed, dataset_digest=digest) for seed in (0, 1)]
 
 
 @pytest.fixture(scope="module")
-def run(dataset, embedding):
+def run(dataset: str, embedding: Path) -> Callable[..., StageResult]:
     """Evaluates a checkpoint without limits that matter, unless others are given."""
 
-    def run_with(checkpoint, place, **settings):
+    def run_with(checkpoint: Path, place: Path, **settings: Any) -> StageResult:
         given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
         places = {name: str(value) for name, value in given.items() if name not in SETTINGS}
         return evaluate.run(EvaluateConfig(**{**SETTINGS, **given, **places}))
@@ -59,12 +62,12 @@ def run(dataset, embedding):
 
 
 @pytest.fixture(scope="module")
-def first(run, root, two_checkpoints):
+def first(run: Callable[..., StageResult], root: Path, two_checkpoints: list[Path]) -> StageResult:
     return run(two_checkpoints[0], root / "first")
 
 
 @pytest.fixture(scope="module")
-def champion_registry(root, two_checkpoints, first):
+def champion_registry(root: Path, two_checkpoints: list[Path], first: StageResult) -> Path:
     """A registry whose champion is the first checkpoint's model."""
     export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(root / "model")))
     publish.run(
@@ -77,14 +80,16 @@ def champion_registry(root, two_checkpoints, first):
     return root / "registry"
 
 
-def _metrics(result):
-    return json.loads((Path(result.parameters["evaluation_uri"]) / evaluations.METRICS).read_text())
+def _metrics(result: StageResult) -> dict[str, Any]:
+    return json.loads((Path(str(result.parameters["evaluation_uri"])) / evaluations.METRICS).read_text())
 
 
-def test_the_first_good_model_is_promoted_with_every_number_in_place(first, two_checkpoints, dataset, embedding):
+def test_the_first_good_model_is_promoted_with_every_number_in_place(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
+) -> None:
     assert first.parameters["verdict"] == evaluations.PROMOTE
-    assert first.parameters["summary"].startswith("PROMOTE: FCD ")
-    described = evaluations.describe(first.parameters["evaluation_uri"])
+    assert str(first.parameters["summary"]).startswith("PROMOTE: FCD ")
+    described = evaluations.describe(str(first.parameters["evaluation_uri"]))
     assert described.digest == first.parameters["evaluation_digest"]
     assert described.checkpoint_digest == checkpoints.describe(two_checkpoints[0]).digest
     assert described.dataset_digest == records.read_manifest(dataset).digest
@@ -98,7 +103,9 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(first, two_
     assert _metrics(first)["low_n"] is True
 
 
-def test_numbers_are_those_of_the_definitions(first, two_checkpoints, dataset, embedding):
+def test_numbers_are_those_of_the_definitions(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
+) -> None:
     """The distance in the whitened space that the stage chose, from samples drawn anew."""
     manifest = records.read_manifest(dataset)
     train, _ = datasets.load_split(dataset, manifest, "train")
@@ -111,6 +118,8 @@ def test_numbers_are_those_of_the_definitions(first, two_checkpoints, dataset, e
     drawn = networks.to_pixels(generators.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, logits = loaded.embed(drawn)
     real_features, real_logits = loaded.embed(test)
+    assert logits is not None
+    assert real_logits is not None
     white = reference.whitening
     found = _metrics(first)["model"]
     assert found["fcd"] == pytest.approx(
@@ -121,7 +130,7 @@ def test_numbers_are_those_of_the_definitions(first, two_checkpoints, dataset, e
     assert found["class_ratio"] == pytest.approx((p / q).min())
 
 
-def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first):
+def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first: StageResult) -> None:
     found = _metrics(first)
     assert found["components"] == 24
     assert 0.7 < found["real"]["fcd"] / found["fcd_floor_of_gaussians"] < 1.6
@@ -130,13 +139,17 @@ def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator
     assert found["real"]["class_distance"] < 0.1
 
 
-def test_the_same_again_gives_the_same_digest(first, run, two_checkpoints, tmp_path):
+def test_the_same_again_gives_the_same_digest(
+    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
     again = run(two_checkpoints[0], tmp_path / "again")
     assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
 
 
-def test_run_again_does_nothing_and_other_settings_are_refused(first, run, two_checkpoints):
-    place = Path(first.parameters["evaluation_uri"])
+def test_run_again_does_nothing_and_other_settings_are_refused(
+    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path]
+) -> None:
+    place = Path(str(first.parameters["evaluation_uri"]))
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
     assert run(two_checkpoints[0], place) == first
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
@@ -144,22 +157,32 @@ def test_run_again_does_nothing_and_other_settings_are_refused(first, run, two_c
         run(two_checkpoints[0], place, sample_count=150)
 
 
-def test_limits_reject_and_fewer_samples_can_be_asked_for(run, two_checkpoints, tmp_path):
+def test_limits_reject_and_fewer_samples_can_be_asked_for(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
     result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_ratio_limit=1.5)
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert "fcd_ratio is" in result.parameters["summary"]
+    assert "fcd_ratio is" in str(result.parameters["summary"])
     assert result.metrics["samples"] == 100
     assert _metrics(result)["components"] == 10
 
 
-def test_challenger_against_champion_both_ways_round(first, run, two_checkpoints, champion_registry, tmp_path):
+def test_challenger_against_champion_both_ways_round(
+    first: StageResult,
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    champion_registry: Path,
+    tmp_path: Path,
+) -> None:
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
-    better = challenger.metrics["fcd"] < first.metrics["fcd"]
+    better = float(challenger.metrics["fcd"]) < float(first.metrics["fcd"])
     assert challenger.parameters["verdict"] == (evaluations.PROMOTE if better else evaluations.HOLD)
-    described = evaluations.describe(challenger.parameters["evaluation_uri"])
+    described = evaluations.describe(str(challenger.parameters["evaluation_uri"]))
     assert described.champion_version == 1
-    assert described.champion_digest == registry.read_champion(champion_registry).model_digest
+    champion = registry.read_champion(champion_registry)
+    assert champion is not None
+    assert described.champion_digest == champion.model_digest
 
     other = tmp_path / "other"
     shutil.copytree(champion_registry, other)
@@ -169,54 +192,69 @@ def test_challenger_against_champion_both_ways_round(first, run, two_checkpoints
     assert reverse.parameters["verdict"] == (evaluations.HOLD if better else evaluations.PROMOTE)
 
 
-def _make_champion(folder, checkpoint, tmp_path):
+def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
     """Puts a checkpoint's model into the registry as version 2 and champion, past the gate."""
     result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
     shutil.copytree(tmp_path / "model", registry.version_folder(folder, 2))
     champion = registry.read_champion(folder)
+    assert champion is not None
     registry.write_champion(
         folder,
         dataclasses.replace(
             champion,
             version=2,
-            model_digest=result.parameters["model_digest"],
+            model_digest=str(result.parameters["model_digest"]),
             checkpoint_digest=checkpoints.describe(checkpoint).digest,
         ),
     )
 
 
-def test_the_champion_itself_is_held(run, two_checkpoints, champion_registry, tmp_path):
+def test_the_champion_itself_is_held(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+) -> None:
     result = run(two_checkpoints[0], tmp_path / "e", registry=champion_registry)
     assert result.parameters["verdict"] == evaluations.HOLD
-    assert "the checkpoint is already the champion, version 1" in result.parameters["summary"]
+    assert "the checkpoint is already the champion, version 1" in str(result.parameters["summary"])
 
 
-def test_a_damaged_champion_rejects(run, two_checkpoints, champion_registry, tmp_path):
+def test_a_damaged_champion_rejects(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+) -> None:
     broken = tmp_path / "registry"
     shutil.copytree(champion_registry, broken)
     (registry.version_folder(broken, 1) / "saved_model.pb").write_bytes(b"")
     result = run(two_checkpoints[1], tmp_path / "e", registry=broken)
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert "the champion cannot be read" in result.parameters["summary"]
+    assert "the champion cannot be read" in str(result.parameters["summary"])
     assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
 
 
-def test_a_champion_of_other_images_rejects(run, two_checkpoints, make_model, make_evaluation, tmp_path):
+def test_a_champion_of_other_images_rejects(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    make_model: Callable[..., Path],
+    make_evaluation: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
     model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
     evaluation = make_evaluation(tmp_path / "its", model)
     publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(tmp_path / "registry")))
     result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "registry")
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert "the champion draws images of 12x8x1; expected images of 8x8x1" in result.parameters["summary"]
+    assert "the champion draws images of 12x8x1; expected images of 8x8x1" in str(result.parameters["summary"])
 
 
-def test_an_empty_registry_is_a_first_run(run, two_checkpoints, tmp_path):
+def test_an_empty_registry_is_a_first_run(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
     result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "nothing yet")
     assert result.parameters["verdict"] == evaluations.PROMOTE
     assert not (tmp_path / "nothing yet").exists()
 
 
-def test_a_generator_that_draws_nan_is_rejected(run, two_checkpoints, tmp_path):
+def test_a_generator_that_draws_nan_is_rejected(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
     described = checkpoints.describe(two_checkpoints[0])
     state = checkpoints.load_state(two_checkpoints[0])
     name = next(name for name in state if name.endswith("to_image/bias"))
@@ -224,11 +262,17 @@ def test_a_generator_that_draws_nan_is_rejected(run, two_checkpoints, tmp_path):
     checkpoints.save(tmp_path, described, state)
     result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert result.parameters["summary"].startswith("REJECT: no FCD; bad_samples is 500, expected at most 0")
+    assert str(result.parameters["summary"]).startswith("REJECT: no FCD; bad_samples is 500, expected at most 0")
     assert "fcd" not in result.metrics
 
 
-def test_without_classes_the_class_rules_are_left_out(run, make_dataset, make_embedding, make_checkpoint, tmp_path):
+def test_without_classes_the_class_rules_are_left_out(
+    run: Callable[..., StageResult],
+    make_dataset: Callable[..., str],
+    make_embedding: Callable[..., Path],
+    make_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
@@ -239,7 +283,14 @@ def test_without_classes_the_class_rules_are_left_out(run, make_dataset, make_em
     assert "class_distance" not in result.metrics
 
 
-def test_too_few_images_and_strangers_are_refused(run, make_dataset, make_embedding, make_checkpoint, root, tmp_path):
+def test_too_few_images_and_strangers_are_refused(
+    run: Callable[..., StageResult],
+    make_dataset: Callable[..., str],
+    make_embedding: Callable[..., Path],
+    make_checkpoint: Callable[..., Path],
+    root: Path,
+    tmp_path: Path,
+) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
@@ -252,18 +303,22 @@ def test_too_few_images_and_strangers_are_refused(run, make_dataset, make_embedd
 
 
 class _Page(html.parser.HTMLParser):
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags, self.sources, self.links = set(), [], []
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+        self.links: list[str] = []
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        self.sources += [value for name, value in attrs if name == "src"]
-        self.links += [value for name, value in attrs if name in ("href", "onload", "onerror", "onclick")]
+        self.sources += [value or "" for name, value in attrs if name == "src"]
+        self.links += [value or "" for name, value in attrs if name in ("href", "onload", "onerror", "onclick")]
 
 
-def test_the_report_stands_alone(run, two_checkpoints, champion_registry, tmp_path):
+def test_the_report_stands_alone(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "training"
     shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
@@ -282,7 +337,7 @@ def test_the_report_stands_alone(run, two_checkpoints, champion_registry, tmp_pa
     assert str(tmp_path) not in text
 
 
-def test_the_report_escapes_what_comes_from_data_and_stays_small():
+def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 300, 300, 3), dtype=np.uint8)
     assert len(report.grid(noise)) < 600_000
     names = ["<script>alert(1)</script>", "$x_{", "a" * 99]
@@ -307,7 +362,7 @@ def test_the_report_escapes_what_comes_from_data_and_stays_small():
     assert "script" not in _Page(text).tags
 
 
-def test_losses_are_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path):
+def test_losses_are_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     assert report.read_losses(path, 100) == []
     path.write_text('{"step": 50, "critic_loss": 1}\nnot json\n[1]\n{"step": "x"}\n{"step": 150}\n{"critic_loss": 2}\n')

@@ -21,7 +21,7 @@ def _exact_gaussian(count: int, mean: np.ndarray, deviations: np.ndarray) -> np.
     return rows * deviations + mean
 
 
-def test_frechet_distance_of_diagonal_gaussians():
+def test_frechet_distance_of_diagonal_gaussians() -> None:
     mean_x, mean_y = np.array([0.0, 1.0, -2.0]), np.array([3.0, 1.0, 0.5])
     deviations_x, deviations_y = np.array([1.0, 2.0, 0.5]), np.array([2.0, 0.1, 3.0])
     x, y = _exact_gaussian(50, mean_x, deviations_x), _exact_gaussian(70, mean_y, deviations_y)
@@ -30,7 +30,7 @@ def test_frechet_distance_of_diagonal_gaussians():
     assert metrics.frechet_distance(x, y) == pytest.approx(expected, rel=1e-10)
 
 
-def test_frechet_distance_against_a_general_matrix_square_root():
+def test_frechet_distance_against_a_general_matrix_square_root() -> None:
     x, y = _gaussian(200, 7), _gaussian(150, 7, seed=5)
     root = scipy.linalg.sqrtm(np.cov(x.T) @ np.cov(y.T))
     expected = (
@@ -40,21 +40,21 @@ def test_frechet_distance_against_a_general_matrix_square_root():
     assert metrics.frechet_distance(y, x) == pytest.approx(expected, rel=1e-9)
 
 
-def test_frechet_distance_of_a_shift_is_its_squared_length():
+def test_frechet_distance_of_a_shift_is_its_squared_length() -> None:
     x = _gaussian(100, 5)
     shift = np.array([1.0, -2.0, 0.0, 0.5, 3.0])
     assert metrics.frechet_distance(x, x + shift) == pytest.approx(np.square(shift).sum(), rel=1e-9)
     assert metrics.frechet_distance(x, x) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_frechet_distance_does_not_change_under_rotation():
+def test_frechet_distance_does_not_change_under_rotation() -> None:
     x, y = _gaussian(100, 6), _gaussian(100, 6, seed=2)
     rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(6, 6)))[0]
     expected = metrics.frechet_distance(x, y)
     assert metrics.frechet_distance(x @ rotation, y @ rotation) == pytest.approx(expected, rel=1e-9)
 
 
-def test_frechet_distance_with_fewer_rows_than_dimensions_or_constant_features():
+def test_frechet_distance_with_fewer_rows_than_dimensions_or_constant_features() -> None:
     x, y = _gaussian(10, 40), _gaussian(12, 40, seed=2)
     root = np.sqrt(np.maximum(np.linalg.eigvals(np.cov(x.T) @ np.cov(y.T)).real, 0)).sum()
     expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(np.cov(x.T)) + np.trace(np.cov(y.T)) - 2 * root
@@ -64,7 +64,7 @@ def test_frechet_distance_with_fewer_rows_than_dimensions_or_constant_features()
     assert metrics.frechet_distance(x, constant) == pytest.approx(expected, rel=1e-9)
 
 
-def test_frechet_floor_is_what_two_samples_of_one_gaussian_measure():
+def test_frechet_floor_is_what_two_samples_of_one_gaussian_measure() -> None:
     generator = np.random.default_rng(0)
     measured = [
         metrics.frechet_distance(generator.normal(size=(1000, 16)), generator.normal(size=(2000, 16)))
@@ -74,7 +74,7 @@ def test_frechet_floor_is_what_two_samples_of_one_gaussian_measure():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_numbers_that_are_not_finite_are_refused(bad):
+def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
     x = _gaussian(30, 3)
     broken = x.copy()
     broken[4, 1] = bad
@@ -87,14 +87,14 @@ def test_numbers_that_are_not_finite_are_refused(bad):
         metrics.fit_whitening(broken, 3)
 
 
-def test_too_few_rows_are_refused():
+def test_too_few_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="two rows"):
         metrics.frechet_distance(np.ones((1, 3)), np.ones((5, 3)))
     with pytest.raises(ValueError, match="20 rows"):
         metrics.kernel_distance(np.ones((19, 3)), np.ones((50, 3)))
 
 
-def test_kernel_distance_against_a_double_loop():
+def test_kernel_distance_against_a_double_loop() -> None:
     x, y = _gaussian(43, 4) / 3, _gaussian(65, 4, seed=9) / 3
 
     def kernel(a: np.ndarray, b: np.ndarray) -> float:
@@ -112,7 +112,7 @@ def test_kernel_distance_against_a_double_loop():
     assert metrics.kernel_distance(y, x)[0] == pytest.approx(value, rel=1e-9)
 
 
-def test_kernel_distance_is_unbiased_and_its_standard_error_honest():
+def test_kernel_distance_is_unbiased_and_its_standard_error_honest() -> None:
     generator = np.random.default_rng(0)
     values, errors = zip(
         *(
@@ -125,7 +125,7 @@ def test_kernel_distance_is_unbiased_and_its_standard_error_honest():
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.2)
 
 
-def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies():
+def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies() -> None:
     x = _gaussian(500, 6)
     x = np.hstack([x, x[:, :1], np.full((500, 1), 7.0)])  # a copy and a dead unit: rank 6
     whitening = metrics.fit_whitening(x, 64)
@@ -138,7 +138,7 @@ def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies():
         metrics.fit_whitening(np.ones((10, 4)), 4)
 
 
-def test_class_statistics():
+def test_class_statistics() -> None:
     logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
     shares = metrics.class_shares(logits)
     np.testing.assert_array_equal(shares, [2 / 8, 1 / 8, 5 / 8, 0])

@@ -1,6 +1,9 @@
 """Tests for components/export: real checkpoints, a real new process."""
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,26 +11,29 @@ import tensorflow as tf
 
 from components import checkpoints, generators, models, networks
 from components.errors import ConfigError, DataError, StageError
+from components.executor import StageResult
 from components.export import run as export
 from components.export.config import ExportConfig
 
+Exported = tuple[Path, Path, StageResult]  # the checkpoint, the model made of it, and what the stage said
 
-def _run(checkpoint, model):
+
+def _run(checkpoint: Path, model: Path) -> StageResult:
     return export.run(ExportConfig(checkpoint=str(checkpoint), model=str(model)))
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory, make_checkpoint):
+def exported(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> Exported:
     root = tmp_path_factory.mktemp("export")
     checkpoint = make_checkpoint(root / "checkpoints")
     return checkpoint, root / "model", _run(checkpoint, root / "model")
 
 
-def _draw(signatures, seed, count):
+def _draw(signatures: Any, seed: int, count: int) -> np.ndarray:
     return signatures["sample"](seed=tf.constant(seed, tf.int64), count=tf.constant(count, tf.int64))["images"].numpy()
 
 
-def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported):
+def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported: Exported) -> None:
     checkpoint, model, result = exported
     description = models.describe(model, str(result.parameters["model_digest"]))
     assert description.checkpoint_digest == checkpoints.describe(checkpoint).digest
@@ -38,7 +44,7 @@ def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported):
     assert "saved_model.pb" in description.files
 
 
-def test_serving_default_gives_the_generators_images(exported):
+def test_serving_default_gives_the_generators_images(exported: Exported) -> None:
     checkpoint, model, _ = exported
     latents = np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32)
     served = tf.saved_model.load(str(model)).signatures["serving_default"](latents=tf.constant(latents))["images"]
@@ -46,7 +52,7 @@ def test_serving_default_gives_the_generators_images(exported):
     np.testing.assert_allclose(served, expected, atol=1e-5)
 
 
-def test_sample_is_decided_by_the_seed_and_a_larger_count_begins_with_a_smaller(exported):
+def test_sample_is_decided_by_the_seed_and_a_larger_count_begins_with_a_smaller(exported: Exported) -> None:
     _, model, _ = exported
     signatures = tf.saved_model.load(str(model)).signatures
     images = _draw(signatures, 3, 130)
@@ -58,7 +64,7 @@ def test_sample_is_decided_by_the_seed_and_a_larger_count_begins_with_a_smaller(
     assert (_draw(signatures, 4, 5) != images[:5]).any()
 
 
-def test_png_files_are_the_sampled_images(exported):
+def test_png_files_are_the_sampled_images(exported: Exported) -> None:
     _, model, _ = exported
     signatures = tf.saved_model.load(str(model)).signatures
     files = signatures["png"](seed=tf.constant(3, tf.int64), count=tf.constant(5, tf.int64))["files"]
@@ -66,12 +72,14 @@ def test_png_files_are_the_sampled_images(exported):
     np.testing.assert_array_equal(decoded, _draw(signatures, 3, 5))
 
 
-def test_another_export_of_the_checkpoint_has_the_same_digest(exported, tmp_path):
+def test_another_export_of_the_checkpoint_has_the_same_digest(exported: Exported, tmp_path: Path) -> None:
     checkpoint, _, result = exported
     assert _run(checkpoint, tmp_path / "again").parameters["model_digest"] == result.parameters["model_digest"]
 
 
-def test_run_again_does_nothing_and_another_checkpoint_is_refused(exported, make_checkpoint, tmp_path):
+def test_run_again_does_nothing_and_another_checkpoint_is_refused(
+    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
     checkpoint, model, result = exported
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
     assert _run(checkpoint, model) == result
@@ -80,7 +88,7 @@ def test_run_again_does_nothing_and_another_checkpoint_is_refused(exported, make
         _run(make_checkpoint(tmp_path, seed=1), model)
 
 
-def test_bad_input_is_named(exported, tmp_path):
+def test_bad_input_is_named(exported: Exported, tmp_path: Path) -> None:
     checkpoint, _, _ = exported
     with pytest.raises(DataError, match="no checkpoint at"):
         _run(tmp_path / "nothing", tmp_path / "model")
@@ -92,14 +100,16 @@ def test_bad_input_is_named(exported, tmp_path):
         export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
 
 
-def test_a_generator_other_than_the_saved_one_is_noticed(exported, make_checkpoint, tmp_path):
+def test_a_generator_other_than_the_saved_one_is_noticed(
+    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
     _, model, _ = exported
     other = generators.load_averaged(make_checkpoint(tmp_path, seed=2))
     with pytest.raises(StageError, match="serving_default draws other images"):
         export._check(model, other, 16)
 
 
-def test_sampled_pixels_may_differ_by_rare_roundings_only():
+def test_sampled_pixels_may_differ_by_rare_roundings_only() -> None:
     expected = np.full((10, 8, 8, 1), 7, np.uint8)
     drawn = expected.copy()
     export._require_same_pixels("sample", drawn, expected)
@@ -110,7 +120,7 @@ def test_sampled_pixels_may_differ_by_rare_roundings_only():
         export._require_same_pixels("sample", networks.to_unit_range(expected).numpy(), expected)
 
 
-def test_a_damaged_model_is_refused(exported, tmp_path):
+def test_a_damaged_model_is_refused(exported: Exported, tmp_path: Path) -> None:
     _, model, _ = exported
     broken = tmp_path / "broken"
     shutil.copytree(model, broken)

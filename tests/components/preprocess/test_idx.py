@@ -39,7 +39,8 @@ def test_images_are_read_as_they_were_written(
 ) -> None:
     content = gzip.compress(as_idx(images), 1) if gzipped else as_idx(images)
     file = stored(tmp_path_factory.mktemp("idx") / "train-images-idx3-ubyte", content)
-    assert idx_files.describe_images(file) == (len(images), ImageShape(*images.shape[1:], 1))
+    count, height, width = images.shape
+    assert idx_files.describe_images(file) == (count, ImageShape(height, width, 1))
     read = [image for chunk in idx_files.read_images(file) for image in chunk]
     assert read == [image.tobytes() for image in images]
 

@@ -91,7 +91,7 @@ def test_folder_of_images_by_class(tmp_path: Path) -> None:
     manifest = records.read_manifest(str(tmp_path / "dataset"))
     assert manifest.image == records.ImageShape(12, 10, 3)
     assert manifest.classes == ["cats", "dogs"]
-    assert sum(np.array(split.class_counts) for split in manifest.splits.values()).tolist() == [45, 45]
+    assert np.sum([split.class_counts for split in manifest.splits.values()], axis=0).tolist() == [45, 45]
     assert sum(len(labels) for _, labels in load(tmp_path / "dataset").values()) == 90
 
 

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,21 +15,24 @@ from components.publish.config import PublishConfig
 
 
 @pytest.fixture(scope="module")
-def two_models(tmp_path_factory, make_model):
+def two_models(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path]) -> list[Path]:
     root = tmp_path_factory.mktemp("models")
     return [make_model(root / str(seed), seed) for seed in (0, 1)]
 
 
-def _config(model, evaluation, folder):
+def _config(model: Path, evaluation: Path, folder: Path) -> PublishConfig:
     return PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(folder))
 
 
-def _champion(folder):
+def _champion(folder: Path) -> tuple[str, int]:
     champion = registry.read_champion(folder)
+    assert champion is not None
     return champion.model_digest, champion.version
 
 
-def test_the_first_version_is_a_servable_copy_with_its_evaluation(two_models, make_evaluation, tmp_path):
+def test_the_first_version_is_a_servable_copy_with_its_evaluation(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
     result = publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
     assert result.parameters["version"] == 1
@@ -46,7 +51,9 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation(two_models, ma
     )
 
 
-def test_versions_are_counted_and_the_champion_moves_on(two_models, make_evaluation, tmp_path):
+def test_versions_are_counted_and_the_champion_moves_on(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     folder = tmp_path / "registry"
     first = _config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder)
     publish.run(first)
@@ -57,26 +64,32 @@ def test_versions_are_counted_and_the_champion_moves_on(two_models, make_evaluat
     assert _champion(folder)[1] == 2
     again = publish.run(first)  # published before: its version is told, the champion does not move back
     assert again.parameters["version"] == 1
-    assert "already published as version 1" in again.parameters["summary"]
+    assert "already published as version 1" in str(again.parameters["summary"])
     assert registry.versions(folder) == [1, 2]
     assert _champion(folder)[1] == 2
 
 
 @pytest.mark.parametrize("verdict", ["HOLD", "REJECT", "promote", ""])
-def test_nothing_but_promote_is_published(two_models, make_evaluation, tmp_path, verdict):
+def test_nothing_but_promote_is_published(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, verdict: str
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0], verdict)
     with pytest.raises(ConfigError, match="only PROMOTE"):
         publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
     assert not (tmp_path / "registry").exists()
 
 
-def test_the_verdict_on_another_checkpoint_does_not_count(two_models, make_evaluation, tmp_path):
+def test_the_verdict_on_another_checkpoint_does_not_count(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[1])
     with pytest.raises(ConfigError, match="judges checkpoint"):
         publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
 
 
-def test_a_verdict_against_a_former_champion_is_out_of_date(two_models, make_evaluation, tmp_path):
+def test_a_verdict_against_a_former_champion_is_out_of_date(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     folder = tmp_path / "registry"
     publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
     with pytest.raises(DataError, match="compared with no champion, but the champion is version 1 now"):
@@ -85,8 +98,8 @@ def test_a_verdict_against_a_former_champion_is_out_of_date(two_models, make_eva
 
 
 def test_a_publication_that_was_interrupted_before_the_champion_moved_is_finished(
-    two_models, make_evaluation, tmp_path
-):
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     folder = tmp_path / "registry"
     config = _config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder)
     publish.run(config)
@@ -97,7 +110,9 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_is_finishe
     assert _champion(folder)[1] == 1
 
 
-def test_two_processes_that_publish_one_model_make_one_version(two_models, make_evaluation, tmp_path):
+def test_two_processes_that_publish_one_model_make_one_version(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
     command = [sys.executable, "-m", "components.publish", "--model", two_models[0], "--evaluation", evaluation]
     started = [
@@ -109,7 +124,9 @@ def test_two_processes_that_publish_one_model_make_one_version(two_models, make_
     assert _champion(tmp_path / "registry")[1] == 1
 
 
-def test_a_damaged_model_or_evaluation_is_not_published(two_models, make_evaluation, tmp_path):
+def test_a_damaged_model_or_evaluation_is_not_published(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
     broken = tmp_path / "broken"
     shutil.copytree(two_models[0], broken)
@@ -121,7 +138,9 @@ def test_a_damaged_model_or_evaluation_is_not_published(two_models, make_evaluat
         publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
 
 
-def test_a_champion_that_cannot_be_read_is_never_taken_for_none(two_models, make_evaluation, tmp_path):
+def test_a_champion_that_cannot_be_read_is_never_taken_for_none(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     folder = tmp_path / "registry"
     publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
     publish.run(
@@ -141,7 +160,9 @@ def test_a_champion_that_cannot_be_read_is_never_taken_for_none(two_models, make
         registry.read_champion(folder)
 
 
-def test_a_registry_that_is_a_file_is_refused(two_models, make_evaluation, tmp_path):
+def test_a_registry_that_is_a_file_is_refused(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
     storage.write_json(tmp_path / "registry", {})
     with pytest.raises(DataError, match="is a file"):

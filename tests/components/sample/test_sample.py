@@ -1,6 +1,8 @@
 """Tests for components/sample."""
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from components.sample.config import SampleConfig
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory, make_model, make_evaluation):
+def published(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("published")
     model = make_model(root)
     evaluation = make_evaluation(root / "evaluation", model)
@@ -22,11 +26,11 @@ def published(tmp_path_factory, make_model, make_evaluation):
     return model, root / "registry"
 
 
-def _sample(*arguments):
+def _sample(*arguments: object) -> int:
     return cli.main("sample", SampleConfig, [str(argument) for argument in arguments])
 
 
-def test_the_grid_shows_the_champions_images(published, tmp_path):
+def test_the_grid_shows_the_champions_images(published: tuple[Path, Path], tmp_path: Path) -> None:
     model, registry = published
     out = tmp_path / "grid.png"
     assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out) == 0
@@ -47,7 +51,9 @@ def test_the_grid_shows_the_champions_images(published, tmp_path):
         ("empty", "empty", 64, "is a folder"),
     ],
 )
-def test_bad_input_is_named_and_shows_no_traceback(tmp_path, caplog, registry, out, code, message):
+def test_bad_input_is_named_and_shows_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, registry: str, out: str, code: int, message: str
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "champion.json").write_text("{")

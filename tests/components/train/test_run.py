@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_a_key_in_the_folder_keeps_trainings_apart(tiny_dataset: Path, tmp_path:
     ],
 )
 def test_bad_input_is_one_clear_line(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path, changes: dict[str, object], code: int, message: str
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path, changes: dict[str, Any], code: int, message: str
 ) -> None:
     folder = tmp_path if "accelerator" in changes else uninterrupted
     done = train(**{"dataset": tiny_dataset, "folder": folder, **changes})
