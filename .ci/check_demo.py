@@ -21,11 +21,11 @@ print(images.dtype.name, *images.shape, len(set(images.numpy().ravel().tolist())
 """
 
 
-def check(holds: bool, what: str) -> None:
-    """Ends the program if something does not hold."""
+def check(holds: bool, what: str, found: object = "") -> None:
+    """Ends the program, with what was found, if something does not hold."""
     if not holds:
-        sys.exit(f"check_demo: {what}")
-    print(f"check_demo: {what}: yes")
+        sys.exit(f"check_demo: not so: {what} {found}")
+    print(f"check_demo: {what}")
 
 
 def main(root: Path, log: Path) -> None:
@@ -35,19 +35,19 @@ def main(root: Path, log: Path) -> None:
     check(champion["version"] == 1, "version 1 is the champion")
 
     drawn = subprocess.run([sys.executable, "-I", "-c", DRAW, version], capture_output=True, text=True, cwd="/")
-    check(drawn.returncode == 0, f"the SavedModel loads without this project {drawn.stderr[-500:]}")
+    check(drawn.returncode == 0, "the SavedModel loads without this project", drawn.stderr)
     kind, *shape, values = drawn.stdout.split()
-    check(kind == "uint8" and shape == ["5", "16", "16", "1"] and int(values) > 50, f"it draws images: {drawn.stdout}")
+    check(kind == "uint8" and shape == ["5", "16", "16", "1"] and int(values) > 50, "it draws images", drawn.stdout)
 
     grid = root / "grid.png"
     command = [Path(sys.executable).with_name("wgan"), "sample", "--registry", root / "registry"]
     subprocess.run([*command, "--count", "64", "--out", grid], check=True)
     with Image.open(grid) as image:
-        check(min(image.size) > 400, f"wgan sample writes a grid: {image.size}")
+        check(min(image.size) > 400, "wgan sample writes a grid", image.size)
 
     (evaluation,) = (root / "evaluations").iterdir()
     verdict = json.loads((evaluation / "verdict.json").read_text())
-    check(verdict["verdict"] == "PROMOTE", f"the verdict is PROMOTE: {verdict['reasons']}")
+    check(verdict["verdict"] == "PROMOTE", "the verdict is PROMOTE", verdict["reasons"])
     report = (evaluation / "report.html").read_text()
     check("<script" not in report and "http://" not in report and "PROMOTE" in report, "the report stands alone")
 

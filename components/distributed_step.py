@@ -41,14 +41,15 @@ class Adam(tf.Module):
         rate_factor: tf.Tensor | float = 1.0,
     ) -> None:
         """Updates the variables where `healthy` (a scalar bool) holds, else leaves all state as it is."""
-        step = tf.cast(self.iterations + 1, tf.float32)
-        correction = tf.sqrt(1.0 - tf.pow(self.beta_2, step)) / (1.0 - tf.pow(self.beta_1, step))
-        rate = self.learning_rate * rate_factor * correction
+        step = tf.cast(self.iterations + 1, gradients[0].dtype)
+        beta_1, beta_2 = (tf.cast(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
+        correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
+        rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
         for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
             new_first = self.beta_1 * first + (1.0 - self.beta_1) * gradient
             new_second = self.beta_2 * second + (1.0 - self.beta_2) * tf.square(gradient)
             # Epsilon where Keras puts it, outside the corrected root.
-            change = tf.cast(rate, gradient.dtype) * new_first / (tf.sqrt(new_second) + _EPSILON)
+            change = rate * new_first / (tf.sqrt(new_second) + _EPSILON)
             first.assign(tf.where(healthy, new_first, first))
             second.assign(tf.where(healthy, new_second, second))
             variable.assign(tf.where(healthy, variable - change, variable))
@@ -86,7 +87,7 @@ def descend(
     total, gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, [shares["loss"], gradients])
     healthy = tf.math.is_finite(total) & tf.math.is_finite(tf.linalg.global_norm(gradients))
     optimizer.apply(gradients, variables, healthy, rate_factor)
-    shares["healthy"] = tf.cast(healthy, tf.float32) / replica.num_replicas_in_sync
+    shares["healthy"] = tf.cast(healthy, loss.dtype) / replica.num_replicas_in_sync
     return shares
 
 

@@ -98,8 +98,8 @@ def build_critic(config: NetworkConfig, seed: int = 0) -> keras.Model:
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
-    """uint8 pixels to float32 in [-1, 1]."""
-    return tf.cast(pixels, tf.float32) / 127.5 - 1.0
+    """uint8 pixels to numbers in [-1, 1], of Keras' float type (float32 unless told otherwise)."""
+    return tf.cast(pixels, keras.config.floatx()) / 127.5 - 1.0
 
 
 def to_pixels(images: tf.Tensor) -> tf.Tensor:

@@ -37,6 +37,7 @@ class WganStep:
 
     def __init__(self, config: TrainConfig, network: networks.NetworkConfig, strategy: tf.distribute.Strategy) -> None:
         self._config, self._strategy = config, strategy
+        self._float = tf.as_dtype(keras.config.floatx())
         with strategy.scope():
             self.generator = networks.build_generator(network, config.seed)
             self.critic = networks.build_critic(network, config.seed)
@@ -67,13 +68,13 @@ class WganStep:
                 every critic update.
 
         Returns:
-            float32 [steps] of each of `REPORTED`.
+            [steps] of each of `REPORTED`, of Keras' float type.
         """
         steps = tf.shape(real)[0]
-        rows = {name: tf.TensorArray(tf.float32, size=steps) for name in REPORTED}
+        rows = {name: tf.TensorArray(self._float, size=steps) for name in REPORTED}
         for index in tf.range(steps):
-            sums = {name: tf.constant(0.0) for name in ("loss", "penalty", "gradient_norm")}
-            healthy = tf.constant(1.0)
+            sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
+            healthy = tf.ones([], self._float)
             for inner in range(self._config.critic_steps):
                 shares = self._strategy.run(self._critic_update, args=(real[index, inner], inner))
                 means = sum_over_replicas(self._strategy, shares)
@@ -131,15 +132,15 @@ class WganStep:
         """Noise for the global batch, [batch_size, size]: a function of seed, purpose, step and inner step alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
         seed = tf.stack([tf.constant(self._config.seed, tf.int64), position])
-        return draw([self._config.batch_size, size], seed)
+        return draw([self._config.batch_size, size], seed, dtype=self._float)
 
     def _update_average(self) -> None:
         """Moves the average towards the generator; early on faster, so that it forgets where it began.
 
         Batch normalisation's moving statistics are averaged with the weights that they belong to.
         """
-        done = tf.cast(self.step, tf.float32)
-        decay = tf.minimum(self._config.ema_decay, (1.0 + done) / (10.0 + done))
+        done = tf.cast(self.step, self._float)
+        decay = tf.minimum(tf.cast(self._config.ema_decay, self._float), (1.0 + done) / (10.0 + done))
         for average, current in zip(self.average.variables, self.generator.variables, strict=True):
             average.assign(decay * average.value + (1.0 - decay) * current.value)
 

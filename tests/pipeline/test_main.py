@@ -128,12 +128,12 @@ def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
     }
 
 
-def test_a_root_that_cannot_be_made_is_told(desk: Desk, parts: Parts) -> None:
+def test_a_root_that_is_a_file_is_told(desk: Desk, parts: Parts) -> None:
     def plain() -> None:
         parts.shell(script='printf x > "$2"')
 
     desk.root.write_text("a file")
     found = desk.run(desk.compile(plain))
-    assert found.returncode == 75
+    assert found.returncode == 64
     assert str(desk.root) in found.stderr
     assert "Traceback" not in found.stderr

@@ -29,8 +29,15 @@ def batches(steps: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (steps, 2, 8, 12, 10, 1), dtype=np.uint8)
 
 
-def trajectory(strategy: tf.distribute.Strategy, constraint: str, steps: int) -> dict[str, Any]:
-    """What training a little gives: every variable, and what was reported; as lists, for JSON."""
+def set_float(name: str) -> None:
+    """Makes `float32` or `float64` the type of whatever Keras builds next."""
+    keras.config.set_floatx(name)
+    keras.config.set_dtype_policy(name)
+
+
+def trajectory(strategy: tf.distribute.Strategy, number: str, constraint: str, steps: int) -> dict[str, Any]:
+    """What training gives: every variable, and what was reported; as lists, for JSON."""
+    set_float(number)
     wgan = make(strategy, constraint=constraint)
     reported = wgan.run_block(batches(steps))
     return {name: value.tolist() for name, value in wgan.state_arrays().items()} | {
@@ -38,14 +45,31 @@ def trajectory(strategy: tf.distribute.Strategy, constraint: str, steps: int) ->
     }
 
 
-@pytest.mark.parametrize("constraint", ["gradient_penalty", "weight_clipping"])
-def test_replicas_do_not_change_the_trajectory(on_replicas: Callable[..., Any], constraint: str) -> None:
-    """Weights, slots, average and losses after 10 steps on 2 replicas are those on 1, up to float32 rounding."""
-    one, two = (on_replicas(__file__, "trajectory", count, constraint, 10) for count in (1, 2))
-    assert one.keys() == two.keys()
-    for name in one:
-        a, b = np.array(one[name]), np.array(two[name])
-        assert np.abs(a - b).max() <= 1e-4 * max(np.abs(a).max(), 1e-3), name
+@pytest.mark.parametrize(
+    ("number", "steps", "constraint", "replicas", "tolerance"),
+    [
+        ("float32", 10, "gradient_penalty", (2,), 1e-4),
+        ("float64", 50, "gradient_penalty", (2, 4, 8), 1e-9),
+        ("float64", 50, "weight_clipping", (2,), 1e-9),
+    ],
+)
+def test_replicas_do_not_change_the_trajectory(
+    on_replicas: Callable[..., Any],
+    number: str,
+    steps: int,
+    constraint: str,
+    replicas: tuple[int, ...],
+    tolerance: float,
+) -> None:
+    """Weights, moving statistics, slots, average and losses on many replicas are those on one, up to rounding."""
+    one = on_replicas(__file__, "trajectory", 1, number, constraint, steps)
+    for count in replicas:
+        many = on_replicas(__file__, "trajectory", count, number, constraint, steps)
+        assert one.keys() == many.keys()
+        for name in one:
+            expected = np.array(one[name])
+            difference = np.abs(expected - np.array(many[name])).max()
+            assert difference <= tolerance * max(np.abs(expected).max(), 1e-3), (count, name)
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +163,9 @@ def test_what_is_not_finite_is_never_applied(here: tf.distribute.Strategy) -> No
 
 @pytest.fixture
 def in_float64() -> Iterator[None]:
-    for name in ("float64", "float32"):
-        keras.config.set_floatx(name)
-        keras.config.set_dtype_policy(name)
-        if name == "float64":
-            yield
+    set_float("float64")
+    yield
+    set_float("float32")
 
 
 @pytest.mark.usefixtures("in_float64")
