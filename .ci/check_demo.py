@@ -34,7 +34,9 @@ def main(root: Path, log: Path) -> None:
     version = root / "registry" / "versions" / str(champion["version"])
     check(champion["version"] == 1, "version 1 is the champion")
 
-    drawn = subprocess.run([sys.executable, "-I", "-c", DRAW, version], capture_output=True, text=True, cwd="/")
+    drawn = subprocess.run(
+        [sys.executable, "-I", "-c", DRAW, version.resolve()], capture_output=True, text=True, cwd="/"
+    )
     check(drawn.returncode == 0, "the SavedModel loads without this project", drawn.stderr)
     kind, *shape, values = drawn.stdout.split()
     check(kind == "uint8" and shape == ["5", "16", "16", "1"] and int(values) > 50, "it draws images", drawn.stdout)
