@@ -28,6 +28,7 @@ def train(
     ema_decay: float = TrainConfig.ema_decay,
     latent_size: int = TrainConfig.latent_size,
     base_filters: int = TrainConfig.base_filters,
+    critic_normalization: str = TrainConfig.critic_normalization,
     seed: int = TrainConfig.seed,
     accelerator: str = TrainConfig.accelerator,
     replicas: int = TrainConfig.replicas,

@@ -39,6 +39,9 @@ class TrainConfig:
     base_filters: Annotated[
         int, Setting("Filters of the layers nearest to the image; deeper ones have more.", at_least=1, at_most=1024)
     ] = 64
+    critic_normalization: Annotated[
+        str, Setting("Layer normalisation in the critic, with right second derivatives.", choices=("none", "layer"))
+    ] = "none"
     seed: Annotated[int, Setting("Decides initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
     accelerator: Annotated[
         str, Setting("Hardware to train on.", choices=("auto", "tpu", "gpu", "cpu"), in_key=False)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from components import networks
 from components.distributed_step import Adam, PerExample, descend, local_share, sum_over_replicas
-from components.train import losses
+from components.train import losses, second_order
 from components.train.config import TrainConfig
 
 # Second word of a noise seed: what the noise is for. Fixed for ever, or old runs could not be repeated.
@@ -41,6 +41,7 @@ class WganStep:
         with strategy.scope():
             self.generator = networks.build_generator(network, config.seed)
             self.critic = networks.build_critic(network, config.seed)
+            second_order.refuse_wrong_layers(self.critic)
             self.average = networks.build_generator(network, config.seed, name="average")
             self._generator_variables = _trainable(self.generator)
             self._critic_variables = _trainable(self.critic)

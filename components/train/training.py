@@ -37,7 +37,9 @@ def train(
     tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     images, _ = datasets.load_split(config.dataset, manifest, "train")
-    network = networks.NetworkConfig(manifest.image, config.latent_size, config.base_filters)
+    network = networks.NetworkConfig(
+        manifest.image, config.latent_size, config.base_filters, config.critic_normalization
+    )
     wgan = WganStep(config, network, strategy)
     progress = Progress(place, config)
     step = 0

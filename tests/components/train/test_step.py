@@ -1,6 +1,6 @@
 """Tests for components/train/step.py."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -159,38 +159,3 @@ def test_what_is_not_finite_is_never_applied(here: tf.distribute.Strategy) -> No
     assert reported["healthy"].numpy().tolist() == [0.0]
     trained = [name for name in before if name.startswith(("critic", "generator_adam")) or name.endswith("kernel")]
     assert all(np.array_equal(before[name], after[name]) for name in trained if not name.startswith("average"))
-
-
-@pytest.fixture
-def in_float64() -> Iterator[None]:
-    set_float("float64")
-    yield
-    set_float("float32")
-
-
-@pytest.mark.usefixtures("in_float64")
-def test_the_penalty_is_right_to_second_order() -> None:
-    """d(penalty)/d(every critic weight), in float64, against finite differences along random directions."""
-    critic = networks.build_critic(networks.NetworkConfig(IMAGE, 6, 4), seed=1)
-    generator = np.random.default_rng(0)
-    points = tf.constant(generator.normal(size=(4, 12, 10, 1)))
-    variables = [variable.value for variable in critic.trainable_variables]
-    for variable in variables:
-        variable.assign(generator.normal(size=variable.shape) * 0.3)
-
-    def penalty() -> tf.Tensor:
-        return tf.reduce_sum(losses.penalty(losses.gradient_norms(lambda x: critic(x)[:, 0], points)))
-
-    with tf.GradientTape() as tape:
-        value = penalty()
-    gradients = tape.gradient(value, variables, unconnected_gradients="zero")
-    for variable, gradient in zip(variables, gradients, strict=True):
-        direction = generator.normal(size=variable.shape)
-        start, step = variable.numpy(), 1e-6
-        values = []
-        for sign in (1, -1):
-            variable.assign(start + sign * step * direction)
-            values.append(float(penalty()))
-        variable.assign(start)
-        expected = (values[0] - values[1]) / (2 * step)
-        assert float(np.sum(gradient * direction)) == pytest.approx(expected, rel=1e-7, abs=1e-7), variable.name

@@ -1,0 +1,128 @@
+"""Whether a critic's gradient penalty can be trusted: its gradient is a second derivative, and some layers' are wrong.
+
+TensorFlow says nothing when they are. `refuse_wrong_layers` knows the layers by name and is asked before every
+training; `penalty_errors` measures, for any critic, how far its derivatives are from finite differences.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components.errors import ConfigError
+from components.records import ImageShape
+from components.train import losses
+
+# tf.nn.moments stops the gradient of the mean: right for first derivatives alone (tensorflow/python/ops/nn_impl.py).
+_MOMENTS = "its variance has a wrong second derivative in TensorFlow"
+# ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
+_RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty without a word"
+_RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
+_NO_NORMALISATION = "use ExactLayerNormalization of components/networks.py, or none"
+_WRONG = {
+    "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALISATION),
+    "GroupNormalization": (_MOMENTS, _NO_NORMALISATION),
+    "LayerNormalization": (_MOMENTS, _NO_NORMALISATION),
+    "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
+    "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
+    **dict.fromkeys(
+        ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout2D"),
+        (_RANDOM, "leave it out"),
+    ),
+}
+_DIRECTIONS = 3
+_STEP = 1e-6
+_EXAMPLES = 4
+
+
+def refuse_wrong_layers(critic: keras.Model) -> None:
+    """Refuses a critic with a layer whose gradient penalty is known to be wrong.
+
+    Raises:
+        ConfigError: Names every such layer, what is wrong with it, and what to use instead.
+    """
+    problems = []
+    for layer in _layers_of(critic):
+        kind = type(layer).__name__
+        if kind in _WRONG:
+            problems.append(_problem(layer, *_WRONG[kind]))
+        elif kind == "UpSampling2D" and layer.interpolation != "nearest":
+            problems.append(_problem(layer, _RESIZE, "use interpolation='nearest'"))
+    if problems:
+        raise ConfigError(*problems)
+
+
+def penalty_errors(build: Callable[[], keras.Model], image: ImageShape, seed: int = 0) -> dict[str, float]:
+    """How far d(penalty)/d(weights) of a critic is from finite differences, in float64.
+
+    Args:
+        build: Makes the critic, from [n, height, width, channels] to [n, 1]; called while Keras makes float64.
+        image: Shape of the images.
+        seed: Decides the weights, the points and the directions.
+
+    Returns:
+        For each trainable variable the relative error along a random direction; the least of three directions, as a
+        finite difference across the kink of a LeakyReLU says nothing. Right layers stay below 1e-6.
+    """
+    random = np.random.default_rng(seed)
+    with _float64():
+        critic = build()
+        points = tf.constant(random.normal(size=(_EXAMPLES, image.height, image.width, image.channels)))
+        variables = [variable.value for variable in critic.trainable_variables]
+        for variable in variables:
+            variable.assign_add(random.normal(size=variable.shape) * 0.3)
+
+        def penalty() -> tf.Tensor:
+            norms = losses.gradient_norms(lambda x: critic(x, training=True)[:, 0], points)
+            return tf.reduce_sum(losses.penalty(norms))
+
+        with tf.GradientTape() as tape:
+            value = penalty()
+        gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+        return {
+            variable.path: min(
+                _error(penalty, variable.value, gradient.numpy(), random.normal(size=variable.shape), float(value))
+                for _ in range(_DIRECTIONS)
+            )
+            for variable, gradient in zip(critic.trainable_variables, gradients, strict=True)
+        }
+
+
+def _error(
+    penalty: Callable[[], tf.Tensor], variable: tf.Variable, gradient: np.ndarray, direction: np.ndarray, scale: float
+) -> float:
+    """Relative difference between a derivative along a direction and a central difference."""
+    start, values = variable.numpy(), []
+    for sign in (1, -1):
+        variable.assign(start + sign * _STEP * direction)
+        values.append(float(penalty()))
+    variable.assign(start)
+    expected, found = (values[0] - values[1]) / (2 * _STEP), float(np.sum(gradient * direction))
+    # A central difference is no better than the rounding of the penalty itself over the step.
+    return abs(found - expected) / max(abs(expected), abs(found), 1e-3 * scale)
+
+
+def _problem(layer: keras.layers.Layer, wrong: str, remedy: str) -> str:
+    return f"the critic's layer {layer.name} ({type(layer).__name__}) cannot be used: {wrong}; {remedy}"
+
+
+def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
+    """A layer, and those within it: of a model, and of a wrapper."""
+    yield layer
+    for inner in [*getattr(layer, "layers", ()), *([layer.layer] if hasattr(layer, "layer") else [])]:
+        yield from _layers_of(inner)
+
+
+@contextlib.contextmanager
+def _float64() -> Iterator[None]:
+    """Makes float64 the type of what Keras builds and computes within the block."""
+    number, policy = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(number)
+        keras.config.set_dtype_policy(policy)
