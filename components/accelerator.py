@@ -22,7 +22,7 @@ def choose_strategy(accelerator: str, replicas: int, batch_size: int) -> tf.dist
     Raises:
         ConfigError: The hardware is not there, has fewer devices, or cannot share the batch.
     """
-    kind = _detect() if accelerator == "auto" else accelerator
+    kind = detect() if accelerator == "auto" else accelerator
     make = {"tpu": _tpu, "gpu": _gpus, "cpu": _cpus}[kind]
     strategy = make(replicas)
     count = strategy.num_replicas_in_sync
@@ -35,7 +35,8 @@ def choose_strategy(accelerator: str, replicas: int, batch_size: int) -> tf.dist
     return strategy
 
 
-def _detect() -> str:
+def detect() -> str:
+    """What `auto` means here: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
         return "tpu"
     return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"

@@ -41,6 +41,8 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None) -> 
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # TensorFlow tells of every all-reduce that it traces.
+    logging.getLogger("tensorflow").setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         given, executor = _read_arguments(stage, config_class, sys.argv[1:] if arguments is None else arguments)

@@ -4,6 +4,7 @@ wgan run --source digits --root runs/demo --steps 2000
 wgan plan --source digits --root runs/demo --steps 3000
 wgan compile --output pipeline.yaml
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
+wgan selfcheck
 """
 
 import argparse
@@ -23,6 +24,11 @@ log = logging.getLogger("pipeline")
 _RUN_HELP = {
     "run": "run the pipeline on this machine, from the first stage that is not finished",
     "plan": "print which stages a run would run, and why, without running them",
+}
+
+_PROGRAMS = {
+    "sample": "draw images from the registry's champion",
+    "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
 
 
@@ -59,9 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     verb = words[0] if words else ""
-    if verb == "sample":
-        # The stage's own program, flags and all: drawing needs TensorFlow, which this process never loads.
-        return processes.run_in_front(["python", "-m", "components.sample", *words[1:]])
+    if verb in _PROGRAMS:
+        # A program of its own, flags and all: it needs TensorFlow, which this process never loads.
+        return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in _RUN_HELP:
         return _run_or_plan(verb, words[1:])
     parser = _Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
@@ -74,7 +80,8 @@ def _dispatch(words: list[str]) -> int:
     compiling.add_argument(
         "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
     )
-    verbs.add_parser("sample", help="draw images from the registry's champion")
+    for name, help_text in _PROGRAMS.items():
+        verbs.add_parser(name, help=help_text)
     parsed = parser.parse_args(words)
     # Kubeflow's package takes a second to import; only those who compile wait for it.
     from pipeline.compile import write_package

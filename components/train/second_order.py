@@ -67,7 +67,7 @@ def penalty_errors(build: Callable[[], keras.Model], image: ImageShape, seed: in
         finite difference across the kink of a LeakyReLU says nothing. Right layers stay below 1e-6.
     """
     random = np.random.default_rng(seed)
-    with _float64():
+    with in_float64():
         critic = build()
         points = tf.constant(random.normal(size=(_EXAMPLES, image.height, image.width, image.channels)))
         variables = [variable.value for variable in critic.trainable_variables]
@@ -116,7 +116,7 @@ def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
 
 
 @contextlib.contextmanager
-def _float64() -> Iterator[None]:
+def in_float64() -> Iterator[None]:
     """Makes float64 the type of what Keras builds and computes within the block."""
     number, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")

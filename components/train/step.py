@@ -14,7 +14,7 @@ from components.distributed_step import Adam, PerExample, descend, local_share, 
 from components.train import losses, second_order
 from components.train.config import TrainConfig
 
-# Second word of a noise seed: what the noise is for. Fixed for ever, or old runs could not be repeated.
+# What noise is for, a part of its seed. Fixed for ever, or old runs could not be repeated.
 _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
 _PURPOSES = 4
 
@@ -77,11 +77,12 @@ class WganStep:
             sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
             healthy = tf.ones([], self._float)
             for inner in range(self._config.critic_steps):
-                shares = self._strategy.run(self._critic_update, args=(real[index, inner], inner))
+                shares = self._strategy.run(self.critic_update, args=(real[index, inner], *self.critic_noise(inner)))
                 means = sum_over_replicas(self._strategy, shares)
                 sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
                 healthy = tf.minimum(healthy, means["healthy"])
-            means = sum_over_replicas(self._strategy, self._strategy.run(self._generator_update))
+            shares = self._strategy.run(self.generator_update, args=(self.generator_noise(),))
+            means = sum_over_replicas(self._strategy, shares)
             row = {
                 "critic_loss": sums["loss"],
                 "generator_loss": means["loss"],
@@ -92,17 +93,25 @@ class WganStep:
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
 
-    def _critic_update(self, pixels: tf.Tensor, inner: int) -> dict[str, tf.Tensor]:
+    def critic_update(self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One critic update, inside a replica.
+
+        Args:
+            pixels, latents, weights: Of the global batch: uint8 [batch_size, height, width, channels], and the noise
+                of `critic_noise`.
+
+        Returns:
+            This replica's shares of the global means.
+        """
         config = self._config
         real = networks.to_unit_range(local_share(pixels))
-        latents = local_share(self._noise(tf.random.stateless_normal, _CRITIC_LATENTS, inner, config.latent_size))
-        fake = tf.stop_gradient(self.generator(latents, training=True))
-        weights = local_share(self._noise(tf.random.stateless_uniform, _INTERPOLATION, inner, 1))
+        fake = tf.stop_gradient(self.generator(local_share(latents), training=True))
+        weights = local_share(weights)
 
         def per_example() -> PerExample:
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0)), 2)
             loss = losses.critic_loss(real_scores, fake_scores)
-            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, weights[:, 0]))
+            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, weights))
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
@@ -114,9 +123,10 @@ class WganStep:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
         return shares
 
-    def _generator_update(self) -> dict[str, tf.Tensor]:
+    def generator_update(self, latents: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One generator update, its average and the step, inside a replica; as `critic_update`."""
         config = self._config
-        latents = local_share(self._noise(tf.random.stateless_normal, _GENERATOR_LATENTS, 0, config.latent_size))
+        latents = local_share(latents)
 
         def per_example() -> PerExample:
             return losses.generator_loss(self._score(self.generator(latents, training=True))), {}
@@ -129,11 +139,25 @@ class WganStep:
     def _score(self, images: tf.Tensor) -> tf.Tensor:
         return self.critic(images, training=True)[:, 0]
 
-    def _noise(self, draw: Any, purpose: int, inner: int, size: int) -> tf.Tensor:
-        """Noise for the global batch, [batch_size, size]: a function of seed, purpose, step and inner step alone."""
+    def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Latents [batch_size, latent_size] and interpolation weights [batch_size] of a critic update at this step."""
+        shape = [self._config.batch_size, self._config.latent_size]
+        return (
+            self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner),
+            self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner),
+        )
+
+    def generator_noise(self) -> tf.Tensor:
+        """Latents [batch_size, latent_size] of the generator update at this step."""
+        shape = [self._config.batch_size, self._config.latent_size]
+        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
+
+    def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:
+        """Noise for the global batch: a function of seed, purpose, step and inner step alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
         seed = tf.stack([tf.constant(self._config.seed, tf.int64), position])
-        return draw([self._config.batch_size, size], seed, dtype=self._float)
+        # Named, because each kind of device would choose an algorithm of its own.
+        return draw(shape, seed, dtype=self._float, alg="philox")
 
     def _update_average(self) -> None:
         """Moves the average towards the generator; early on faster, so that it forgets where it began.

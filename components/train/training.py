@@ -147,7 +147,7 @@ def _describe(
 
 def _fixed_latents(config: TrainConfig) -> tf.Tensor:
     """The latents of every grid of samples, [64, latent_size]: the same all through a training."""
-    return tf.random.stateless_normal([_GRID_IMAGES, config.latent_size], [config.seed, 0])
+    return tf.random.stateless_normal([_GRID_IMAGES, config.latent_size], [config.seed, 0], alg="philox")
 
 
 def _write_samples(average: keras.Model, latents: tf.Tensor, place: Path, step: int) -> None:

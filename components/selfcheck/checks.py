@@ -1,0 +1,159 @@
+"""What makes a training exact, each as a function that measures it and says what it found."""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from components import checkpoints, networks
+from components.data_order import EndlessOrder
+from components.train import losses, second_order
+from components.train.config import TrainConfig
+from components.train.step import WganStep
+
+PASSED, FAILED, NOT_CHECKED = "passed", "FAILED", "not checked"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One row of the table: what was checked, how it ended, and the number that shows it."""
+
+    check: str
+    outcome: str
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is checked.
+
+    Attributes:
+        config: The training settings.
+        network: What the networks are built from.
+        one: A strategy of one device, which the others must agree with.
+        many: The strategy that training would use.
+        tolerance: Relative difference that rounding explains, in the numbers that are used.
+    """
+
+    config: TrainConfig
+    network: networks.NetworkConfig
+    one: tf.distribute.Strategy
+    many: tf.distribute.Strategy
+    tolerance: float
+
+    def pixels(self, steps: int) -> np.ndarray:
+        """Random images for so many generator updates, uint8 [steps, critic_steps, batch, height, width, channels]."""
+        image = self.network.image
+        shape = (steps, self.config.critic_steps, self.config.batch_size, image.height, image.width, image.channels)
+        return np.random.default_rng(self.config.seed).integers(0, 256, shape, dtype=np.uint8)
+
+    def make(self, strategy: tf.distribute.Strategy) -> WganStep:
+        """Networks and optimisers with the same first weights on any strategy."""
+        return WganStep(self.config, self.network, strategy)
+
+
+def check_step(subject: Subject) -> Iterator[Finding]:
+    """One update on one device and on all replicas: the gradients must agree; then a checkpoint between them."""
+    alone, spread = subject.make(subject.one), subject.make(subject.many)
+    pixels = subject.pixels(2)
+    alone.run_block(pixels[:1])
+    spread.run_block(pixels[:1])
+    count = subject.many.num_replicas_in_sync
+    left, right = alone.state_arrays(), spread.state_arrays()
+    for what, prefix in (("critic and penalty", "critic_adam/first/"), ("generator", "generator_adam/first/")):
+        # After one update from zero, Adam's first moment is the gradient times a constant.
+        error = _difference(left, right, prefix)
+        yield _judged(f"gradients of {what}, 1 against {count} replicas", error, subject.tolerance)
+    yield _check_round_trip(subject, spread, pixels[1:])
+
+
+def check_losses(subject: Subject) -> Finding:
+    """What one critic update reports against the mean over the global batch, computed here from the same noise."""
+    single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
+    pixels, fresh = single.pixels(1), single.make(single.one)
+    real = networks.to_unit_range(tf.constant(pixels[0, 0]))
+    latents, weights = fresh.critic_noise(0)
+    fake = fresh.generator(latents, training=True)
+    norms = losses.gradient_norms(fresh.critic, losses.interpolate(real, fake, weights)).numpy()
+    expected = float(np.mean((norms - 1.0) ** 2))
+    reported = float(single.make(single.many).run_block(pixels)["penalty"][0])
+    error = abs(reported - expected) / max(expected, 1e-6)
+    return _judged("reported penalty is the mean over the global batch", error, subject.tolerance * 10)
+
+
+def check_second_order(subject: Subject) -> Finding:
+    """The penalty's gradient against finite differences, for every weight of the critic."""
+    image = subject.network.image
+    errors = second_order.penalty_errors(lambda: networks.build_critic(subject.network), image, subject.config.seed)
+    return _judged("penalty to second order, against finite differences", max(errors.values()), 1e-6)
+
+
+def check_input_order(subject: Subject) -> Finding:
+    """The order of images: each once an epoch, and the same however it is cut."""
+    count, seed = 1009, subject.config.seed
+    whole = EndlessOrder(count, seed).at(0, 3 * count)
+    cut = EndlessOrder(count, seed)
+    starts = range(0, 3 * count, 97)
+    again = np.concatenate([cut.at(start, min(97, 3 * count - start)) for start in starts])
+    complete = all(len(set(epoch)) == count for epoch in whole.reshape(3, count).tolist())
+    holds = complete and np.array_equal(whole, again)
+    return Finding("order of images, whole and cut", PASSED if holds else FAILED, f"{3 * count} positions, 3 epochs")
+
+
+def check_xla(subject: Subject) -> Finding:
+    """Whether XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
+    what = "XLA compiles the whole step, static shapes"
+    plain, compiled = subject.make(subject.one), subject.make(subject.one)
+    pixels = tf.constant(subject.pixels(1)[0])
+
+    # XLA draws other noise from the same seeds, so the noise is drawn outside.
+    critic_noise = [compiled.critic_noise(inner) for inner in range(subject.config.critic_steps)]
+    generator_noise = compiled.generator_noise()
+
+    @tf.function(jit_compile=True)
+    def step() -> tf.Tensor:
+        for inner, noise in enumerate(critic_noise):
+            compiled.critic_update(pixels[inner], *noise)
+        return compiled.generator_update(generator_noise)["loss"]
+
+    try:
+        subject.one.run(step)
+    except (tf.errors.OpError, ValueError, TypeError) as error:
+        return Finding(what, FAILED, str(error).strip().splitlines()[0][:120])
+    plain.run_block(subject.pixels(1))
+    difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
+    # XLA sums in another order.
+    return _judged(what, difference, subject.tolerance * 100)
+
+
+def _check_round_trip(subject: Subject, spread: WganStep, pixels: np.ndarray) -> Finding:
+    """A checkpoint made on all replicas goes on, on one device, as it would have on all."""
+    with tempfile.TemporaryDirectory() as folder:
+        description = checkpoints.Description(
+            step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
+            made_with={},
+        )  # fmt: skip
+        checkpoints.save(Path(folder), description, spread.state_arrays())
+        alone = subject.make(subject.one)
+        alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
+    alone.run_block(pixels)
+    spread.run_block(pixels)
+    error = _difference(alone.state_arrays(), spread.state_arrays(), "")
+    count = subject.many.num_replicas_in_sync
+    return _judged(f"a checkpoint of {count} replicas goes on, on one", error, subject.tolerance * 100)
+
+
+def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefix: str) -> float:
+    """Largest relative difference of the variables whose names begin so, each against its own norm."""
+    names = [name for name in left if name.startswith(prefix)]
+    return max(
+        float(np.linalg.norm(left[name] - right[name])) / max(float(np.linalg.norm(left[name])), 1e-6) for name in names
+    )
+
+
+def _judged(check: str, error: float, limit: float) -> Finding:
+    passed = error <= limit  # not so for NaN
+    return Finding(check, PASSED if passed else FAILED, f"relative difference {error:.1e}, at most {limit:.0e}")

@@ -1,0 +1,88 @@
+"""The selfcheck command, top to bottom: hardware, each check with what it found, what could not be checked."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from components import networks
+from components.accelerator import choose_strategy, detect
+from components.errors import ConfigError, StageError
+from components.executor import StageResult
+from components.records import ImageShape
+from components.selfcheck import checks
+from components.selfcheck.config import SelfcheckConfig
+from components.train.config import TrainConfig
+from components.train.second_order import in_float64
+
+log = logging.getLogger(__name__)
+
+_CPU_REPLICAS = 2
+_FLOAT64_TOLERANCE, _FLOAT32_TOLERANCE = 1e-9, 2e-3
+
+
+def run(config: SelfcheckConfig) -> StageResult:
+    """Runs every check and prints the table.
+
+    Raises:
+        ConfigError: The hardware is not there, or cannot share the batch.
+        StageError: A check failed; the table says which.
+    """
+    kind = detect() if config.accelerator == "auto" else config.accelerator
+    replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
+    many = choose_strategy(kind, replicas, config.batch_size)
+    if kind == "cpu" and many.num_replicas_in_sync == 1:
+        raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has nothing to agree with")
+    found = []
+    started = time.monotonic()
+    for finding in _findings(_subject(config, kind, many), kind):
+        found.append(finding)
+        log.info("selfcheck: %s: %s (%.0f s so far)", finding.check, finding.outcome, time.monotonic() - started)
+    width = max(len(finding.check) for finding in found)
+    for finding in found:
+        print(f"{finding.check:<{width}}  {finding.outcome:<11}  {finding.detail}")
+    failed = [finding for finding in found if finding.outcome == checks.FAILED]
+    if failed:
+        raise StageError(
+            f"{len(failed)} of {len(found)} checks failed; do not trust a training with these settings here"
+        )
+    passed = sum(finding.outcome == checks.PASSED for finding in found)
+    return StageResult(parameters={"summary": f"{passed} checks passed, {len(found) - passed} not made"})
+
+
+def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -> checks.Subject:
+    training = TrainConfig(
+        dataset="none",
+        checkpoints="none",
+        batch_size=config.batch_size,
+        critic_steps=config.critic_steps,
+        constraint=config.constraint,
+        penalty_weight=config.penalty_weight,
+        latent_size=config.latent_size,
+        base_filters=config.base_filters,
+        critic_normalization=config.critic_normalization,
+        seed=config.seed,
+    )
+    image = ImageShape(config.height, config.width, config.channels)
+    return checks.Subject(
+        config=training,
+        network=networks.NetworkConfig(image, config.latent_size, config.base_filters, config.critic_normalization),
+        one=tf.distribute.OneDeviceStrategy("/gpu:0" if kind == "gpu" else "/cpu:0"),
+        many=many,
+        tolerance=_FLOAT32_TOLERANCE if kind == "tpu" else _FLOAT64_TOLERANCE,
+    )
+
+
+def _findings(subject: checks.Subject, kind: str) -> Iterator[checks.Finding]:
+    yield checks.check_input_order(subject)
+    yield checks.check_second_order(subject)
+    # In float64 rounding cannot hide a mistake; a TPU has none, and multiplies in bfloat16.
+    with contextlib.nullcontext() if kind == "tpu" else in_float64():
+        yield from checks.check_step(subject)
+        yield checks.check_losses(subject)
+        if kind != "tpu":  # where nothing runs but what XLA compiled
+            yield checks.check_xla(subject)
+    missing = {"cpu": "a GPU or a TPU", "gpu": "a TPU", "tpu": "a GPU"}[kind]
+    yield checks.Finding("other hardware", checks.NOT_CHECKED, f"{missing}: run this there")

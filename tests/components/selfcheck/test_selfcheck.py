@@ -1,0 +1,126 @@
+"""Tests for the selfcheck: it passes on the step as it is, and catches every fault that people make."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from components import errors, networks
+from components.records import ImageShape
+from components.selfcheck import checks
+from components.train import step
+from components.train.config import TrainConfig
+from components.train.second_order import in_float64
+
+FAULTS = (
+    "mean instead of sum",
+    "reduced twice",
+    "local batch as the divisor",
+    "noise per replica",
+    "BN unsynchronised",
+)
+
+
+def _replicas() -> int:
+    return int(tf.distribute.get_replica_context().num_replicas_in_sync)
+
+
+def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks the step as people break it."""
+    context, layers = tf.distribute.ReplicaContext, networks.keras.layers
+    all_reduce, share, descend, normalisation = (
+        context.all_reduce,
+        step.local_share,
+        step.descend,
+        layers.BatchNormalization,
+    )
+
+    def mean_instead_of_sum(self: Any, op: Any, value: Any) -> Any:
+        return all_reduce(self, tf.distribute.ReduceOp.MEAN, value)
+
+    def reduced_twice(self: Any, op: Any, value: Any) -> Any:
+        return all_reduce(self, op, all_reduce(self, op, value))
+
+    def by_local_batch(loss: Any, variables: Any, adam: Any, batch: int) -> Any:
+        return descend(loss, variables, adam, batch // _replicas())
+
+    def same_noise_everywhere(value: tf.Tensor) -> tf.Tensor:
+        return share(value) if value.dtype == tf.uint8 else value[: value.shape[0] // _replicas()]
+
+    def unsynchronised(synchronized: bool, **settings: Any) -> keras.layers.Layer:
+        return normalisation(**settings)
+
+    if fault == "mean instead of sum":
+        monkeypatch.setattr(context, "all_reduce", mean_instead_of_sum)
+    elif fault == "reduced twice":
+        monkeypatch.setattr(context, "all_reduce", reduced_twice)
+    elif fault == "local batch as the divisor":
+        monkeypatch.setattr(step, "descend", by_local_batch)
+    elif fault == "noise per replica":
+        monkeypatch.setattr(step, "local_share", same_noise_everywhere)
+    elif fault == "BN unsynchronised":
+        monkeypatch.setattr(layers, "BatchNormalization", unsynchronised)
+
+
+def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, list[str]]:
+    """How the checks of the step end on a sound build and on each faulty one."""
+    config = TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4)
+    found = {}
+    for fault in ["none", *faults]:
+        subject = checks.Subject(
+            config=config,
+            network=networks.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
+            one=tf.distribute.OneDeviceStrategy("/cpu:0"),
+            many=strategy,
+            tolerance=1e-9,
+        )
+        with pytest.MonkeyPatch.context() as monkeypatch, in_float64():
+            _plant(fault, monkeypatch)
+            findings = [*checks.check_step(subject), checks.check_losses(subject)]
+        found[fault] = [finding.check for finding in findings if finding.outcome == checks.FAILED]
+    return found
+
+
+def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
+    found = on_replicas(__file__, "outcomes", 2, list(FAULTS))
+    assert found.pop("none") == []
+    assert [fault for fault, failed in found.items() if not failed] == []
+
+
+def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.selfcheck", *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_passes_here_and_says_what_it_could_not_check() -> None:
+    done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--critic_steps=2", "--base_filters=4")
+    assert done.returncode == errors.OK, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "  " in line]
+    assert len(rows) == 8
+    assert sum(" passed " in row for row in rows) == 7
+    assert "a GPU or a TPU: run this there" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas"),
+        (("--accelerator=cpu", "--replicas=1"), "replicas must be at least 2 on a CPU"),
+        (("--accelerator=gpu",), "TensorFlow sees no GPU"),
+        (("--batch_size=7",), "cannot be shared evenly"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str) -> None:
+    done = selfcheck(*flags)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_keras_is_the_one_that_networks_use() -> None:
+    """The faults are planted where the networks look."""
+    assert networks.keras is keras
