@@ -26,6 +26,11 @@ def command(dataset: Path, folder: Path | str, **changes: object) -> list[str]:
     return [sys.executable, "-m", "components.train", *flags]
 
 
+def slow_command(dataset: Path, folder: Path) -> list[str]:
+    """The like, kept busy with checkpoints, so that a signal finds it in the middle also on a loaded machine."""
+    return command(dataset, folder, checkpoint_every=1)
+
+
 def train(dataset: Path, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
 
@@ -72,7 +77,7 @@ def test_sigint_in_the_middle_and_the_same_command_again(
     tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "interrupted"
-    with subprocess.Popen(command(tiny_dataset, folder), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(slow_command(tiny_dataset, folder), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = []
         for line in process.stderr:
@@ -91,8 +96,9 @@ def test_sigint_in_the_middle_and_the_same_command_again(
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
-    with subprocess.Popen(command(tiny_dataset, folder, log_every=7), stderr=subprocess.DEVNULL) as process:
-        while not checkpoints.step_folder(folder, 10).exists() and process.poll() is None:
+    tenth = checkpoints.step_folder(folder, 10)
+    with subprocess.Popen(slow_command(tiny_dataset, folder), stderr=subprocess.DEVNULL) as process:
+        while max(folder.glob("step-*"), default=folder / "") < tenth and process.poll() is None:
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -signal.SIGKILL
@@ -103,7 +109,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
 
 
 def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
-    with subprocess.Popen(command(tiny_dataset, tmp_path / "t"), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(slow_command(tiny_dataset, tmp_path / "t"), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "step 7 of 30  critic" in line:
