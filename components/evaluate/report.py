@@ -104,7 +104,7 @@ def read_losses(path: Path, last_step: int) -> list[dict[str, float]]:
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
-            row = {name: float(value) for name, value in json.loads(line).items()}
+            row = {name: float(value) for name, value in json.loads(line).items() if value is not None}
         except (ValueError, TypeError, AttributeError):
             continue
         if row.get("step", last_step + 1) <= last_step:

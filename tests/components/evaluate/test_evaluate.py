@@ -367,3 +367,9 @@ def test_losses_are_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_pat
     assert report.read_losses(path, 100) == []
     path.write_text('{"step": 50, "critic_loss": 1}\nnot json\n[1]\n{"step": "x"}\n{"step": 150}\n{"critic_loss": 2}\n')
     assert report.read_losses(path, 100) == [{"step": 50.0, "critic_loss": 1.0}]
+
+
+def test_a_row_whose_speed_was_not_measured_counts(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5, "critic_loss": 1, "images_per_second": null}\n')
+    assert report.read_losses(path, 100) == [{"step": 5.0, "critic_loss": 1.0}]
