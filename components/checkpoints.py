@@ -102,9 +102,7 @@ def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
         description = Description(**value)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
-    state = folder / _STATE
-    if not state.is_file() or digests.sha256_of_file(state) != description.state_sha256:
-        raise DataError(f"checkpoint {folder} is damaged: {_STATE} is not the file that {MANIFEST} describes")
+    storage.require_files(folder, {_STATE: description.state_sha256}, "checkpoint", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"checkpoint {folder} has digest {description.digest}, expected {expected_digest}")
     return description

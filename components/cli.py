@@ -22,11 +22,18 @@ from components.executor import ExecutorInput, StageResult
 log = logging.getLogger("components.cli")
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are our exceptions, so that they end in our exit code."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
+
+
+def log_to_stderr() -> None:
+    """Sends the log to stderr, a line each: time, first letter of the level, message."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
+    )
 
 
 def main(stage: str, config_class: type, arguments: list[str] | None = None) -> int:
@@ -37,9 +44,7 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None) -> 
         config_class: The stage's configuration dataclass.
         arguments: The command line after the program's name; `sys.argv[1:]` when None.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
-    )
+    log_to_stderr()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # TensorFlow tells of every all-reduce that it traces.
     logging.getLogger("tensorflow").setLevel(logging.WARNING)
@@ -110,7 +115,7 @@ def build(config_class: type, given: dict[str, Any]) -> Any:
 def _read_arguments(
     stage: str, config_class: type, arguments: list[str]
 ) -> tuple[dict[str, Any], ExecutorInput | None]:
-    parser = _Parser(prog=f"python -m components.{stage}", description=config_class.__doc__, allow_abbrev=False)
+    parser = Parser(prog=f"python -m components.{stage}", description=config_class.__doc__, allow_abbrev=False)
     parser.add_argument("--executor-input", help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)

@@ -64,10 +64,7 @@ def describe(embedding: str | Path, expected_digest: str = "") -> Description:
         description = Description(**{**value, "image": records.ImageShape(**value["image"])})
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not an embedding's description: {error!r}") from None
-    for name, sha256 in description.files.items():
-        path = folder / name
-        if not path.is_file() or digests.sha256_of_file(path) != sha256:
-            raise DataError(f"embedding {folder} is damaged: {name} is not the file that {MANIFEST} describes")
+    storage.require_files(folder, description.files, "embedding", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"embedding {folder} has digest {description.digest}, expected {expected_digest}")
     return description

@@ -78,8 +78,5 @@ def describe(evaluation: str | Path) -> Description:
         listed = dict(description.files)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
-    for name, sha256 in listed.items():
-        path = folder / name
-        if not path.is_file() or digests.sha256_of_file(path) != sha256:
-            raise DataError(f"evaluation {folder} is damaged: {name} is not the file that {MANIFEST} describes")
+    storage.require_files(folder, listed, "evaluation", MANIFEST)
     return description

@@ -67,10 +67,7 @@ def describe(model: str | Path, expected_digest: str = "") -> Description:
         listed = {name: entry["sha256"] for name, entry in description.files.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a model's description: {error!r}") from None
-    for name, sha256 in listed.items():
-        path = folder / name
-        if not path.is_file() or digests.sha256_of_file(path) != sha256:
-            raise DataError(f"model {folder} is damaged: {name} is not the file that {MANIFEST} describes")
+    storage.require_files(folder, listed, "model", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"model {folder} has digest {description.digest}, expected {expected_digest}")
     return description

@@ -130,6 +130,12 @@ def require_valid(config: Any, *extra_problems: str) -> None:
         raise ConfigError(*problems)
 
 
+def uneven_share(name: str, batch_size: int, replicas: int) -> str:
+    """What is wrong with a batch that so many replicas cannot share evenly; empty if nothing is."""
+    uneven = replicas > 1 and batch_size % replicas
+    return f"{name} must be a multiple of replicas, got {batch_size} for {replicas}" if uneven else ""
+
+
 def values_in_key(config: Any) -> dict[str, Any]:
     """The values that decide what a stage makes, by field name."""
     return {field.name: getattr(config, field.name) for field in fields_of(config) if field.setting.in_key}

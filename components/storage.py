@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,24 @@ def files_in(folder: Path) -> dict[str, str]:
     """sha256 of every file below a folder, by its path within it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): digests.sha256_of_file(path) for path in files}
+
+
+def require_files(folder: Path, listed: Mapping[str, str], what: str, manifest: str) -> None:
+    """Checks the files of an artefact against what its manifest says of them.
+
+    Args:
+        folder: The artefact.
+        listed: sha256 by path within the folder.
+        what: What the artefact is, for the message ("model", ...).
+        manifest: The name of its manifest, for the message.
+
+    Raises:
+        DataError: A file is missing or is another.
+    """
+    for name, sha256 in listed.items():
+        path = folder / name
+        if not path.is_file() or digests.sha256_of_file(path) != sha256:
+            raise DataError(f"{what} {folder} is damaged: {name} is not the file that {manifest} describes")
 
 
 @contextlib.contextmanager

@@ -7,14 +7,12 @@ wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan selfcheck
 """
 
-import argparse
 import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import NoReturn
 
-from components import errors
+from components import cli, errors
 from components.errors import ConfigError, StageError
 from components.images import VERSION
 from pipeline import processes
@@ -32,18 +30,9 @@ _PROGRAMS = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are our exceptions, so that they end in our exit code."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit code (see `components.errors`)."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
-    )
+    cli.log_to_stderr()
     words = sys.argv[1:] if arguments is None else arguments
     try:
         return _dispatch(words)
@@ -70,7 +59,7 @@ def _dispatch(words: list[str]) -> int:
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in _RUN_HELP:
         return _run_or_plan(verb, words[1:])
-    parser = _Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
+    parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
     for name, help_text in _RUN_HELP.items():
@@ -129,8 +118,8 @@ def _run_or_plan(verb: str, words: list[str]) -> int:
     return code
 
 
-def _run_parser(verb: str, add_help: bool = False) -> argparse.ArgumentParser:
-    parser = _Parser(
+def _run_parser(verb: str, add_help: bool = False) -> cli.Parser:
+    parser = cli.Parser(
         prog=f"wgan {verb}",
         description=f"{_RUN_HELP[verb][0].upper()}{_RUN_HELP[verb][1:]}.",
         allow_abbrev=False,

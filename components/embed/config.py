@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.settings import Setting, require_valid, uneven_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,4 @@ class EmbedConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        uneven = self.replicas > 1 and self.classifier_batch_size % self.replicas
-        require_valid(
-            self,
-            "classifier_batch_size must be a multiple of replicas, "
-            f"got {self.classifier_batch_size} for {self.replicas}"
-            if uneven
-            else "",
-        )
+        require_valid(self, uneven_share("classifier_batch_size", self.classifier_batch_size, self.replicas))

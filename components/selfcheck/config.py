@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.settings import Setting, require_valid, uneven_share
 from components.train.config import TrainConfig
 
 
@@ -45,8 +45,4 @@ class SelfcheckConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        uneven = self.replicas > 1 and self.batch_size % self.replicas
-        require_valid(
-            self,
-            f"batch_size must be a multiple of replicas, got {self.batch_size} for {self.replicas}" if uneven else "",
-        )
+        require_valid(self, uneven_share("batch_size", self.batch_size, self.replicas))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.settings import Setting, require_valid, uneven_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,4 @@ class TrainConfig:
     checkpoint_every: Annotated[int, Setting("Generator updates between checkpoints.", at_least=1, in_key=False)] = 1000
 
     def __post_init__(self) -> None:
-        uneven = self.replicas > 1 and self.batch_size % self.replicas
-        require_valid(
-            self,
-            f"batch_size must be a multiple of replicas, got {self.batch_size} for {self.replicas}" if uneven else "",
-        )
+        require_valid(self, uneven_share("batch_size", self.batch_size, self.replicas))
