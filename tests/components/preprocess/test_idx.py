@@ -37,7 +37,7 @@ LABELS = np.arange(7, dtype=np.uint8)
 def test_images_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, images: np.ndarray, gzipped: bool
 ) -> None:
-    content = gzip.compress(as_idx(images), 1) if gzipped else as_idx(images)
+    content = gzip.compress(as_idx(images), 1, mtime=0) if gzipped else as_idx(images)
     file = stored(tmp_path_factory.mktemp("idx") / "train-images-idx3-ubyte", content)
     count, height, width = images.shape
     assert idx_files.describe_images(file) == (count, ImageShape(height, width, 1))
@@ -65,7 +65,7 @@ def test_no_file_that_ends_early_is_read_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, gzipped: bool, cut: int
 ) -> None:
     content = as_idx(IMAGES)[:cut]
-    file = stored(tmp_path_factory.mktemp("idx") / "images", gzip.compress(content) if gzipped else content)
+    file = stored(tmp_path_factory.mktemp("idx") / "images", gzip.compress(content, mtime=0) if gzipped else content)
     with pytest.raises(DataError, match="images"):
         list(idx_files.read_images(file))
 
@@ -90,14 +90,14 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         (b"", "starts with nothing"),
         (as_idx(IMAGES)[:-1], "has 99 bytes, its header says 100 (7 x 4 x 3 images)"),
         (as_idx(IMAGES) + b"x", "has 101 bytes, its header says 100"),
-        (gzip.compress(as_idx(IMAGES)[:-13]), "ends after 5 of the 7 images"),
-        (gzip.compress(as_idx(IMAGES) + b"x"), "goes on after the 7 images"),
-        (gzip.compress(as_idx(IMAGES))[:-6], "is a damaged gzip file"),
-        (gzip.compress(as_idx(IMAGES))[:-6] + b"abcdef", "is a damaged gzip file"),
+        (gzip.compress(as_idx(IMAGES)[:-13], mtime=0), "ends after 5 of the 7 images"),
+        (gzip.compress(as_idx(IMAGES) + b"x", mtime=0), "goes on after the 7 images"),
+        (gzip.compress(as_idx(IMAGES), mtime=0)[:-6], "is a damaged gzip file"),
+        (gzip.compress(as_idx(IMAGES), mtime=0)[:-6] + b"abcdef", "is a damaged gzip file"),
         (as_idx(IMAGES[:0]), "holds no images"),
         (as_idx(IMAGES[..., None].repeat(2, 3)), "has images of 2 channels, expected 1 (grey) or 3 (RGB)"),
         (b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", "bytes, its header says 4,294,836,241"),
-        (gzip.compress(b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff"), "expected 1 to 25,000,000 pixels"),
+        (gzip.compress(b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", mtime=0), "expected 1 to 25,000,000 pixels"),
     ],
 )
 def test_wrong_image_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -112,8 +112,8 @@ def test_wrong_image_files_are_refused(tmp_path: Path, content: bytes, message: 
     [
         (as_idx(IMAGES), "starts with 0x00000803, expected the magic number of IDX labels, 0x00000801"),
         (as_idx(LABELS)[:-1], "has 14 bytes, its header says 15"),
-        (gzip.compress(as_idx(LABELS)[:-1]), "ends after 6 of the 7 labels"),
-        (gzip.compress(as_idx(LABELS) + b"x"), "goes on after the 7 labels"),
+        (gzip.compress(as_idx(LABELS)[:-1], mtime=0), "ends after 6 of the 7 labels"),
+        (gzip.compress(as_idx(LABELS) + b"x", mtime=0), "goes on after the 7 labels"),
     ],
 )
 def test_wrong_label_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
