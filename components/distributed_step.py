@@ -1,16 +1,86 @@
 """One exact update on any number of replicas: what `train` and `embed` share.
 
 Losses come in one value per example and are never averaged by whoever computes them. One line here divides by the
-global batch; one line sums gradients over replicas. Everything random is drawn for the global batch and sliced, so
-that it does not depend on the number of replicas.
+global batch; one line sums over replicas. Everything random is drawn for the global batch and sliced, so that it does
+not depend on the number of replicas.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-# What a loss function returns: the loss of each local example, and further values to report, one per example each.
-PerExample = tuple[tf.Tensor, dict[str, tf.Tensor]]
+from components.errors import ConfigError
+from components.normalization import BatchStatistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """The examples of the global batch from `start` on; `size` is known when the graph is made, as a TPU needs it."""
+
+    start: int | tf.Tensor
+    size: int
+
+    def of(self, of_global: tf.Tensor) -> tf.Tensor:
+        """Its slice of something whose first axis is the global batch."""
+        return tf.ensure_shape(of_global[self.start : self.start + self.size], [self.size, *of_global.shape[1:]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharing:
+    """How a global batch is divided.
+
+    Attributes:
+        batch: Examples in it.
+        virtual_shards: 0: each replica computes one share, sums are in floating point, and replica counts agree up to
+            rounding. Else each replica computes some of so many equal shards, each by itself, and sums are those of
+            integers, which have no order: replica counts agree bit for bit.
+    """
+
+    batch: int
+    virtual_shards: int = 0
+
+    def require_replicas(self, replicas: int) -> None:
+        """Refuses so many replicas where the virtual shards cannot be dealt out evenly.
+
+        Raises:
+            ConfigError: Names both numbers.
+        """
+        if self.virtual_shards % replicas:
+            raise ConfigError(
+                f"{self.virtual_shards} virtual shards cannot be dealt out evenly to the {replicas} replicas of this "
+                "machine; set virtual_shards to a multiple of replicas, or give fewer replicas"
+            )
+
+    def here(self) -> list[Share]:
+        """What the replica that asks computes; the first replicas have one example more where it does not come out."""
+        replica = tf.distribute.get_replica_context()
+        replicas, index = replica.num_replicas_in_sync, _replica_index(replica)
+        if self.virtual_shards:
+            size, mine = self.batch // self.virtual_shards, self.virtual_shards // replicas
+            return [Share((index * mine + shard) * size, size) for shard in range(mine)]
+        size, over = divmod(self.batch, replicas)
+        if over == 0:
+            return [Share(index * size, size)]
+        if not isinstance(index, int):
+            raise ValueError(f"{self.batch} examples on {replicas} replicas of one program; give a multiple")
+        return [Share(index * size + min(index, over), size + (index < over))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a loss function returns for one share.
+
+    Attributes:
+        loss: What to descend, of each example: [size].
+        reported: Further values to report, one per example each: [size].
+        statistics: What batch normalisations found, if their moving statistics are to follow this update.
+    """
+
+    loss: tf.Tensor
+    reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)
+    statistics: Sequence[BatchStatistics] = ()
 
 
 class Adam(tf.Module):
@@ -58,50 +128,88 @@ class Adam(tf.Module):
 
 _EPSILON = 1e-7
 
+# Fixed point: 40 bits after the point. What is summed must stay below 2^63 / 2^40, here with room for all shards.
+_ONE = 2.0**40
+_LARGEST = 2.0**22
+
 
 def descend(
-    per_example: Callable[[], PerExample],
+    terms_of: Callable[[Share], Terms],
     variables: Sequence[tf.Variable],
     optimizer: Adam,
-    global_batch: int,
+    sharing: Sharing,
     rate_factor: tf.Tensor | float = 1.0,
 ) -> dict[str, tf.Tensor]:
     """One update of `variables`, inside a replica; the same update on every replica.
 
     Args:
-        per_example: Computes the losses of this replica's examples, of shape [local batch].
+        terms_of: Computes the terms of a share.
         variables: What to train.
         optimizer: Its state, made for these variables.
-        global_batch: Examples over all replicas.
+        sharing: How the global batch is divided.
         rate_factor: Multiplies the learning rate.
 
     Returns:
-        This replica's share of each global mean (`loss`, whatever was to be reported) to be summed over replicas;
-        and `healthy`, 1 where loss and gradients were finite and the update was applied, else 0, divided likewise.
+        The mean over the global batch of `loss` and of whatever was to be reported, the same on every replica; and
+        `healthy`, 1 where loss and gradients were finite and the update was applied, else 0.
     """
     replica = tf.distribute.get_replica_context()
-    with tf.GradientTape() as tape:
-        loss, reported = per_example()
-        shares = {name: tf.reduce_sum(value) / global_batch for name, value in {"loss": loss, **reported}.items()}
-    gradients = tape.gradient(shares["loss"], variables)
-    total, gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, [shares["loss"], gradients])
-    healthy = tf.math.is_finite(total) & tf.math.is_finite(tf.linalg.global_norm(gradients))
+    parts, statistics = [], []
+    for share in sharing.here():
+        with tf.GradientTape() as tape:
+            terms = terms_of(share)
+            means = {
+                name: tf.reduce_sum(value) / sharing.batch
+                for name, value in {"loss": terms.loss, **terms.reported}.items()
+            }
+        weight = share.size / sharing.batch
+        moments = [(weight * found.mean, weight * found.variance) for found in terms.statistics]
+        parts.append([means, tape.gradient(means["loss"], variables), moments])
+        statistics = [found.layer for found in terms.statistics]
+    sum_up = _sum_of_integers if sharing.virtual_shards else _sum_of_floats
+    (means, gradients, moments), healthy = sum_up(replica, parts)
     optimizer.apply(gradients, variables, healthy, rate_factor)
-    shares["healthy"] = tf.cast(healthy, loss.dtype) / replica.num_replicas_in_sync
-    return shares
+    for layer, (mean, variance) in zip(statistics, moments, strict=True):
+        BatchStatistics(layer, mean, variance).move(healthy)
+    return {**means, "healthy": tf.cast(healthy, means["loss"].dtype)}
 
 
-def local_share(of_global: tf.Tensor) -> tf.Tensor:
-    """This replica's equal slice of something whose first axis is the global batch."""
-    replica = tf.distribute.get_replica_context()
-    share = of_global.shape[0] // replica.num_replicas_in_sync
-    start = replica.replica_id_in_sync_group * share
-    return tf.ensure_shape(of_global[start : start + share], [share, *of_global.shape[1:]])
+def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
+    """The sum over replicas, and whether all of it is finite."""
+    (part,) = parts
+    total = replica.all_reduce(tf.distribute.ReduceOp.SUM, part)
+    means, gradients, _ = total
+    return total, tf.math.is_finite(means["loss"]) & tf.math.is_finite(tf.linalg.global_norm(gradients))
 
 
-def sum_over_replicas(strategy: tf.distribute.Strategy, shares: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The global means, from what `descend` returned under `strategy.run`."""
-    return {name: strategy.reduce(tf.distribute.ReduceOp.SUM, share, axis=None) for name, share in shares.items()}
+def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
+    """The sum over shards and replicas in fixed point, and whether all of it was within bounds.
+
+    Integers add up to the same whatever the order, so neither the number of replicas nor how they exchange matters.
+    """
+    flat = [tf.nest.flatten(part) for part in parts]
+    number = flat[0][0].dtype
+    # A comparison is false for NaN. Counted, because each replica sees but its own shards.
+    limit = _LARGEST / (len(parts) * replica.num_replicas_in_sync)
+    within = [tf.reduce_all([tf.reduce_all(tf.abs(value) < limit) for value in part]) for part in flat]
+    fixed = [[tf.cast(tf.round(tf.cast(value, tf.float64) * _ONE), tf.int64) for value in part] for part in flat]
+    wrong = tf.add_n([tf.cast(~shard, tf.int64) for shard in within])
+    sums = [tf.add_n(list(values)) for values in zip(*fixed, strict=True)]
+    *sums, wrong = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*sums, wrong])
+    total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
+    return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
+
+
+def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """What every replica returned alike from `strategy.run`, once."""
+    return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}
+
+
+def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
+    """A number where each replica is a graph of its own, a tensor where all run one program, as on a TPU."""
+    index = replica.replica_id_in_sync_group
+    known = tf.get_static_value(index)
+    return index if known is None else int(known)
 
 
 def _zeros_like(variable: tf.Variable) -> tf.Variable:

@@ -13,13 +13,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from components.normalization import BatchNormalization, ExactLayerNormalization
 from components.records import ImageShape
 
 _KERNEL = 4
 _LEAK = 0.2
 _LARGEST_SEED = 8
 _WEIGHTS_STDDEV = 0.02
-_NORMALISATION_EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +31,14 @@ class NetworkConfig:
         latent_size: Numbers in a latent vector.
         base_filters: Filters of the layers nearest to the image; deeper layers have twice as many.
         critic_normalization: `none`, or `layer` for an exact layer normalisation after all but the first convolution.
+        generator_normalization: `batch` normalisation before each activation, or `none`.
     """
 
     image: ImageShape
     latent_size: int
     base_filters: int
     critic_normalization: str = "none"
+    generator_normalization: str = "batch"
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -51,11 +53,26 @@ def doublings(image: ImageShape) -> int:
     return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
 
 
-def build_generator(config: NetworkConfig, seed: int = 0, name: str = "generator") -> keras.Model:
+def build_generator(
+    config: NetworkConfig,
+    seed: int = 0,
+    name: str = "generator",
+    *,
+    synchronised: bool = True,
+    precision: str = "float32",
+) -> keras.Model:
     """Latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
     Sides that no doubling reaches are cropped from the next larger ones.
+
+    Args:
+        config: What to build.
+        seed: Decides the initial weights.
+        name: Of the model, and the beginning of its variables' paths.
+        synchronised: Whether batch normalisation spans all replicas.
+        precision: `bfloat16` multiplies in it; weights, normalisation and pixels stay float32.
     """
+    inner = _dtype(precision)
     image, levels = config.image, doublings(config.image)
     filters = [config.base_filters * (1 if level == 1 else 2) for level in range(levels, 0, -1)]
     height, width = (math.ceil(side / 2**levels) for side in (image.height, image.width))
@@ -63,11 +80,16 @@ def build_generator(config: NetworkConfig, seed: int = 0, name: str = "generator
 
     latents = keras.Input((config.latent_size,), name="latents")
     x = keras.layers.Dense(
-        height * width * filters[0], use_bias=False, kernel_initializer=_normal(next(seeds)), name="project"
+        height * width * filters[0],
+        use_bias=config.generator_normalization == "none",
+        kernel_initializer=_normal(next(seeds)),
+        dtype=inner,
+        name="project",
     )(latents)
     x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
     for level, count in enumerate([*filters[1:], image.channels]):
-        x = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, synchronized=True, name=f"normalise_{level}")(x)
+        if config.generator_normalization == "batch":
+            x = BatchNormalization(synchronised=synchronised, name=f"normalise_{level}")(x)
         x = keras.layers.ReLU(name=f"relu_{level}")(x)
         last = level == levels - 1
         x = keras.layers.Conv2DTranspose(
@@ -75,8 +97,9 @@ def build_generator(config: NetworkConfig, seed: int = 0, name: str = "generator
             _KERNEL,
             2,
             "same",
-            use_bias=last,
+            use_bias=last or config.generator_normalization == "none",
             kernel_initializer=_normal(next(seeds)),
+            dtype=inner,
             name="to_image" if last else f"double_{level}",
         )(x)
     crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
@@ -84,41 +107,27 @@ def build_generator(config: NetworkConfig, seed: int = 0, name: str = "generator
     return keras.Model(latents, keras.layers.Activation("tanh", name="pixels")(x), name=name)
 
 
-def build_critic(config: NetworkConfig, seed: int = 0) -> keras.Model:
-    """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1]."""
+def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
+    """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
+
+    `precision` as of `build_generator`; the last layer, and so the scores, are float32 in any case.
+    """
+    inner = _dtype(precision)
     seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
     images = keras.Input(dataclasses.astuple(config.image), name="images")
     x = images
     for level in range(doublings(config.image) + 1):
         filters = config.base_filters * (1 if level == 0 else 2)
         x = keras.layers.Conv2D(
-            filters, _KERNEL, 2, "same", kernel_initializer=_normal(next(seeds)), name=f"halve_{level}"
+            filters, _KERNEL, 2, "same", kernel_initializer=_normal(next(seeds)), dtype=inner, name=f"halve_{level}"
         )(x)
         if config.critic_normalization == "layer" and level > 0:
             x = ExactLayerNormalization(name=f"normalise_{level}")(x)
-        x = keras.layers.LeakyReLU(_LEAK, name=f"leaky_relu_{level}")(x)
+        x = keras.layers.LeakyReLU(_LEAK, dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
-    score = keras.layers.Dense(1, kernel_initializer=_normal(next(seeds)), name="score")(x)
+    # No bias: it cancels in the loss, so that only rounding would move it, and on each number of replicas elsewhere.
+    score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
     return keras.Model(images, score, name="critic")
-
-
-class ExactLayerNormalization(keras.layers.Layer):
-    """Layer normalisation (Ba et al. 2016) whose second derivatives are right, for critics under a gradient penalty.
-
-    Over all axes but the first, with one scale and one shift per channel, as in Gulrajani et al. 2017, section 4.
-    Keras' own takes its variance from `tf.nn.moments`, which stops the gradient of the mean.
-    """
-
-    def build(self, input_shape: tuple[int | None, ...]) -> None:
-        channels = (input_shape[-1],)
-        self.scale = self.add_weight(shape=channels, initializer="ones", name="scale")
-        self.shift = self.add_weight(shape=channels, initializer="zeros", name="shift")
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        axes = list(range(1, len(inputs.shape)))
-        centred = inputs - tf.reduce_mean(inputs, axes, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), axes, keepdims=True)
-        return centred * tf.math.rsqrt(variance + _NORMALISATION_EPSILON) * self.scale + self.shift
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
@@ -129,6 +138,11 @@ def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
 def to_pixels(images: tf.Tensor) -> tf.Tensor:
     """float32 in [-1, 1] to uint8 pixels, rounded to the nearest."""
     return tf.cast(tf.clip_by_value(tf.round((images + 1.0) * 127.5), 0.0, 255.0), tf.uint8)
+
+
+def _dtype(precision: str) -> str | None:
+    """Keras' type policy for the layers that multiply; None is whatever Keras is set to, float32 unless told."""
+    return "mixed_bfloat16" if precision == "bfloat16" else None
 
 
 def _normal(seed: int) -> keras.initializers.Initializer:

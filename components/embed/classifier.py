@@ -7,6 +7,7 @@ are taken before the activation, so that none of them is dead.
 import keras
 
 from components import networks
+from components.normalization import BatchNormalization
 from components.records import ImageShape
 
 FEATURES = 64
@@ -40,12 +41,12 @@ def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
             kernel_initializer=weights(),
             name=f"convolve_{level}",
         )(x)
-        x = keras.layers.BatchNormalization(momentum=0.9, synchronized=True, name=f"normalise_{level}")(x)
+        x = BatchNormalization(name=f"normalise_{level}")(x)
         x = keras.layers.ReLU(name=f"relu_{level}")(x)
         x = keras.layers.MaxPooling2D(2, padding="same", name=f"pool_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     x = keras.layers.Dense(FEATURES, use_bias=False, kernel_initializer=weights(), name="project")(x)
-    features = keras.layers.BatchNormalization(momentum=0.9, synchronized=True, name="features")(x)
+    features = BatchNormalization(name="features")(x)
     x = keras.layers.ReLU(name="relu")(features)
     logits = keras.layers.Dense(classes, kernel_initializer=weights(), name="logits")(x)
     return keras.Model(images, [features, logits], name="classifier")

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from components import networks
 from components.data_order import EndlessOrder
-from components.distributed_step import Adam, PerExample, descend, local_share, sum_over_replicas
+from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
 from components.embed.classifier import build_classifier
 from components.embed.config import EmbedConfig
 from components.errors import TrainingDiverged
 from components.interruption import deferred
+from components.normalization import recorded_statistics
 from components.records import ImageShape
 
 log = logging.getLogger(__name__)
@@ -63,23 +64,24 @@ class ClassifierStep:
         steps = tf.shape(pixels)[0]
         sums = {name: tf.constant(0.0) for name in ("loss", "accuracy", "healthy")}
         for index in tf.range(steps):
-            shares = self._strategy.run(self._update, args=(pixels[index], labels[index]))
-            means = sum_over_replicas(self._strategy, shares)
+            means = of_one_replica(
+                self._strategy, self._strategy.run(self._update, args=(pixels[index], labels[index]))
+            )
             sums = {name: sums[name] + means[name] for name in sums}
         return {name: value / tf.cast(steps, tf.float32) for name, value in sums.items()}
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        images, wanted = networks.to_unit_range(local_share(pixels)), local_share(labels)
-
-        def per_example() -> PerExample:
-            _, logits = self.model(images, training=True)
+        def terms(share: Share) -> Terms:
+            wanted = share.of(labels)
+            with recorded_statistics() as statistics:
+                _, logits = self.model(networks.to_unit_range(share.of(pixels)), training=True)
             loss = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
             right = tf.argmax(logits, axis=1, output_type=tf.int32) == wanted
-            return loss, {"accuracy": tf.cast(right, tf.float32)}
+            return Terms(loss, {"accuracy": tf.cast(right, loss.dtype)}, statistics)
 
         done = tf.cast(self._adam.iterations, tf.float32) / self._total_steps
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
-        return descend(per_example, self._variables, self._adam, self._batch_size, rate_factor)
+        return descend(terms, self._variables, self._adam, Sharing(self._batch_size), rate_factor)
 
 
 def train_classifier(

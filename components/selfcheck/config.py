@@ -33,6 +33,15 @@ class SelfcheckConfig:
     critic_normalization: Annotated[str, Setting("Layer normalisation in the critic.", choices=("none", "layer"))] = (
         TrainConfig.critic_normalization
     )
+    generator_normalization: Annotated[
+        str, Setting("Batch normalisation in the generator.", choices=("batch", "none"))
+    ] = TrainConfig.generator_normalization
+    reproducibility: Annotated[
+        str, Setting("`exact`: replica counts must agree bit for bit.", choices=("standard", "exact"))
+    ] = TrainConfig.reproducibility
+    virtual_shards: Annotated[
+        int, Setting("Equal parts of a batch that are computed apart under `exact`.", at_least=1, at_most=256)
+    ] = TrainConfig.virtual_shards
     seed: Annotated[int, Setting("Decides weights, images and noise.", at_least=0, below=2**31)] = TrainConfig.seed
     accelerator: Annotated[str, Setting("Hardware to check.", choices=("auto", "tpu", "gpu", "cpu"))] = (
         TrainConfig.accelerator

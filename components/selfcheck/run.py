@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from components import networks
 from components.accelerator import choose_strategy, detect
 from components.errors import ConfigError, StageError
 from components.executor import StageResult
@@ -16,6 +15,7 @@ from components.selfcheck import checks
 from components.selfcheck.config import SelfcheckConfig
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
+from components.train.step import network_of
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,14 @@ def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -
         latent_size=config.latent_size,
         base_filters=config.base_filters,
         critic_normalization=config.critic_normalization,
+        generator_normalization=config.generator_normalization,
+        reproducibility=config.reproducibility,
+        virtual_shards=config.virtual_shards,
         seed=config.seed,
     )
-    image = ImageShape(config.height, config.width, config.channels)
     return checks.Subject(
         config=training,
-        network=networks.NetworkConfig(image, config.latent_size, config.base_filters, config.critic_normalization),
+        network=network_of(training, ImageShape(config.height, config.width, config.channels)),
         one=tf.distribute.OneDeviceStrategy("/gpu:0" if kind == "gpu" else "/cpu:0"),
         many=many,
         tolerance=_FLOAT32_TOLERANCE if kind == "tpu" else _FLOAT64_TOLERANCE,

@@ -24,6 +24,10 @@ class TrainConfig:
     ] = 6e-4
     beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.5
     beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.9
+    learning_rate_decay: Annotated[
+        str,
+        Setting("How both step sizes fall: not at all, or linearly to 0 at the last step.", choices=("none", "linear")),
+    ] = "none"
     constraint: Annotated[
         str,
         Setting("How the critic is kept 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
@@ -42,6 +46,27 @@ class TrainConfig:
     critic_normalization: Annotated[
         str, Setting("Layer normalisation in the critic, with right second derivatives.", choices=("none", "layer"))
     ] = "none"
+    generator_normalization: Annotated[
+        str, Setting("Batch normalisation in the generator, over all replicas.", choices=("batch", "none"))
+    ] = "batch"
+    precision: Annotated[
+        str,
+        Setting(
+            "What networks multiply in; `auto` takes bfloat16 where the hardware is fast at it.",
+            choices=("auto", "float32", "bfloat16"),
+        ),
+    ] = "float32"
+    reproducibility: Annotated[
+        str,
+        Setting(
+            "`exact`: the same bits on any number of CPU replicas, at a price; batch normalisation is then over each "
+            "virtual shard.",
+            choices=("standard", "exact"),
+        ),
+    ] = "standard"
+    virtual_shards: Annotated[
+        int, Setting("Equal parts of a batch that are computed apart under `exact`.", at_least=1, at_most=256)
+    ] = 8
     seed: Annotated[int, Setting("Decides initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
     accelerator: Annotated[
         str, Setting("Hardware to train on.", choices=("auto", "tpu", "gpu", "cpu"), in_key=False)
@@ -62,4 +87,14 @@ class TrainConfig:
     checkpoint_every: Annotated[int, Setting("Generator updates between checkpoints.", at_least=1, in_key=False)] = 1000
 
     def __post_init__(self) -> None:
-        require_valid(self, uneven_share("batch_size", self.batch_size, self.replicas))
+        require_valid(self, uneven_share("batch_size", self.batch_size, self.replicas), self._uneven_virtual_shards())
+
+    def _uneven_virtual_shards(self) -> str:
+        """What is wrong with the virtual shards; empty if nothing is."""
+        if self.reproducibility == "standard":
+            return ""
+        if self.batch_size % self.virtual_shards:
+            return f"batch_size must be a multiple of virtual_shards, got {self.batch_size} for {self.virtual_shards}"
+        if self.replicas and self.virtual_shards % self.replicas:
+            return f"virtual_shards must be a multiple of replicas, got {self.virtual_shards} for {self.replicas}"
+        return ""

@@ -28,7 +28,8 @@ def run(config: TrainConfig) -> StageResult:
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
     place = Path(digests.fill_key(config.checkpoints, "train", config, {"dataset": manifest.digest}))
     identity = {**settings.values_in_key(config), "dataset_digest": manifest.digest}
-    del identity["steps"]  # a training may be lengthened
+    if config.learning_rate_decay == "none":
+        del identity["steps"]  # such a training may be lengthened
     _claim(place, identity)
     with storage.only_one(place):
         found = checkpoints.newest(place)

@@ -20,7 +20,7 @@ _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
 _RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty without a word"
 _RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
-_NO_NORMALISATION = "use ExactLayerNormalization of components/networks.py, or none"
+_NO_NORMALISATION = "use ExactLayerNormalization of components/normalization.py, or none"
 _WRONG = {
     "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALISATION),
     "GroupNormalization": (_MOMENTS, _NO_NORMALISATION),

@@ -3,6 +3,7 @@
 The loop over steps runs inside one `tf.function`, outside `strategy.run`, as TensorFlow's strategies need it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from components import networks
-from components.distributed_step import Adam, PerExample, descend, local_share, sum_over_replicas
+from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
+from components.normalization import recorded_statistics
+from components.records import ImageShape
 from components.train import losses, second_order
 from components.train.config import TrainConfig
 
@@ -22,6 +25,17 @@ _PURPOSES = 4
 REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "healthy")
 
 
+def network_of(config: TrainConfig, image: ImageShape) -> networks.NetworkConfig:
+    """What both networks are built from, for images of a shape."""
+    return networks.NetworkConfig(
+        image,
+        config.latent_size,
+        config.base_filters,
+        config.critic_normalization,
+        config.generator_normalization,
+    )
+
+
 class WganStep:
     """Networks, optimisers and the generator's average; and the update that trains them.
 
@@ -29,18 +43,29 @@ class WganStep:
         config: The training settings.
         network: What to build the networks from.
         strategy: Where to place them; every variable is created in its scope.
+        precision: What the networks multiply in, `float32` or `bfloat16`; everything else is float32 in any case.
 
     Attributes:
         generator, critic, average: The networks; `average` is the generator's exponential moving average.
         step: Generator updates done, int64.
     """
 
-    def __init__(self, config: TrainConfig, network: networks.NetworkConfig, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        network: networks.NetworkConfig,
+        strategy: tf.distribute.Strategy,
+        precision: str = "float32",
+    ) -> None:
         self._config, self._strategy = config, strategy
+        exact = config.reproducibility == "exact"
+        self._sharing = Sharing(config.batch_size, config.virtual_shards if exact else 0)
+        self._sharing.require_replicas(strategy.num_replicas_in_sync)
         self._float = tf.as_dtype(keras.config.floatx())
         with strategy.scope():
-            self.generator = networks.build_generator(network, config.seed)
-            self.critic = networks.build_critic(network, config.seed)
+            # A virtual shard is normalised by itself: what it computes may depend on no other.
+            self.generator = networks.build_generator(network, config.seed, synchronised=not exact, precision=precision)
+            self.critic = networks.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
             self.average = networks.build_generator(network, config.seed, name="average")
             self._generator_variables = _trainable(self.generator)
@@ -77,12 +102,10 @@ class WganStep:
             sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
             healthy = tf.ones([], self._float)
             for inner in range(self._config.critic_steps):
-                shares = self._strategy.run(self.critic_update, args=(real[index, inner], *self.critic_noise(inner)))
-                means = sum_over_replicas(self._strategy, shares)
+                means = self._run(self.critic_update, real[index, inner], *self.critic_noise(inner))
                 sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
                 healthy = tf.minimum(healthy, means["healthy"])
-            shares = self._strategy.run(self.generator_update, args=(self.generator_noise(),))
-            means = sum_over_replicas(self._strategy, shares)
+            means = self._run(self.generator_update, self.generator_noise())
             row = {
                 "critic_loss": sums["loss"],
                 "generator_loss": means["loss"],
@@ -93,6 +116,10 @@ class WganStep:
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
 
+    def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One update on every replica; each gets the whole global batch, and takes its share."""
+        return of_one_replica(self._strategy, self._strategy.run(update, args=of_global))
+
     def critic_update(self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
         """One critic update, inside a replica.
 
@@ -101,40 +128,45 @@ class WganStep:
                 of `critic_noise`.
 
         Returns:
-            This replica's shares of the global means.
+            The global means, as `descend` returns them.
         """
         config = self._config
-        real = networks.to_unit_range(local_share(pixels))
-        fake = tf.stop_gradient(self.generator(local_share(latents), training=True))
-        weights = local_share(weights)
 
-        def per_example() -> PerExample:
+        def terms(share: Share) -> Terms:
+            real = networks.to_unit_range(share.of(pixels))
+            fake = tf.stop_gradient(self.generator(share.of(latents), training=True))
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0)), 2)
             loss = losses.critic_loss(real_scores, fake_scores)
-            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, weights))
+            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, share.of(weights)))
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
-            return loss, {"penalty": penalty, "gradient_norm": norms}
+            return Terms(loss, {"penalty": penalty, "gradient_norm": norms})
 
-        shares = descend(per_example, self._critic_variables, self._critic_adam, config.batch_size)
+        means = descend(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
         if config.constraint == "weight_clipping":
             for variable in self._critic_variables:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
-        return shares
+        return means
 
     def generator_update(self, latents: tf.Tensor) -> dict[str, tf.Tensor]:
         """One generator update, its average and the step, inside a replica; as `critic_update`."""
-        config = self._config
-        latents = local_share(latents)
 
-        def per_example() -> PerExample:
-            return losses.generator_loss(self._score(self.generator(latents, training=True))), {}
+        def terms(share: Share) -> Terms:
+            with recorded_statistics() as statistics:
+                fake = self.generator(share.of(latents), training=True)
+            return Terms(losses.generator_loss(self._score(fake)), statistics=statistics)
 
-        shares = descend(per_example, self._generator_variables, self._generator_adam, config.batch_size)
+        means = descend(terms, self._generator_variables, self._generator_adam, self._sharing, self._rate_factor())
         self._update_average()
         self.step.assign_add(1)
-        return shares
+        return means
+
+    def _rate_factor(self) -> tf.Tensor:
+        """What both learning rates are multiplied by at this step."""
+        if self._config.learning_rate_decay == "none":
+            return tf.ones([], self._float)
+        return 1.0 - tf.cast(self.step, self._float) / self._config.steps
 
     def _score(self, images: tf.Tensor) -> tf.Tensor:
         return self.critic(images, training=True)[:, 0]

@@ -14,9 +14,10 @@ from components.accelerator import choose_strategy
 from components.data_order import EndlessOrder
 from components.errors import DataError, TrainingDiverged
 from components.interruption import deferred
+from components.precision import choose_precision
 from components.train.config import TrainConfig
 from components.train.progress import Progress
-from components.train.step import WganStep
+from components.train.step import WganStep, network_of
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +37,10 @@ def train(
     # Grappler's remapper fails on the second derivative of LeakyReLU and says so on every run; it gains nothing here.
     tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
+    precision = choose_precision(config.precision, strategy)
     images, _ = datasets.load_split(config.dataset, manifest, "train")
-    network = networks.NetworkConfig(
-        manifest.image, config.latent_size, config.base_filters, config.critic_normalization
-    )
-    wgan = WganStep(config, network, strategy)
+    network = network_of(config, manifest.image)
+    wgan = WganStep(config, network, strategy, precision)
     progress = Progress(place, config)
     step = 0
     if found is not None:
@@ -52,7 +52,7 @@ def train(
 
     def save() -> None:
         state = {**wgan.state_arrays(), **progress.state()}
-        checkpoints.save(place, _describe(config, network, manifest, step, strategy), state)
+        checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
         checkpoints.keep_newest(place, _KEPT_CHECKPOINTS)
 
     with deferred() as stop, progress:
@@ -129,6 +129,7 @@ def _describe(
     manifest: records.Manifest,
     step: int,
     strategy: tf.distribute.Strategy,
+    precision: str,
 ) -> checkpoints.Description:
     return checkpoints.Description(
         step=step,
@@ -141,6 +142,7 @@ def _describe(
             "tensorflow": tf.__version__,
             "keras": keras.__version__,
             "replicas": strategy.num_replicas_in_sync,
+            "precision": precision,
         },
     )
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.distributed_step import Adam, descend, local_share, sum_over_replicas
+from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
+from components.errors import ConfigError
 
 
 def test_adam_is_keras_adam() -> None:
@@ -34,7 +35,9 @@ def test_an_update_that_is_not_finite_changes_nothing() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def mean_step(strategy: tf.distribute.Strategy, values: list[float]) -> tuple[dict[str, float], float]:
+def mean_step(
+    strategy: tf.distribute.Strategy, values: list[float], virtual_shards: int = 0
+) -> tuple[dict[str, float], float]:
     """One step down the mean of w * v over a global batch: what it reports, and the gradient that reached Adam."""
     with strategy.scope():
         weight = tf.Variable(1.0)
@@ -44,28 +47,74 @@ def mean_step(strategy: tf.distribute.Strategy, values: list[float]) -> tuple[di
     def step() -> dict[str, tf.Tensor]:
         batch = tf.constant(values)
 
-        def update() -> dict[str, tf.Tensor]:
-            local = local_share(batch)
-            return descend(lambda: (weight * local, {"value": local}), [weight], adam, len(values))
+        def terms(share: Share) -> Terms:
+            return Terms(weight * share.of(batch), {"value": share.of(batch)})
 
-        return sum_over_replicas(strategy, strategy.run(update))
+        def update() -> dict[str, tf.Tensor]:
+            return descend(terms, [weight], adam, Sharing(len(values), virtual_shards))
+
+        return of_one_replica(strategy, strategy.run(update))
 
     reported = {name: float(value) for name, value in step().items()}
     return reported, float(adam.first[0].numpy())
 
 
-def test_reported_losses_are_global_means_on_one_replica() -> None:
-    reported, gradient = mean_step(tf.distribute.OneDeviceStrategy("/cpu:0"), [2.0, 3.0, 4.0, 5.0])
+VALUES = [2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize("virtual_shards", [0, 1, 2, 4])
+def test_reported_losses_are_global_means_on_one_replica(virtual_shards: int) -> None:
+    reported, gradient = mean_step(tf.distribute.OneDeviceStrategy("/cpu:0"), VALUES, virtual_shards)
     assert reported == {"loss": 3.5, "value": 3.5, "healthy": 1.0}
     assert gradient == 3.5
 
 
-@pytest.mark.parametrize("replicas", [2, 4])
-def test_reported_losses_and_gradients_are_global_means_on_more(on_replicas: Callable[..., Any], replicas: int) -> None:
-    """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and descend by 3.5, not 7."""
-    reported, gradient = on_replicas(__file__, "mean_step", replicas, [2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize(("replicas", "virtual_shards"), [(2, 0), (3, 0), (4, 0), (2, 4)])
+def test_reported_losses_and_gradients_are_global_means_on_more(
+    on_replicas: Callable[..., Any], replicas: int, virtual_shards: int
+) -> None:
+    """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and descend by 3.5, not 7.
+
+    On three replicas the shares are of 2, 1 and 1 examples.
+    """
+    reported, gradient = on_replicas(__file__, "mean_step", replicas, VALUES, virtual_shards)
     assert reported == {"loss": 3.5, "value": 3.5, "healthy": 1.0}
     assert gradient == 3.5
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 2.0**21])
+def test_what_a_fixed_point_cannot_hold_stops_the_update(wrong: float) -> None:
+    """2^21 in each of two shards is the largest that is refused, so that no sum of integers can overflow."""
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    reported, gradient = mean_step(one, [2.0, 3.0, wrong * 4, 5.0], 2)
+    assert reported["healthy"] == 0.0
+    assert gradient == 0.0
+    reported, gradient = mean_step(one, [2.0, 3.0, 2.0**22, 6.0], 2)
+    assert reported["healthy"] == 1.0
+    assert gradient == (2.0**22 + 11) / 4
+
+
+def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) -> list[list[int]]:
+    """Which examples each share of each replica holds, in order of replicas."""
+    given = strategy.run(lambda: tuple(share.of(tf.range(batch)) for share in Sharing(batch, virtual_shards).here()))
+    each = zip(*(strategy.experimental_local_results(part) for part in given), strict=True)
+    return [part.numpy().tolist() for parts in each for part in parts]
+
+
+def test_uneven_shares_are_balanced_and_hold_every_example_once(on_replicas: Callable[..., Any]) -> None:
+    found = on_replicas(__file__, "shares", 4, 10, 0)
+    assert found == [part.tolist() for part in np.array_split(np.arange(10), 4)]
+
+
+def test_virtual_shards_are_the_same_on_any_number_of_replicas(on_replicas: Callable[..., Any]) -> None:
+    found = on_replicas(__file__, "shares", 2, 12, 4)
+    assert found == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
+
+
+def test_replicas_among_which_virtual_shards_cannot_be_dealt_out_are_refused() -> None:
+    Sharing(16, 8).require_replicas(4)
+    with pytest.raises(ConfigError, match="8 virtual shards cannot be dealt out evenly to the 3 replicas"):
+        Sharing(16, 8).require_replicas(3)
 
 
 def test_one_bad_example_stops_the_update_on_every_replica(on_replicas: Callable[..., Any]) -> None:

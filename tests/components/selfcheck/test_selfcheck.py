@@ -1,8 +1,10 @@
 """Tests for the selfcheck: it passes on the step as it is, and catches every fault that people make."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from components import errors, networks
+from components.distributed_step import Share, Sharing, descend
 from components.records import ImageShape
 from components.selfcheck import checks
 from components.train import step
@@ -31,13 +34,8 @@ def _replicas() -> int:
 
 def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks the step as people break it."""
-    context, layers = tf.distribute.ReplicaContext, networks.keras.layers
-    all_reduce, share, descend, normalisation = (
-        context.all_reduce,
-        step.local_share,
-        step.descend,
-        layers.BatchNormalization,
-    )
+    context, here, build = tf.distribute.ReplicaContext, Sharing.here, networks.build_generator
+    all_reduce, of_share = context.all_reduce, Share.of
 
     def mean_instead_of_sum(self: Any, op: Any, value: Any) -> Any:
         return all_reduce(self, tf.distribute.ReduceOp.MEAN, value)
@@ -45,14 +43,16 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def reduced_twice(self: Any, op: Any, value: Any) -> Any:
         return all_reduce(self, op, all_reduce(self, op, value))
 
-    def by_local_batch(loss: Any, variables: Any, adam: Any, batch: int) -> Any:
-        return descend(loss, variables, adam, batch // _replicas())
+    def by_local_batch(terms: Any, variables: Any, adam: Any, sharing: Sharing, *rest: Any) -> Any:
+        local = Sharing(sharing.batch // _replicas())
+        monkeypatch.setattr(Sharing, "here", lambda _: here(sharing))
+        return descend(terms, variables, adam, local, *rest)
 
-    def same_noise_everywhere(value: tf.Tensor) -> tf.Tensor:
-        return share(value) if value.dtype == tf.uint8 else value[: value.shape[0] // _replicas()]
+    def same_noise_everywhere(self: Share, of_global: tf.Tensor) -> tf.Tensor:
+        return of_share(self, of_global) if of_global.dtype == tf.uint8 else of_global[: self.size]
 
-    def unsynchronised(synchronized: bool, **settings: Any) -> keras.layers.Layer:
-        return normalisation(**settings)
+    def unsynchronised(*given: Any, synchronised: bool = True, **settings: Any) -> keras.Model:
+        return build(*given, synchronised=False, **settings)
 
     if fault == "mean instead of sum":
         monkeypatch.setattr(context, "all_reduce", mean_instead_of_sum)
@@ -61,9 +61,9 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif fault == "local batch as the divisor":
         monkeypatch.setattr(step, "descend", by_local_batch)
     elif fault == "noise per replica":
-        monkeypatch.setattr(step, "local_share", same_noise_everywhere)
+        monkeypatch.setattr(Share, "of", same_noise_everywhere)
     elif fault == "BN unsynchronised":
-        monkeypatch.setattr(layers, "BatchNormalization", unsynchronised)
+        monkeypatch.setattr(networks, "build_generator", unsynchronised)
 
 
 def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, list[str]]:
@@ -121,6 +121,30 @@ def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str
     assert "Traceback" not in done.stderr
 
 
-def test_keras_is_the_one_that_networks_use() -> None:
-    """The faults are planted where the networks look."""
-    assert networks.keras is keras
+# One line of the tree as people get it wrong, and what catches it.
+MISTAKES = {
+    "the divisor is forgotten": (
+        "components/distributed_step.py",
+        "tf.reduce_sum(value) / sharing.batch",
+        "tf.reduce_mean(value)",
+    ),
+    "the penalty's norm takes each pixel's channels apart": (
+        "components/train/losses.py",
+        "tf.reduce_sum(tf.square(gradients), axis=[1, 2, 3])",
+        "tf.reduce_sum(tf.stop_gradient(tf.square(gradients)), axis=[1, 2, 3])",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_build_with_a_mistake_in_one_line_ends_with_70(mistake: str, tmp_path: Path) -> None:
+    file, right, wrong = MISTAKES[mistake]
+    shutil.copytree(Path(checks.__file__).parents[1], tmp_path / "components")
+    text = (tmp_path / file).read_text()
+    assert text.count(right) == 1
+    (tmp_path / file).write_text(text.replace(right, wrong))
+    command = [sys.executable, "-m", "components.selfcheck", "--height=12", "--width=10", "--batch_size=8"]
+    done = subprocess.run([*command, "--base_filters=4"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == errors.DEFECT, done.stderr
+    assert "FAILED" in done.stdout
+    assert "do not trust a training with these settings here" in done.stderr

@@ -1,0 +1,119 @@
+"""Normalisation layers that stay right where Keras' own do not: over replicas, and to second order.
+
+Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et al. 2017 ("ghost batch normalisation").
+"""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Iterator
+
+import keras
+import tensorflow as tf
+
+_EPSILON = 1e-5
+
+
+class BatchNormalization(keras.layers.Layer):
+    """Batch normalisation over the examples of all replicas, whatever share of them each has.
+
+    Keras' own, synchronised, averages the means of the replicas: right only where all shares are even. This one
+    sums values, squares and counts. It never moves its statistics by itself: what it found in a batch goes to
+    `recorded_statistics`, and whoever trains applies it, once, if the update was sound.
+
+    Args:
+        momentum: Share of the moving statistics that an update keeps.
+        synchronised: Whether a batch is that of all replicas (else that of this call alone).
+        name: Of the layer.
+    """
+
+    def __init__(self, *, momentum: float = 0.9, synchronised: bool = True, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.momentum, self._synchronised = momentum, synchronised
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        channels = (input_shape[-1],)
+        self.gamma = self.add_weight(shape=channels, initializer="ones", name="gamma")
+        self.beta = self.add_weight(shape=channels, initializer="zeros", name="beta")
+        self.moving_mean = self.add_weight(shape=channels, initializer="zeros", trainable=False, name="moving_mean")
+        self.moving_variance = self.add_weight(
+            shape=channels, initializer="ones", trainable=False, name="moving_variance"
+        )
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        if training:
+            mean, variance = self._moments(inputs)
+            _record(BatchStatistics(self, mean, variance))
+        else:
+            mean, variance = tf.convert_to_tensor(self.moving_mean), tf.convert_to_tensor(self.moving_variance)
+        scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
+        return inputs * scale + (tf.convert_to_tensor(self.beta) - mean * scale)
+
+    def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of each channel, [channels] each."""
+        axes = list(range(len(inputs.shape) - 1))
+        count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
+        sums = [tf.reduce_sum(inputs, axes), tf.reduce_sum(tf.square(inputs), axes)]
+        replica = tf.distribute.get_replica_context()
+        if self._synchronised and replica is not None and replica.num_replicas_in_sync > 1:
+            # In one piece: every round of messages has its price.
+            packed = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.concat([*sums, count[None]], axis=0))
+            sums, count = tf.split(packed[:-1], 2), packed[-1]
+        mean = sums[0] / count
+        return mean, tf.nn.relu(sums[1] / count - tf.square(mean))
+
+
+class ExactLayerNormalization(keras.layers.Layer):
+    """Layer normalisation whose second derivatives are right, for critics under a gradient penalty.
+
+    Over all axes but the first, with one scale and one shift per channel, as in Gulrajani et al. 2017, section 4.
+    Keras' own takes its variance from `tf.nn.moments`, which stops the gradient of the mean.
+    """
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        channels = (input_shape[-1],)
+        self.scale = self.add_weight(shape=channels, initializer="ones", name="scale")
+        self.shift = self.add_weight(shape=channels, initializer="zeros", name="shift")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        axes = list(range(1, len(inputs.shape)))
+        centred = inputs - tf.reduce_mean(inputs, axes, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), axes, keepdims=True)
+        return centred * tf.math.rsqrt(variance + _EPSILON) * self.scale + self.shift
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchStatistics:
+    """What one layer found in one batch: mean and variance, [channels] each."""
+
+    layer: BatchNormalization
+    mean: tf.Tensor
+    variance: tf.Tensor
+
+    def move(self, healthy: tf.Tensor) -> None:
+        """Moves the layer's statistics towards these where `healthy`, a scalar bool, holds."""
+        for moving, found in ((self.layer.moving_mean, self.mean), (self.layer.moving_variance, self.variance)):
+            moved = self.layer.momentum * moving.value + (1.0 - self.layer.momentum) * found
+            moving.value.assign(tf.where(healthy, moved, moving.value))
+
+
+# Per thread, as a strategy traces each of its replicas in a thread of its own.
+_recordings = threading.local()
+
+
+@contextlib.contextmanager
+def recorded_statistics() -> Iterator[list[BatchStatistics]]:
+    """Collects what the batch normalisations that run within the block find, in order."""
+    former = getattr(_recordings, "open", None)
+    found: list[BatchStatistics] = []
+    _recordings.open = found
+    try:
+        yield found
+    finally:
+        _recordings.open = former
+
+
+def _record(statistics: BatchStatistics) -> None:
+    found = getattr(_recordings, "open", None)
+    if found is not None:
+        found.append(statistics)

@@ -1,0 +1,52 @@
+"""Which numbers networks multiply in: float32, or bfloat16 where the hardware is fast at it."""
+
+import logging
+from pathlib import Path
+
+import tensorflow as tf
+
+log = logging.getLogger(__name__)
+
+# The first of NVIDIA's that multiplies in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
+_BFLOAT16_CAPABILITY = (8, 0)
+_CPU_FLAG = "amx_bf16"
+
+
+def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> str:
+    """What `precision` means on the devices of a strategy.
+
+    Args:
+        wanted: `float32`, `bfloat16`, or `auto` for bfloat16 where every device multiplies fast in it.
+        strategy: Where training runs.
+
+    Returns:
+        `float32` or `bfloat16`; a warning is logged if the latter was asked for where it is slow.
+    """
+    kind = "TPU" if isinstance(strategy, tf.distribute.TPUStrategy) else strategy.extended.worker_devices[0]
+    fast = _is_fast(kind)
+    if wanted == "auto":
+        wanted = "bfloat16" if fast else "float32"
+    if wanted == "bfloat16" and not fast:
+        log.warning(
+            "bfloat16 is slow on this hardware (on a CPU without AMX it was 7 times slower than float32); "
+            "set precision to auto or float32"
+        )
+    log.info("networks multiply in %s; weights, normalisation, penalty, losses and slots are float32", wanted)
+    return wanted
+
+
+def _is_fast(device: str) -> bool:
+    if "TPU" in device:
+        return True
+    if "GPU" in device:
+        found = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+        return all(details.get("compute_capability", (0, 0)) >= _BFLOAT16_CAPABILITY for details in found)
+    return _cpu_has(_CPU_FLAG)
+
+
+def _cpu_has(flag: str) -> bool:
+    """Whether Linux lists a processor flag; elsewhere nothing is known, and no is the safe answer."""
+    listed = Path("/proc/cpuinfo")
+    return listed.exists() and any(
+        flag in line.split() for line in listed.read_text().splitlines() if line.startswith("flags")
+    )
