@@ -41,12 +41,11 @@ def _is_fast(device: str) -> bool:
     if "GPU" in device:
         found = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
         return all(details.get("compute_capability", (0, 0)) >= _BFLOAT16_CAPABILITY for details in found)
-    return _cpu_has(_CPU_FLAG)
+    return _CPU_FLAG in _cpu_flags()
 
 
-def _cpu_has(flag: str) -> bool:
-    """Whether Linux lists a processor flag; elsewhere nothing is known, and no is the safe answer."""
+def _cpu_flags() -> set[str]:
+    """What Linux says that the processor can do; nothing elsewhere, where float32 is the safe answer."""
     listed = Path("/proc/cpuinfo")
-    return listed.exists() and any(
-        flag in line.split() for line in listed.read_text().splitlines() if line.startswith("flags")
-    )
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    return {flag for line in lines if line.startswith("flags") for flag in line.split()}

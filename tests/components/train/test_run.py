@@ -212,3 +212,39 @@ def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "2 x cpu: 16 images per batch, 8 on each replica" in done.stderr
     assert "going on from step 10 of 20" in done.stderr
+
+
+def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Also the samples and the log; and half of it on four, the rest on one."""
+    whole, spread = tmp_path / "one", tmp_path / "four then one"
+    assert train(tiny_dataset, whole, reproducibility="exact").returncode == 0
+    begun = train(tiny_dataset, spread, reproducibility="exact", steps=20, accelerator="cpu", replicas=4)
+    assert begun.returncode == 0, begun.stderr
+    assert train(tiny_dataset, spread, reproducibility="exact").returncode == 0
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (whole, spread))
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    for grid in (whole / "samples").iterdir():
+        assert grid.read_bytes() == (spread / "samples" / grid.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"virtual_shards": 5}, "batch_size must be a multiple of virtual_shards, got 16 for 5"),
+        ({"replicas": 3, "batch_size": 24}, "virtual_shards must be a multiple of replicas, got 8 for 3"),
+    ],
+)
+def test_virtual_shards_that_do_not_come_out_even_are_refused(
+    tiny_dataset: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    done = train(tiny_dataset, tmp_path / "new", reproducibility="exact", **changes)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert message in done.stderr
+
+
+def test_a_training_whose_rates_decay_is_not_lengthened(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Its rates would have been others from the first step on."""
+    assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="linear").returncode == 0
+    done = train(tiny_dataset, tmp_path, steps=20, learning_rate_decay="linear")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "steps" in done.stderr
