@@ -85,10 +85,16 @@ def check_losses(subject: Subject) -> Finding:
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     fake = tf.concat([fresh.generator(shard, training=True) for shard in tf.split(latents, shards)], axis=0)
     norms = losses.gradient_norms(fresh.critic, losses.interpolate(real, fake, weights)).numpy()
-    expected = float(np.mean((norms - 1.0) ** 2))
-    reported = float(single.make(single.many).run_block(pixels)["penalty"][0])
-    error = abs(reported - expected) / max(expected, 1e-6)
-    return _judged("reported penalty is the mean over the global batch", error, subject.tolerance * 10)
+    penalty = (norms - 1.0) ** 2
+    gap = (fresh.critic(fake) - fresh.critic(real)).numpy()[:, 0]
+    weighted = single.config.penalty_weight * penalty if single.config.constraint == "gradient_penalty" else 0.0
+    expected = {"penalty": penalty, "gradient_norm": norms, "critic_loss": gap + weighted}
+    reported = single.make(single.many).run_block(pixels)
+    error = max(
+        abs(float(reported[name][0]) - float(np.mean(values))) / max(float(np.mean(np.abs(values))), 1e-6)
+        for name, values in expected.items()
+    )
+    return _judged("reported losses are means over the global batch", error, subject.tolerance * 10)
 
 
 def check_second_order(subject: Subject) -> Finding:

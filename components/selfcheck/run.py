@@ -32,6 +32,8 @@ def run(config: SelfcheckConfig) -> StageResult:
     """
     kind = detect() if config.accelerator == "auto" else config.accelerator
     replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
+    # Each check traces a step of its own, against which TensorFlow warns.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     many = choose_strategy(kind, replicas, config.batch_size)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has nothing to agree with")
