@@ -3,13 +3,19 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
+TF220 := .venv-tf220
 UV_VERSION := 0.13.8
 RUNS ?= runs
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command 'make lock'
+# Whatever depends on TensorFlow's version and would run on a TPU: step, networks, strategy, checkpoints.
+STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_networks.py test_checkpoints.py \
+  train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
 
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 install: $(VENV)/installed ## Make the environment in .venv from the lock
 
@@ -29,6 +35,14 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 test: install ## Run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
+	$(TF220)/bin/python -m pytest -n 2 --dist loadfile $(STEP_TESTS)
+
+$(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
+	$(BIN)/python -m venv $(TF220)
+	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
+	touch $@
+
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -42,8 +56,7 @@ compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
 
 lock: install ## Pin every dependency again, with hashes
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command 'make lock' --extra pipeline --extra preprocess --extra cpu --group dev \
-	  pyproject.toml -o requirements/dev.txt
+	$(LOCK) --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
 
-.PHONY: help install demo test lint format compile lock
+.PHONY: help install demo test test-tf220 lint format compile lock
