@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -35,12 +36,16 @@ class ClassifierStep:
         classes: Number of classes.
         total_steps: Updates in all; the learning rate falls to 0 over them by a half cosine.
         strategy: Where to place the variables.
+
+    Attributes:
+        model: The classifier.
     """
 
     def __init__(
         self, config: EmbedConfig, image: ImageShape, classes: int, total_steps: int, strategy: tf.distribute.Strategy
     ) -> None:
         self._strategy, self._batch_size, self._total_steps = strategy, config.classifier_batch_size, total_steps
+        self._float = tf.as_dtype(keras.config.floatx())
         with strategy.scope():
             self.model = build_classifier(image, classes, config.seed)
             self._variables = [variable.value for variable in self.model.trainable_variables]
@@ -59,16 +64,17 @@ class ClassifierStep:
             labels: int32 [steps, global batch].
 
         Returns:
-            Means over the block, float32 scalars: `loss`, `accuracy`, and `healthy`, below 1 if an update was not.
+            Means over the block, scalars of Keras' float type: `loss`, `accuracy`, and `healthy`, below 1 if an
+            update was not.
         """
         steps = tf.shape(pixels)[0]
-        sums = {name: tf.constant(0.0) for name in ("loss", "accuracy", "healthy")}
+        sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "healthy")}
         for index in tf.range(steps):
             means = of_one_replica(
                 self._strategy, self._strategy.run(self._update, args=(pixels[index], labels[index]))
             )
             sums = {name: sums[name] + means[name] for name in sums}
-        return {name: value / tf.cast(steps, tf.float32) for name, value in sums.items()}
+        return {name: value / tf.cast(steps, self._float) for name, value in sums.items()}
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         def terms(share: Share) -> Terms:
@@ -79,9 +85,28 @@ class ClassifierStep:
             right = tf.argmax(logits, axis=1, output_type=tf.int32) == wanted
             return Terms(loss, {"accuracy": tf.cast(right, loss.dtype)}, statistics)
 
-        done = tf.cast(self._adam.iterations, tf.float32) / self._total_steps
+        done = tf.cast(self._adam.iterations, self._float) / self._total_steps
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
         return descend(terms, self._variables, self._adam, Sharing(self._batch_size), rate_factor)
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
+        named = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
+        named["adam/iterations"] = self._adam.iterations
+        slots = zip(self.model.trainable_variables, self._adam.first, self._adam.second, strict=True)
+        for variable, first, second in slots:
+            named[f"adam/first/{variable.path}"] = first
+            named[f"adam/second/{variable.path}"] = second
+        return named
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """The state as it is now, as arrays."""
+        return {name: variable.numpy() for name, variable in self.state().items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Sets the state; names, shapes and types must be those of `state()`."""
+        for name, variable in self.state().items():
+            variable.assign(arrays[name])
 
 
 def train_classifier(
