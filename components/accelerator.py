@@ -1,62 +1,121 @@
-"""From what the user asks for to a `tf.distribute` strategy: TPU, GPUs, or one or more virtual CPU devices."""
+"""From what the user asks for to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers."""
 
+import contextlib
 import logging
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import tensorflow as tf
 
-from components.errors import ConfigError
+from components import cluster as workers
+from components.cluster import Cluster
+from components.errors import ConfigError, StageError, TransientError
 
 log = logging.getLogger(__name__)
 
+# For what TensorFlow does without a time limit of its own, after every other party has answered.
+_PATIENCE_SECONDS = 300.0
+_GRPC_PORT = 8470
 
-def choose_strategy(accelerator: str, replicas: int, batch_size: int) -> tf.distribute.Strategy:
+
+def choose_strategy(
+    accelerator: str, replicas: int, batch_size: int, tpu: str = "", cluster: Cluster | None = None
+) -> tf.distribute.Strategy:
     """Makes the strategy; to be called before TensorFlow touches a device.
 
     Args:
-        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first of these that the machine has.
+        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first of these that the machine has; of no account where
+            there is a cluster.
         replicas: How many; 0 for all there are (one on a CPU).
-        batch_size: The global batch, which the replicas must be able to share evenly.
+        batch_size: The global batch, which the replicas share; evenly on a TPU, else as evenly as can be.
+        tpu: `local`, a name or an address; empty for what `TPU_NAME` says, or `local`.
+        cluster: The workers to train with, from `cluster.cluster_for`; None where this process trains alone.
 
     Raises:
         ConfigError: The hardware is not there, has fewer devices, or cannot share the batch.
+        TransientError: Another worker did not come.
     """
-    kind = detect() if accelerator == "auto" else accelerator
-    make = {"tpu": _tpu, "gpu": _gpus, "cpu": _cpus}[kind]
-    strategy = make(replicas)
+    kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
+    if cluster is not None:
+        strategy = _workers(cluster, replicas)
+    elif kind == "tpu":
+        strategy = _tpu(replicas, tpu or os.environ.get("TPU_NAME") or "local")
+    else:
+        strategy = {"gpu": _gpus, "cpu": _cpus}[kind](replicas)
     count = strategy.num_replicas_in_sync
-    if batch_size % count:
+    if batch_size < count:
+        raise ConfigError(f"a batch of {batch_size} leaves some of the {count} replicas without an image; enlarge it")
+    if kind == "tpu" and batch_size % count:
         raise ConfigError(
-            f"a batch of {batch_size} cannot be shared evenly by the {count} replicas of this machine; "
-            f"give a multiple of {count}, or fewer replicas"
+            f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
+            f"give a multiple of {count}"
         )
-    log.info("%d x %s: %d images per batch, %d on each replica", count, kind, batch_size, batch_size // count)
+    log.info("%d x %s: %d images per batch, %s", count, kind, batch_size, shares(batch_size, count))
     return strategy
 
 
+def shares(batch_size: int, replicas: int) -> str:
+    """How many examples each replica gets, in words; the first ones get one more where the batch does not divide."""
+    each, more = divmod(batch_size, replicas)
+    if not more:
+        return f"{each} on each replica"
+    if replicas <= 8:
+        counts = [str(each + 1)] * more + [str(each)] * (replicas - more)
+        spread = f"{', '.join(counts[:-1])} and {counts[-1]} on the replicas"
+    else:
+        spread = f"{each + 1} on {more} replicas and {each} on {replicas - more}"
+    return f"{spread}; a multiple of {replicas} would keep all of them equally busy"
+
+
 def detect() -> str:
-    """What `auto` means here: `tpu`, `gpu` or `cpu`."""
+    """What `auto` means here for a process that trains alone: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
         return "tpu"
     return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
 
 
-def _tpu(replicas: int) -> tf.distribute.Strategy:
-    address = os.environ.get("TPU_NAME", "local")
+def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
+    def refuse(reason: str) -> ConfigError:
+        return ConfigError(
+            f"no TPU could be initialised at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
+            "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
+            "--accelerator cpu"
+        )
+
+    if "://" in address:
+        reason = _silence(address)
+        if reason:
+            raise refuse(reason)
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        strategy = tf.distribute.TPUStrategy(resolver)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(
-            f"no TPU could be initialised at {address!r} (set TPU_NAME, or use --accelerator cpu): {reason}"
-        ) from None
+        with _bounded(refuse(f"no answer within {_PATIENCE_SECONDS:.0f} s")):
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            strategy = tf.distribute.TPUStrategy(resolver)
+    except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
+        raise refuse(_first_line(error)) from None
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy
+
+
+def _silence(address: str) -> str:
+    """Why nobody answers at grpc://HOST:PORT (several with commas between); empty if all do.
+
+    TensorFlow would try for many minutes.
+    """
+    for one in address.split(","):
+        scheme, _, place = one.partition("://")
+        host, _, port = place.partition(":")
+        if scheme != "grpc" or not host or not (port or "0").isdigit():
+            return f"{one!r} is not grpc://HOST:PORT"
+        reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
+        if reason:
+            return f"nobody answers there: {reason}"
+    return ""
 
 
 def _gpus(replicas: int) -> tf.distribute.Strategy:
@@ -82,3 +141,58 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
     if len(tf.config.get_logical_device_configuration(device) or []) != replicas:
         tf.config.set_logical_device_configuration(device, virtual)
     return tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+
+
+def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
+    """All GPUs of every worker, or one CPU replica on each; every worker must have as many."""
+    log.info("this is %s", cluster)
+    gpus = tf.config.list_physical_devices("GPU")
+    for device in gpus:
+        tf.config.experimental.set_memory_growth(device, True)
+    total = cluster.size * max(1, len(gpus))
+    if replicas not in (0, total):
+        raise ConfigError(
+            f"replicas must be 0 or {total} for {cluster.size} workers with {max(1, len(gpus))} each, got {replicas}"
+        )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({job: list(addresses) for job, addresses in cluster.jobs.items()}),
+        task_type=cluster.job,
+        task_id=cluster.index,
+        num_accelerators={"GPU": len(gpus)},
+        rpc_layer="grpc",
+    )
+    # Named, because what `AUTO` chooses, and so the last bits of a sum, can differ from run to run.
+    implementations = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=implementations.NCCL if gpus else implementations.RING
+    )
+    workers.meet(cluster)
+    late = TransientError(f"some worker did not begin within {_PATIENCE_SECONDS:.0f} s; start every worker again")
+    try:
+        with _bounded(late):
+            return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    except (RuntimeError, tf.errors.OpError) as error:
+        raise TransientError(
+            f"the workers could not be joined: {_first_line(error)}; start every worker again"
+        ) from None
+
+
+@contextlib.contextmanager
+def _bounded(error: StageError) -> Iterator[None]:
+    """Ends this process as the error would, if the block has not ended in time: TensorFlow's waits know no end."""
+
+    def end() -> NoReturn:
+        log.error("%s", error)
+        os._exit(error.exit_code)
+
+    timer = threading.Timer(_PATIENCE_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -46,8 +46,9 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None) -> 
     """
     log_to_stderr()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # TensorFlow tells of every all-reduce that it traces.
-    logging.getLogger("tensorflow").setLevel(logging.WARNING)
+    # TensorFlow tells of every all-reduce that it traces, and of every server that it connects to.
+    for name in ("tensorflow", "absl"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         given, executor = _read_arguments(stage, config_class, sys.argv[1:] if arguments is None else arguments)

@@ -130,10 +130,17 @@ def require_valid(config: Any, *extra_problems: str) -> None:
         raise ConfigError(*problems)
 
 
-def uneven_share(name: str, batch_size: int, replicas: int) -> str:
-    """What is wrong with a batch that so many replicas cannot share evenly; empty if nothing is."""
-    uneven = replicas > 1 and batch_size % replicas
-    return f"{name} must be a multiple of replicas, got {batch_size} for {replicas}" if uneven else ""
+def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:
+    """What is wrong with a batch for so many replicas; empty if nothing is.
+
+    Shares may differ by one, but no replica may be left without an example; on a TPU, where all cores run one program
+    with one static shape, shares must be equal.
+    """
+    if batch_size < replicas:
+        return f"{name} must be at least replicas, got {batch_size} for {replicas}"
+    if accelerator == "tpu" and replicas > 1 and batch_size % replicas:
+        return f"{name} must be a multiple of replicas on a TPU, got {batch_size} for {replicas}"
+    return ""
 
 
 def values_in_key(config: Any) -> dict[str, Any]:

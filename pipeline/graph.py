@@ -63,6 +63,7 @@ def wgan_gp(
     class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
     seed: int = TrainConfig.seed,
     accelerator: str = TrainConfig.accelerator,
+    tpu: str = TrainConfig.tpu,
     replicas: int = TrainConfig.replicas,
 ) -> None:
     """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
@@ -113,6 +114,7 @@ def wgan_gp(
         virtual_shards=virtual_shards,
         seed=seed,
         accelerator=accelerator,
+        tpu=tpu,
         replicas=replicas,
         log_every=log_every,
         sample_every=sample_every,
@@ -128,6 +130,7 @@ def wgan_gp(
         classifier_learning_rate=classifier_learning_rate,
         seed=seed,
         accelerator=accelerator,
+        tpu=tpu,
         replicas=replicas,
     ).set_retry(**_RETRIES)
 

@@ -20,6 +20,7 @@ def embed(
     classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
     seed: int = EmbedConfig.seed,
     accelerator: str = EmbedConfig.accelerator,
+    tpu: str = EmbedConfig.tpu,
     replicas: int = EmbedConfig.replicas,
 ) -> dsl.ContainerSpec:
     """Trains the classifier whose features are the space of the metrics."""

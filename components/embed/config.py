@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid, uneven_share
+from components.settings import Setting, require_valid, share_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +20,25 @@ class EmbedConfig:
     ] = 2e-3
     seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
     accelerator: Annotated[
-        str, Setting("Hardware to train on.", choices=("auto", "tpu", "gpu", "cpu"), in_key=False)
+        str,
+        Setting(
+            "Hardware to train on. `multi-worker` is several processes that share the storage, started with TF_CONFIG; "
+            "`auto` takes it where TF_CONFIG names more than one, else the first of the others that is there.",
+            choices=("auto", "tpu", "gpu", "cpu", "multi-worker"),
+            in_key=False,
+        ),
     ] = "auto"
+    tpu: Annotated[
+        str,
+        Setting(
+            "The TPU: `local`, a name, or grpc://HOST:PORT; when empty what TPU_NAME says, or `local`.", in_key=False
+        ),
+    ] = ""
     replicas: Annotated[
         int,
         Setting(
-            "Replicas to train on; 0 takes all there are. More than one on `cpu` are virtual devices.",
+            "Replicas to train on; 0 takes all there are. More than one on `cpu` are virtual devices. Shares of a "
+            "batch may differ by one, but on a TPU.",
             at_least=0,
             at_most=64,
             in_key=False,
@@ -33,4 +46,6 @@ class EmbedConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        require_valid(self, uneven_share("classifier_batch_size", self.classifier_batch_size, self.replicas))
+        require_valid(
+            self, share_problem("classifier_batch_size", self.classifier_batch_size, self.replicas, self.accelerator)
+        )

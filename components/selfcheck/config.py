@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid, uneven_share
+from components.settings import Setting, require_valid, share_problem
 from components.train.config import TrainConfig
 
 
@@ -54,4 +54,4 @@ class SelfcheckConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        require_valid(self, uneven_share("batch_size", self.batch_size, self.replicas))
+        require_valid(self, share_problem("batch_size", self.batch_size, self.replicas, self.accelerator))

@@ -36,6 +36,7 @@ def train(
     virtual_shards: int = TrainConfig.virtual_shards,
     seed: int = TrainConfig.seed,
     accelerator: str = TrainConfig.accelerator,
+    tpu: str = TrainConfig.tpu,
     replicas: int = TrainConfig.replicas,
     log_every: int = TrainConfig.log_every,
     sample_every: int = TrainConfig.sample_every,

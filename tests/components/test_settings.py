@@ -102,3 +102,17 @@ def test_bounds_include_what_they_say() -> None:
 
 def test_places_stay_out_of_the_key() -> None:
     assert settings.values_in_key(Config(name="a")) == {"name": "a", "count": 5, "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "accelerator", "problem"),
+    [
+        (10, 4, "cpu", ""),
+        (10, 0, "tpu", ""),
+        (8, 4, "tpu", ""),
+        (3, 4, "cpu", "batch_size must be at least replicas, got 3 for 4"),
+        (10, 4, "tpu", "batch_size must be a multiple of replicas on a TPU, got 10 for 4"),
+    ],
+)
+def test_what_replicas_cannot_share(batch_size: int, replicas: int, accelerator: str, problem: str) -> None:
+    assert settings.share_problem("batch_size", batch_size, replicas, accelerator) == problem

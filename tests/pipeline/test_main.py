@@ -28,6 +28,7 @@ def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
         str(tmp_path / "runs"),
         *("--steps", "0", "--batch-size", "many", "--critic_learning_rate", "2", "--beta_1", "nan"),
         *("--clasifier_epochs", "3", "--height", "5", "--resize", "squash", "--replicas", "3", "--jobs", "0"),
+        *("--classifier_batch_size", "2"),
     )
     assert found.returncode == 64
     assert messages(found) == [
@@ -40,7 +41,7 @@ def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
         "source is required: give --source",
         "steps must be at least 1, got 0",
         "height and width must be given together, got 5 and 0",
-        "classifier_batch_size must be a multiple of replicas, got 128 for 3",
+        "classifier_batch_size must be at least replicas, got 2 for 3",
     ]
     assert not (tmp_path / "runs").exists()
 
@@ -69,7 +70,7 @@ def test_help_tells_of_every_parameter() -> None:
     found = wgan("run", "--help")
     assert found.returncode == 0
     assert "--batch_size INT, --batch-size INT" in found.stdout
-    assert "One of auto, tpu, gpu, cpu." in " ".join(found.stdout.split())
+    assert "One of auto, tpu, gpu, cpu, multi-worker." in " ".join(found.stdout.split())
     assert wgan("--help").returncode == 0
 
 

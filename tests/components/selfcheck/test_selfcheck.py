@@ -108,10 +108,10 @@ def test_it_passes_here_and_says_what_it_could_not_check() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas"),
+        (("--batch_size=2", "--replicas=3"), "batch_size must be at least replicas, got 2 for 3"),
         (("--accelerator=cpu", "--replicas=1"), "replicas must be at least 2 on a CPU"),
         (("--accelerator=gpu",), "TensorFlow sees no GPU"),
-        (("--batch_size=7",), "cannot be shared evenly"),
+        (("--accelerator=tpu", "--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas on a TPU"),
     ],
 )
 def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str) -> None:

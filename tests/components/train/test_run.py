@@ -155,10 +155,15 @@ def test_a_key_in_the_folder_names_the_training(tiny_dataset: Path, tmp_path: Pa
     [
         ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
         ({"steps": 10}, errors.BAD_CONFIGURATION, "steps must be at least 30"),
-        ({"batch_size": 10, "replicas": 4}, errors.BAD_CONFIGURATION, "batch_size must be a multiple of replicas"),
+        (
+            {"batch_size": 3, "replicas": 4},
+            errors.BAD_CONFIGURATION,
+            "batch_size must be at least replicas, got 3 for 4",
+        ),
         ({"dataset": "nowhere"}, errors.BAD_DATA, "no dataset at nowhere"),
         ({"dataset_digest": "0" * 64}, errors.BAD_DATA, "expected 0000"),
         ({"accelerator": "gpu"}, errors.BAD_CONFIGURATION, "TensorFlow sees no GPU"),
+        ({"accelerator": "tpu", "tpu": "local"}, errors.BAD_CONFIGURATION, "no TPU could be initialised at 'local' ("),
         ({"accelerator": "quantum"}, errors.BAD_CONFIGURATION, "accelerator must be one of auto, tpu, gpu, cpu"),
     ],
 )

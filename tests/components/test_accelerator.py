@@ -1,0 +1,70 @@
+"""Tests for components/accelerator.py: what is not there is told at once, and shares are told as they are."""
+
+import socket
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components import accelerator
+from components.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "words"),
+    [
+        (16, 1, "16 on each replica"),
+        (16, 2, "8 on each replica"),
+        (10, 4, "3, 3, 2 and 2 on the replicas; a multiple of 4 would keep all of them equally busy"),
+        (100, 64, "2 on 36 replicas and 1 on 28; a multiple of 64 would keep all of them equally busy"),
+    ],
+)
+def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
+    assert accelerator.shares(batch_size, replicas) == words
+
+
+@hypothesis.settings(deadline=None, max_examples=50)
+@given(replicas=st.integers(2, 8), more=st.integers(0, 100))
+def test_shares_are_those_of_array_split(replicas: int, more: int) -> None:
+    parts = [len(part) for part in np.array_split(np.arange(replicas + more), replicas)]
+    told = accelerator.shares(replicas + more, replicas)
+    if len(set(parts)) == 1:
+        assert told == f"{parts[0]} on each replica"
+    else:
+        assert told.startswith(f"{', '.join(map(str, parts[:-1]))} and {parts[-1]} on the replicas; ")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
+        ("grpc://127.0.0.1:{open},grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
+        ("grpc://no-such-host.invalid", "nobody answers there: "),
+        ("grpc://127.0.0.1:99999", "nobody answers there: "),
+        ("grpc://127.0.0.1:many", "'grpc://127.0.0.1:many' is not grpc://HOST:PORT"),
+        ("https://127.0.0.1", "'https://127.0.0.1' is not grpc://HOST:PORT"),
+    ],
+)
+def test_a_tpu_that_does_not_answer_is_told_at_once(address: str, reason: str) -> None:
+    """TensorFlow itself tried such an address for more than a quarter of an hour, deaf to signals."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ports = {"open": silent.getsockname()[1]}
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            ports["closed"] = other.getsockname()[1]
+        full = address.format(**ports)
+        with pytest.raises(ConfigError) as refused:
+            accelerator.choose_strategy("tpu", 0, 8, tpu=full)
+    assert f"no TPU could be initialised at {full!r} (" in str(refused.value)
+    assert reason in str(refused.value)
+    assert "set tpu, or TPU_NAME, to `local`" in str(refused.value)
+
+
+def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
+    for chosen in ("tpu", "auto"):
+        with pytest.raises(ConfigError, match="initialised at 'grpc://localhost:x'"):
+            accelerator.choose_strategy(chosen, 0, 8)
+    with pytest.raises(ConfigError, match="initialised at 'grpc://localhost:y'"):
+        accelerator.choose_strategy("tpu", 0, 8, tpu="grpc://localhost:y")
