@@ -8,23 +8,40 @@ import tensorflow as tf
 
 from components import datasets, embeddings, networks, records, saved_models, settings, storage
 from components.accelerator import choose_strategy
+from components.agreement import Agreement
+from components.cluster import Cluster
 from components.embed import classifier, training
 from components.embed.config import EmbedConfig
 
 log = logging.getLogger(__name__)
 
 
-def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path) -> None:
-    """Trains the classifier, if the dataset has classes, measures its accuracy, and writes the artefact."""
-    strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size)
+def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path, cluster: Cluster | None) -> None:
+    """Trains the classifier, if the dataset has classes, measures its accuracy, and writes the artefact.
+
+    With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
+    """
+    strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
+    workers = Agreement(strategy, cluster)
+    with workers.or_try_again():
+        workers.require_same({**settings.values_in_key(config), "dataset": manifest.digest}, 0)
+        _make_embedding(config, manifest, place, strategy, workers)
+        workers.wait()
+
+
+def _make_embedding(
+    config: EmbedConfig, manifest: records.Manifest, place: Path, strategy: tf.distribute.Strategy, workers: Agreement
+) -> None:
     image, classes = manifest.image, manifest.class_count
     trained = classes > 1
     if trained:
         images, labels = datasets.load_split(config.dataset, manifest, "train")
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
-        model = training.train_classifier(config, image, classes, images, labels, strategy).model
+        model = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
     else:
         model = classifier.build_classifier(image, 1, config.seed)
+    if not workers.is_chief:
+        return
     module = _Embedding(model, image)
     test_accuracy = None
     if trained:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from components import networks
+from components.agreement import Agreement
 from components.data_order import EndlessOrder
 from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
 from components.embed.classifier import build_classifier
@@ -116,6 +117,7 @@ def train_classifier(
     images: np.ndarray,
     labels: np.ndarray,
     strategy: tf.distribute.Strategy,
+    workers: Agreement,
 ) -> ClassifierStep:
     """Trains for `config.classifier_epochs` passes over the images and returns the trained classifier.
 
@@ -126,6 +128,7 @@ def train_classifier(
         images: uint8 [count, height, width, channels].
         labels: int32 [count], each below `classes`.
         strategy: Where to train.
+        workers: Who trains; only the chief tells of it.
 
     Raises:
         TrainingDiverged: A loss or gradient is not finite.
@@ -149,7 +152,7 @@ def train_classifier(
                     f"the classifier's loss is not finite at step {step}; lower classifier_learning_rate, "
                     f"which is {config.classifier_learning_rate}"
                 )
-            if time.monotonic() - logged > _LOG_SECONDS or step == total:
+            if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
                 logged = time.monotonic()
                 log.info(
                     "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f",
@@ -158,6 +161,7 @@ def train_classifier(
                     means["loss"],
                     means["accuracy"],
                 )
+            stop.signal = workers.largest(stop.signal or 0) or None
             if stop:
                 stop.leave()
     return classifier

@@ -23,14 +23,14 @@ class Progress:
     """Means over the steps since the last row; they are part of a checkpoint, so that no interruption shows in them.
 
     Args:
-        place: The training's folder.
+        place: The training's folder; None on a worker that writes nothing.
         config: The training settings.
     """
 
-    def __init__(self, place: Path, config: TrainConfig) -> None:
+    def __init__(self, place: Path | None, config: TrainConfig) -> None:
         self._config = config
-        self._path = place / METRICS_FILE
-        self._writer = tf.summary.create_file_writer(str(place / "tensorboard"))
+        self._path = None if place is None else place / METRICS_FILE
+        self._writer = None if place is None else tf.summary.create_file_writer(str(place / "tensorboard"))
         self._images_per_step = config.critic_steps * config.batch_size
         self._sums = np.zeros(len(_NAMES), np.float64)
         self._count = np.zeros((), np.int64)
@@ -40,7 +40,8 @@ class Progress:
         return self
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def state(self) -> dict[str, np.ndarray]:
         """The window's sums, for a checkpoint."""
@@ -52,7 +53,7 @@ class Progress:
 
     def drop_after(self, step: int) -> None:
         """Removes rows later than a step: those of an attempt that did not live to keep them in a checkpoint."""
-        if self._path.exists():
+        if self._path is not None and self._path.exists():
             rows = [line for line in self._path.read_text().splitlines() if _step_of(line, step + 1) <= step]
             storage.write_file(self._path, "".join(f"{row}\n" for row in rows).encode())
 
@@ -66,13 +67,19 @@ class Progress:
 
     def write_row(self, step: int) -> None:
         """Writes the window's means everywhere and begins the next window."""
+        if self._path is not None and self._writer is not None:
+            self._write_row(step, self._path, self._writer)
+        self._sums[:], self._count = 0.0, np.zeros((), np.int64)
+        self._timed_steps, self._seconds = 0, 0.0
+
+    def _write_row(self, step: int, path: Path, writer: tf.summary.SummaryWriter) -> None:
         means = dict(zip(_NAMES, (self._sums / self._count).tolist(), strict=True))
         if self._timed_steps:
             self._rate = self._timed_steps * self._images_per_step / self._seconds
         row: dict[str, float | None] = {"step": step, **means, "images_per_second": self._rate or None}
-        with open(self._path, "a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        with self._writer.as_default(step=step):
+        with writer.as_default(step=step):
             for name, value in row.items():
                 if name != "step" and value is not None:
                     tf.summary.scalar(name, value)
@@ -86,8 +93,6 @@ class Progress:
             self._rate,
             *divmod(round(left), 60),
         )
-        self._sums[:], self._count = 0.0, np.zeros((), np.int64)
-        self._timed_steps, self._seconds = 0, 0.0
 
 
 def _step_of(line: str, otherwise: int) -> int:

@@ -1,10 +1,12 @@
 """The train stage, top to bottom: dataset, folder, what is there already, then training from there."""
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
 
 from components import checkpoints, digests, records, settings, storage
+from components.cluster import Cluster, cluster_for
 from components.errors import ConfigError
 from components.executor import StageResult
 from components.train.config import TrainConfig
@@ -17,21 +19,26 @@ _CLAIM = "training.json"
 def run(config: TrainConfig) -> StageResult:
     """Trains up to `config.steps`, from the newest checkpoint if there is one.
 
+    Where several workers train together, all of them run this; the chief alone writes, and all return what it wrote.
+
     Returns:
         checkpoint_uri, checkpoint_digest: Of the last step.
 
     Raises:
-        ConfigError: The folder belongs to another training, or the hardware cannot do what was asked.
+        ConfigError: The folder belongs to another training, the hardware cannot do what was asked, or `TF_CONFIG`
+            is malformed.
         DataError: The dataset or every checkpoint is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
+        TransientError: Another worker did not come, or is gone.
     """
+    cluster = cluster_for(config.accelerator)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
     place = Path(digests.fill_key(config.checkpoints, "train", config, {"dataset": manifest.digest}))
     identity = {**settings.values_in_key(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none":
         del identity["steps"]  # such a training may be lengthened
-    _claim(place, identity)
-    with storage.only_one(place):
+    _claim(place, identity, cluster)
+    with storage.only_one(place) if _writes(cluster) else contextlib.nullcontext():
         found = checkpoints.newest(place)
         if found is not None and found[1].step > config.steps:
             raise ConfigError(
@@ -42,7 +49,7 @@ def run(config: TrainConfig) -> StageResult:
             # Only here, so that a training that is complete says so at once, without TensorFlow.
             from components.train.training import train
 
-            train(config, manifest, place, found)
+            train(config, manifest, place, found, cluster)
         else:
             log.info("train: already complete at %s", place)
     folder = checkpoints.step_folder(place, config.steps)
@@ -53,10 +60,15 @@ def run(config: TrainConfig) -> StageResult:
     )
 
 
-def _claim(place: Path, identity: dict[str, Any]) -> None:
+def _writes(cluster: Cluster | None) -> bool:
+    return cluster is None or cluster.is_chief
+
+
+def _claim(place: Path, identity: dict[str, Any], cluster: Cluster | None) -> None:
     """Makes the folder this training's own, or refuses one that is another's."""
     claim = place / _CLAIM
     former = storage.read_json(claim, "training") if claim.exists() else None
-    storage.require_own_place(place, "training", former, identity)
-    if former is None:
+    if former is not None or _writes(cluster):  # else the chief may be making it right now
+        storage.require_own_place(place, "training", former, identity)
+    if former is None and _writes(cluster):
         storage.write_json(claim, identity)

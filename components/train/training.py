@@ -1,9 +1,11 @@
 """The training loop: a block of steps, then whatever is due: a line of the log, a grid of samples, a checkpoint."""
 
+import dataclasses
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -11,6 +13,8 @@ import tensorflow as tf
 
 from components import checkpoints, datasets, grids, networks, records, settings, storage
 from components.accelerator import choose_strategy
+from components.agreement import Agreement
+from components.cluster import Cluster
 from components.data_order import EndlessOrder
 from components.errors import DataError, TrainingDiverged
 from components.interruption import deferred
@@ -32,16 +36,37 @@ def train(
     manifest: records.Manifest,
     place: Path,
     found: tuple[Path, checkpoints.Description] | None,
+    cluster: Cluster | None = None,
 ) -> None:
-    """Trains from what was found (None: from the start) to `config.steps`, keeping checkpoints in `place`."""
+    """Trains from what was found (None: from the start) to `config.steps`, keeping checkpoints in `place`.
+
+    With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
+    """
     # Grappler's remapper fails on the second derivative of LeakyReLU and says so on every run; it gains nothing here.
     tf.config.optimizer.set_experimental_options({"remapping": False})
-    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
-    precision = choose_precision(config.precision, strategy)
+    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster)
+    workers = Agreement(strategy, cluster)
+    if not workers.is_chief:
+        # Again: by now nobody but the chief writes there.
+        found = checkpoints.newest(place)
+    with workers.or_try_again():
+        workers.require_same(_common_settings(config, manifest), 0 if found is None else found[1].step)
+        _train(config, manifest, place, found, strategy, workers)
+
+
+def _train(
+    config: TrainConfig,
+    manifest: records.Manifest,
+    place: Path,
+    found: tuple[Path, checkpoints.Description] | None,
+    strategy: tf.distribute.Strategy,
+    workers: Agreement,
+) -> None:
     images, _ = datasets.load_split(config.dataset, manifest, "train")
+    precision = choose_precision(config.precision, strategy)
     network = network_of(config, manifest.image)
     wgan = WganStep(config, network, strategy, precision)
-    progress = Progress(place, config)
+    progress = Progress(place if workers.is_chief else None, config)
     step = 0
     if found is not None:
         step = _restore(wgan, progress, *found)
@@ -67,15 +92,26 @@ def train(
             # The first block compiles; its time says nothing of the speed.
             progress.add(block, None if compiling else time.monotonic() - started)
             compiling = False
+            # A signal to one worker is a signal to all, at the same step.
+            stop.signal = workers.largest(stop.signal or 0) or None
             if step % config.log_every == 0 or step == config.steps:
                 progress.write_row(step)
-            if step % config.sample_every == 0 or step == config.steps:
+            if workers.is_chief and (step % config.sample_every == 0 or step == config.steps):
                 _write_samples(wgan.average, fixed_latents, place, step)
-            if step % config.checkpoint_every == 0 or step == config.steps or stop:
+            if workers.is_chief and (step % config.checkpoint_every == 0 or step == config.steps or stop):
                 save()
             if stop:
                 log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
+                workers.wait()
                 stop.leave()
+        workers.wait()
+
+
+def _common_settings(config: TrainConfig, manifest: records.Manifest) -> dict[str, Any]:
+    """What all workers must have been given alike: all but places, and the hardware of each."""
+    own = ("dataset", "dataset_digest", "checkpoints", "accelerator", "tpu", "replicas")
+    given = {name: value for name, value in dataclasses.asdict(config).items() if name not in own}
+    return {**given, "dataset": manifest.digest}
 
 
 class _Batches:
