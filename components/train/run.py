@@ -40,6 +40,8 @@ def run(config: TrainConfig) -> StageResult:
     _claim(place, identity, cluster)
     with storage.only_one(place) if _writes(cluster) else contextlib.nullcontext():
         found = checkpoints.newest(place)
+        if found is not None:
+            _require_own(*found, identity)
         if found is not None and found[1].step > config.steps:
             raise ConfigError(
                 f"steps must be at least {found[1].step}, what {place} has been trained for, got {config.steps}; "
@@ -58,6 +60,18 @@ def run(config: TrainConfig) -> StageResult:
     return StageResult(
         parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary}
     )
+
+
+def _require_own(folder: Path, description: checkpoints.Description, identity: dict[str, Any]) -> None:
+    """Refuses a checkpoint of another training, which somebody copied here, or of another step than its name says."""
+    former = {**description.settings, "dataset_digest": description.dataset_digest}
+    former.pop("steps", None)
+    storage.require_own_place(folder, "training", former, identity)
+    if folder != checkpoints.step_folder(folder.parent, description.step):
+        raise ConfigError(
+            f"{folder} holds the checkpoint of step {description.step}; rename it to "
+            f"{checkpoints.step_folder(folder.parent, description.step).name}, or remove it"
+        )
 
 
 def _writes(cluster: Cluster | None) -> bool:

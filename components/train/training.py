@@ -1,7 +1,10 @@
 """The training loop: a block of steps, then whatever is due: a line of the log, a grid of samples, a checkpoint."""
 
+import contextlib
 import dataclasses
 import logging
+import math
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from components.accelerator import choose_strategy
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.data_order import EndlessOrder
-from components.errors import DataError, TrainingDiverged
+from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
 from components.precision import choose_precision
 from components.train.config import TrainConfig
@@ -49,7 +52,8 @@ def train(
     if not workers.is_chief:
         # Again: by now nobody but the chief writes there.
         found = checkpoints.newest(place)
-    with workers.or_try_again():
+    _require_memory(config, manifest.image)
+    with workers.or_try_again(), _too_large_told(config):
         workers.require_same(_common_settings(config, manifest), 0 if found is None else found[1].step)
         _train(config, manifest, place, found, strategy, workers)
 
@@ -105,6 +109,31 @@ def _train(
                 workers.wait()
                 stop.leave()
         workers.wait()
+
+
+def _require_memory(config: TrainConfig, image: records.ImageShape) -> None:
+    """Refuses what cannot be: the critic's first layer, in the numbers that one update keeps of it, over all memory."""
+    scores_of = 3  # real, generated and interpolated images
+    side = math.ceil(image.height / 2) * math.ceil(image.width / 2)
+    needed = 4 * scores_of * config.batch_size * config.base_filters * side
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not tf.config.list_physical_devices("GPU") and needed > memory:
+        raise ConfigError(
+            f"networks with base_filters {config.base_filters} for images of {image} need more than {needed / 1e9:.0f} "
+            f"GB for a batch of {config.batch_size}, and this machine has {memory / 1e9:.0f} GB; lower base_filters or "
+            "batch_size, or prepare smaller images"
+        )
+
+
+@contextlib.contextmanager
+def _too_large_told(config: TrainConfig) -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError:
+        raise ConfigError(
+            f"the memory does not suffice for a batch of {config.batch_size} and base_filters {config.base_filters}; "
+            "lower either, or give more replicas with memory of their own"
+        ) from None
 
 
 def _common_settings(config: TrainConfig, manifest: records.Manifest) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from PIL import Image
 
 from components import checkpoints, errors, generators
+from components.records import ImageShape
 
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
@@ -195,6 +198,40 @@ def test_a_folder_of_something_else_is_refused(tiny_dataset: Path, tmp_path: Pat
     assert done.returncode == errors.BAD_CONFIGURATION
     assert "holds something else than a training" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
+
+
+def test_networks_that_no_memory_holds_are_refused(make_dataset: Callable[..., str], tmp_path: Path) -> None:
+    done = train(
+        Path(make_dataset(tmp_path / "large", {"train": 2}, ImageShape(1024, 1024, 3))),
+        tmp_path / "checkpoints",
+        **{"batch_size": 4096, "base_filters": 1024, "accelerator": "cpu"},
+    )
+    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
+    assert "base_filters 1024 for images of 1024x1024x3 need more than 13194 GB" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """Copied into a training with other settings, or under another name; told without TensorFlow."""
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))
+    for folder, seed, name in ((other, 5, "step-0000000030"), (renamed, 0, "step-0000000040"), (stray, 0, "step-1")):
+        shutil.copytree(uninterrupted / "step-0000000030", folder / name)
+        if folder != stray:
+            claim = json.loads((uninterrupted / "training.json").read_text())
+            (folder / "training.json").write_text(json.dumps({**claim, "seed": seed}))
+    for folder, changes, message in (
+        (other, {"seed": 5}, "seed was 0 there and is 5 now"),
+        (renamed, {"steps": 50}, "step-0000000040 holds the checkpoint of step 30; rename it to step-0000000030"),
+        (stray, {}, "holds something else than a training"),
+    ):
+        done = subprocess.run(
+            command(tiny_dataset, folder, **changes), capture_output=True, text=True, check=False, env=without
+        )
+        assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path: Path) -> None:
