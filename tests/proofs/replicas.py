@@ -1,0 +1,85 @@
+"""The same training on 1, 2, 4 and 8 replicas, as a table: by how much each kind of result differs from one replica's.
+
+`make prove-replicas` runs it. The cases are those of tests/components/train/test_step.py, here each on every count.
+docs/proofs.md keeps what it showed.
+"""
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+COUNTS = (2, 4, 8)
+KINDS = {
+    "weights": ("generator/", "critic/"),
+    "slots": ("generator_adam/", "critic_adam/"),
+    "average": ("average/",),
+    "losses": ("reported/",),
+    "samples": ("samples",),
+}
+STEP_TESTS = Path(__file__).parents[1] / "components" / "train" / "test_step.py"
+_PROCESS = """
+import sys
+import tensorflow as tf
+from tests.proofs.replicas import step_tests
+count, file, cases = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+names = [f"/cpu:{index}" for index in range(count)]
+strategy = tf.distribute.MirroredStrategy(names) if count > 1 else tf.distribute.OneDeviceStrategy(names[0])
+step_tests().trajectories(strategy, cases, file)
+"""
+
+
+def step_tests() -> ModuleType:
+    """The module of the step's tests."""
+    spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarray]:
+    """Every case on so many virtual CPU devices, in a process of its own."""
+    print(f"{len(cases)} trainings on {count} replicas", file=sys.stderr, flush=True)
+    file = folder / f"{count}.npz"
+    subprocess.run([sys.executable, "-c", _PROCESS, str(count), str(file), *cases], check=True)
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
+def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: str, prefixes: tuple[str, ...]) -> float:
+    """The largest difference of any variable of a kind, relative to that variable's largest value."""
+    return max(
+        float(np.abs(value - many[name]).max() / max(np.abs(value).max(), 1e-3))
+        for name, value in one.items()
+        if name.startswith(tuple(f"{case}|{prefix}" for prefix in prefixes))
+    )
+
+
+def main() -> int:
+    """Prints the table; 1 if anything differs by more than its case allows, else 0."""
+    cases = step_tests().CASES
+    with tempfile.TemporaryDirectory() as folder:
+        found = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}
+    width = max(map(len, cases))
+    print(f"{'training':<{width}}  number   steps  replicas  {'  '.join(f'{kind:>8}' for kind in KINDS)}  allowed")
+    failed = False
+    for name, case in cases.items():
+        for count in COUNTS:
+            differences = [difference(found[1], found[count], name, prefixes) for prefixes in KINDS.values()]
+            failed |= not max(differences) <= case.tolerance
+            numbers = "  ".join(f"{value:8.1e}" for value in differences)
+            print(f"{name:<{width}}  {case.number}  {case.steps:5}  {count:8}  {numbers}  {case.tolerance:.0e}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
