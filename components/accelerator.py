@@ -3,21 +3,20 @@
 import contextlib
 import logging
 import os
-import threading
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import tensorflow as tf
 
 from components import cluster as workers
 from components.cluster import Cluster
-from components.errors import ConfigError, StageError, TransientError
+from components.errors import ConfigError, TransientError
 
 log = logging.getLogger(__name__)
 
 # For what TensorFlow does without a time limit of its own, after every other party has answered.
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 300
 _GRPC_PORT = 8470
 
 
@@ -90,7 +89,7 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
         if reason:
             raise refuse(reason)
     try:
-        with _bounded(refuse(f"no answer within {_PATIENCE_SECONDS:.0f} s")):
+        with _bounded(f"connecting to the TPU at {address!r}"):
             resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
             tf.config.experimental_connect_to_cluster(resolver)
             tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -167,9 +166,8 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
         implementation=implementations.NCCL if gpus else implementations.RING
     )
     workers.meet(cluster)
-    late = TransientError(f"some worker did not begin within {_PATIENCE_SECONDS:.0f} s; start every worker again")
     try:
-        with _bounded(late):
+        with _bounded(f"joining {cluster.size} workers"):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     except (RuntimeError, tf.errors.OpError) as error:
         raise TransientError(
@@ -178,20 +176,19 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
 
 
 @contextlib.contextmanager
-def _bounded(error: StageError) -> Iterator[None]:
-    """Ends this process as the error would, if the block has not ended in time: TensorFlow's waits know no end."""
+def _bounded(what: str) -> Iterator[None]:
+    """Ends this process by SIGALRM if the block has not ended in time.
 
-    def end() -> NoReturn:
-        log.error("%s", error)
-        os._exit(error.exit_code)
-
-    timer = threading.Timer(_PATIENCE_SECONDS, end)
-    timer.daemon = True
-    timer.start()
+    TensorFlow's waits for others know no end, and hold Python's lock: neither a thread nor a handler would run.
+    """
+    log.info("%s; this process ends if that takes more than %d s", what, _PATIENCE_SECONDS)
+    former = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_PATIENCE_SECONDS)
     try:
         yield
     finally:
-        timer.cancel()
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,11 @@
 """Tests for components/accelerator.py: what is not there is told at once, and shares are told as they are."""
 
+import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 
 import hypothesis
 import numpy as np
@@ -68,3 +73,24 @@ def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch
             accelerator.choose_strategy(chosen, 0, 8)
     with pytest.raises(ConfigError, match="initialised at 'grpc://localhost:y'"):
         accelerator.choose_strategy("tpu", 0, 8, tpu="grpc://localhost:y")
+
+
+def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> None:
+    """Something else has its port: TensorFlow would wait for it without end, so the process is ended."""
+    program = (
+        "from components import accelerator, cli, cluster; cli.log_to_stderr(); accelerator._PATIENCE_SECONDS = 2; "
+        "accelerator.choose_strategy('auto', 0, 8, cluster=cluster.cluster_for('auto'))"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
+        workers = [f"127.0.0.1:{door.getsockname()[1]}" for door in (other, silent)]
+        other.close()
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TF_CONFIG": json.dumps(config)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == -signal.SIGALRM, done.stderr
+    assert "joining 2 workers; this process ends if that takes more than 2 s" in done.stderr
