@@ -1,10 +1,12 @@
 """Small real inputs that many tests share, and processes with several virtual CPU devices."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,35 @@ def on_replicas() -> Callable[..., Any]:
         return json.loads(done.stdout.splitlines()[-1])
 
     return call
+
+
+@pytest.fixture(scope="session")
+def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[subprocess.Popen[str]]]]:
+    """Starts a command as two workers on loopback, with a `TF_CONFIG` each, and waits for both."""
+    return _two_workers
+
+
+@contextlib.contextmanager
+def _two_workers(folder: Path, command: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
+    """The same command as workers 0 and 1, their output in `folder` as out0, err0, ...; ended, whatever happens."""
+    with contextlib.ExitStack() as stack:
+        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
+    folder.mkdir(parents=True, exist_ok=True)
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for index in range(2):
+            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            with open(folder / f"out{index}", "w") as out, open(folder / f"err{index}", "w") as err:
+                processes.append(
+                    subprocess.Popen(
+                        command, env={**os.environ, "TF_CONFIG": json.dumps(task)}, stdout=out, stderr=err, text=True
+                    )
+                )
+        yield processes
+        for process in processes:
+            process.wait(200)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from components import datasets, embeddings, errors, records
 
 
-def embed(dataset: Path, folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+def command(dataset: Path, folder: Path, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "embedding": folder, "classifier_batch_size": 16, **changes}
-    command = [sys.executable, "-m", "components.embed", *(f"--{name}={value}" for name, value in settings.items())]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return [sys.executable, "-m", "components.embed", *(f"--{name}={value}" for name, value in settings.items())]
+
+
+def embed(dataset: Path, folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,21 @@ def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path
     features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
     assert features.shape == (2, 64)
     assert logits is None
+
+
+def test_two_workers_make_the_embedding_that_one_makes(
+    embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
+    """Both tell of the one that the chief wrote; its features are those of one process, up to rounding."""
+    with two_workers(tmp_path / "said", command(tiny_dataset, tmp_path / "together")) as processes:
+        pass
+    assert [process.returncode for process in processes] == [0, 0], (tmp_path / "said" / "err0").read_text()
+    outputs = [(tmp_path / "said" / f"out{index}").read_text() for index in range(2)]
+    assert outputs[0] == outputs[1] != ""
+    assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
+    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    one, two = (embeddings.load(folder).embed(images)[0] for folder in (embedding, tmp_path / "together"))
+    assert np.linalg.norm(one - two) <= 1e-2 * np.linalg.norm(one)
 
 
 def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
 """Several workers: two real processes on loopback train as one does, stop as one, and none waits for ever."""
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,32 +31,6 @@ print(json.dumps(getattr(module, function)(strategy, *arguments)))
 # Cases of test_step.py, and the relative difference that is allowed: none where the same bits are promised.
 ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
-
-
-@contextlib.contextmanager
-def two_workers(folder: Path, command: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
-    """The same command as workers 0 and 1, each with its output in `folder`; ended at the end, whatever happens."""
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
-    folder.mkdir(parents=True, exist_ok=True)
-    processes: list[subprocess.Popen[str]] = []
-    try:
-        for index in range(2):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            with open(folder / f"out{index}", "w") as out, open(folder / f"err{index}", "w") as err:
-                processes.append(
-                    subprocess.Popen(
-                        command, env={**os.environ, "TF_CONFIG": json.dumps(task)}, stdout=out, stderr=err, text=True
-                    )
-                )
-        yield processes
-        for process in processes:
-            process.wait(200)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def said(folder: Path) -> list[str]:
@@ -103,7 +75,9 @@ def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str
     }
 
 
-def test_two_workers_compute_what_one_process_does(on_replicas: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_workers_compute_what_one_process_does(
+    on_replicas: Callable[..., Any], two_workers: Any, tmp_path: Path
+) -> None:
     """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
     arguments = json.dumps([list(ON_WORKERS), str(tmp_path)])
     command = [sys.executable, "-c", FOR_TF_CONFIG, __file__, "trajectories_and_agreement", "8", arguments]
@@ -126,7 +100,9 @@ def test_two_workers_compute_what_one_process_does(on_replicas: Callable[..., An
 
 
 @pytest.mark.timeout(600)
-def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_ends_the_other_with_try_again(
+    tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
     place, killed = tmp_path / "together", tmp_path / "killed"
     with two_workers(killed, stage(tiny_dataset, place, steps=10_000)) as processes:
         wait_until(killed, "step 7 of", processes)
@@ -138,7 +114,9 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Pat
 
 
 @pytest.mark.timeout(600)
-def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
+    tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
     place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
     with two_workers(stopped, stage(tiny_dataset, place)) as processes:
         wait_until(stopped, "step 7 of 60", processes)
