@@ -53,9 +53,12 @@ def train(
         # Again: by now nobody but the chief writes there.
         found = checkpoints.newest(place)
     _require_memory(config, manifest.image)
+    precision = choose_precision(config.precision, strategy)
     with workers.or_try_again(), _too_large_told(config):
-        workers.require_same(_common_settings(config, manifest), 0 if found is None else found[1].step)
-        _train(config, manifest, place, found, strategy, workers)
+        # Of the precision what was chosen: `auto` asks the hardware, which may differ.
+        common = {**_common_settings(config, manifest), "precision": precision}
+        workers.require_same(common, 0 if found is None else found[1].step)
+        _train(config, manifest, place, found, strategy, workers, precision)
 
 
 def _train(
@@ -65,9 +68,9 @@ def _train(
     found: tuple[Path, checkpoints.Description] | None,
     strategy: tf.distribute.Strategy,
     workers: Agreement,
+    precision: str,
 ) -> None:
     images, _ = datasets.load_split(config.dataset, manifest, "train")
-    precision = choose_precision(config.precision, strategy)
     network = network_of(config, manifest.image)
     wgan = WganStep(config, network, strategy, precision)
     progress = Progress(place if workers.is_chief else None, config)
