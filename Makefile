@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 TF220 := .venv-tf220
+BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
 RUNS ?= runs
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -55,8 +56,23 @@ format: install ## Format the code
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
 
+bench: install .venv-bench/installed ## Measure speed and memory; under 15 minutes on 2 idle cores
+	$(BIN)/python -m benchmarks.step --critic_steps 1
+	$(BIN)/python -m benchmarks.step --critic_steps 5 --rounds 5
+	$(BIN)/python -m benchmarks.replicas
+	$(BIN)/python -m benchmarks.stage
+
+# PyTorch alone, to compare with. The lock leaves out what PyTorch's wheel asks for on Linux and never loads on a CPU.
+.venv-bench/installed: $(VENV)/installed requirements/bench.txt
+	$(PYTHON) -m venv .venv-bench
+	$(BIN)/uv pip install --python $(BENCH_BIN)/python --no-deps --require-hashes -r requirements/bench.txt
+	touch $@
+
 lock: install ## Pin every dependency again, with hashes
 	$(LOCK) --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
+	$(LOCK) --group pyproject.toml:bench -o requirements/bench.txt \
+	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
+	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 
-.PHONY: help install demo test test-tf220 lint format compile lock
+.PHONY: help install demo test test-tf220 lint format compile bench lock

@@ -1,0 +1,168 @@
+"""The WGAN-GP example of keras.io (examples/generative/wgan_gp.py), restated: what people copy.
+
+What it computes, and how, is the example's: a model whose `train_step` trains the critic several times on one real
+batch, scores real and fake images apart, records the generator's pass on the critic's tape, draws the interpolation
+weights from a normal distribution, and updates by Keras' Adam; run by `compile` and `fit`. Its networks and settings
+are the example's too, but for the batch (512 there), or the networks of this project.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+from benchmarks import fashion_mnist, turns
+from components import networks
+from components.records import ImageShape
+
+# The example's settings.
+LATENT_SIZE = 128
+CRITIC_STEPS = 3
+PENALTY_WEIGHT = 10.0
+LEARNING_RATE = 2e-4
+BETAS = (0.5, 0.9)
+
+
+def build_critic() -> keras.Model:
+    """The example's critic: 28x28x1, padded to 32x32, by four strided 5x5 convolutions of 64 to 512 filters."""
+    images = keras.Input((28, 28, 1))
+    x = layers.ZeroPadding2D(2)(images)
+    for filters, dropout in ((64, 0.0), (128, 0.3), (256, 0.3), (512, 0.0)):
+        x = layers.LeakyReLU(0.2)(layers.Conv2D(filters, 5, 2, "same")(x))
+        if dropout:
+            x = layers.Dropout(dropout)(x)
+    x = layers.Dropout(0.2)(layers.Flatten()(x))
+    return keras.Model(images, layers.Dense(1)(x), name="critic")
+
+
+def build_generator() -> keras.Model:
+    """The example's generator: 4x4x256, doubled three times by repetition and a 3x3 convolution, cropped to 28x28x1."""
+    latents = keras.Input((LATENT_SIZE,))
+    x = layers.BatchNormalization()(layers.Dense(4 * 4 * 256, use_bias=False)(latents))
+    x = layers.Reshape((4, 4, 256))(layers.LeakyReLU(0.2)(x))
+    for filters in (128, 64, 1):
+        x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(layers.UpSampling2D(2)(x))
+        x = layers.BatchNormalization()(x)
+        x = layers.Activation("tanh")(x) if filters == 1 else layers.LeakyReLU(0.2)(x)
+    return keras.Model(latents, layers.Cropping2D(2)(x), name="generator")
+
+
+class ExampleWgan(keras.Model):
+    """The example's model: training is its `train_step`, called by `fit`.
+
+    Args:
+        critic, generator: Networks for images in [-1, 1].
+        critic_steps: Critic updates per generator update, all on one real batch.
+    """
+
+    def __init__(self, critic: keras.Model, generator: keras.Model, critic_steps: int = CRITIC_STEPS) -> None:
+        super().__init__()
+        self.critic, self.generator, self.critic_steps = critic, generator, critic_steps
+
+    def compile(self, jit_compile: bool | str = "auto") -> None:
+        """With the example's optimisers; `auto` is what the example leaves Keras to choose."""
+        super().compile(jit_compile=jit_compile)
+        self.critic_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
+        self.generator_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
+
+    def train_step(self, real: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Critic updates on one real batch, float32 [n, 28, 28, 1], then a generator update: the two losses."""
+        count = tf.shape(real)[0]
+        latent_size = self.generator.input_shape[-1]
+        for _ in range(self.critic_steps):
+            latents = tf.random.normal((count, latent_size))
+            with tf.GradientTape() as tape:
+                fake = self.generator(latents, training=True)
+                fake_scores = self.critic(fake, training=True)
+                real_scores = self.critic(real, training=True)
+                loss = tf.reduce_mean(fake_scores) - tf.reduce_mean(real_scores)
+                critic_loss = loss + PENALTY_WEIGHT * self._penalty(count, real, fake)
+            gradients = tape.gradient(critic_loss, self.critic.trainable_variables)
+            self.critic_adam.apply_gradients(zip(gradients, self.critic.trainable_variables, strict=True))
+        latents = tf.random.normal((count, latent_size))
+        with tf.GradientTape() as tape:
+            generator_loss = -tf.reduce_mean(self.critic(self.generator(latents, training=True), training=True))
+        gradients = tape.gradient(generator_loss, self.generator.trainable_variables)
+        self.generator_adam.apply_gradients(zip(gradients, self.generator.trainable_variables, strict=True))
+        return {"d_loss": critic_loss, "g_loss": generator_loss}
+
+    def _penalty(self, count: tf.Tensor, real: tf.Tensor, fake: tf.Tensor) -> tf.Tensor:
+        points = real + tf.random.normal([count, 1, 1, 1]) * (fake - real)
+        with tf.GradientTape() as tape:
+            tape.watch(points)
+            scores = self.critic(points, training=True)
+        gradients = tape.gradient(scores, [points])[0]
+        norms = tf.sqrt(tf.reduce_sum(tf.square(gradients), axis=[1, 2, 3]))
+        return tf.reduce_mean((norms - 1.0) ** 2)
+
+
+def to_floats(pixels: np.ndarray) -> np.ndarray:
+    """What `fit` is given: float32 in [-1, 1], as the example makes it from uint8."""
+    return ((pixels.astype("float32") - 127.5) / 127.5).astype("float32")
+
+
+class TakeTurns(keras.callbacks.Callback):
+    """Makes one endless `fit` serve turns: after the steps of a turn it waits, within the callback, for the next.
+
+    Args:
+        facts: Adds to what the contender says when it is ready, after its first steps.
+    """
+
+    def __init__(self, facts: Callable[[float], dict[str, Any]]) -> None:
+        super().__init__()
+        self._facts, self._turns, self._left = facts, turns.wait_for_turns(), 0
+        self._ready, self._started = False, time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """One step is done."""
+        self._left -= 1
+        if not self._ready:
+            self._ready = True
+            turns.say(self._facts(time.perf_counter() - self._started))
+            self._left = 0
+        if self._left <= 0:
+            self._left = next(self._turns, 0)
+            self.model.stop_training = self._left == 0
+
+
+def main() -> None:
+    """Serves turns."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--networks", choices=("project", "example"), default="project")
+    parser.add_argument("--critic_steps", type=int, default=1)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--jit", choices=("auto", "off"), default="auto")
+    given = parser.parse_args()
+    if given.networks == "example":
+        critic, generator = build_critic(), build_generator()
+    else:
+        network = networks.NetworkConfig(ImageShape(28, 28, 1), latent_size=128, base_filters=64)
+        critic, generator = networks.build_critic(network), networks.build_generator(network)
+    model = ExampleWgan(critic, generator, given.critic_steps)
+    model.compile(jit_compile="auto" if given.jit == "auto" else False)
+    images = to_floats(fashion_mnist.load_images())
+    # Whole batches, so that the last of an epoch is not compiled a second time within somebody's turn.
+    images = images[: len(images) // given.batch_size * given.batch_size]
+
+    def facts(first_call_seconds: float) -> dict[str, Any]:
+        return {
+            "first_call_seconds": first_call_seconds,
+            "generator_parameters": _parameters(generator),
+            "critic_parameters": _parameters(critic),
+            "jit_compile": bool(model.jit_compile),
+        }
+
+    model.fit(images, batch_size=given.batch_size, epochs=1_000_000, verbose=0, callbacks=[TakeTurns(facts)])
+
+
+def _parameters(model: keras.Model) -> int:
+    return sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The train stage as it is, and how long it waited for its batches, as JSON in the file that is named first.
+
+python -m benchmarks.observed_train waits.json --dataset ... --checkpoints ...
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from components import cli
+from components.train import training
+from components.train.config import TrainConfig
+
+
+def main() -> int:
+    """Runs the stage with the flags after the file's name."""
+    place, arguments = Path(sys.argv[1]), sys.argv[2:]
+    waited = {"seconds": 0.0, "steps": 0}
+    choose = training._Batches.block
+
+    def timed(batches: Any, first_step: int, steps: int) -> Any:
+        started = time.perf_counter()
+        block = choose(batches, first_step, steps)
+        waited["seconds"] += time.perf_counter() - started
+        waited["steps"] += steps
+        return block
+
+    training._Batches.block = timed  # type: ignore[method-assign]
+    code = cli.main("train", TrainConfig, arguments)
+    place.write_text(json.dumps(waited), encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""This project's step as a contender: `WganStep.run_block`, on blocks that lie ready."""
+
+import argparse
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import fashion_mnist, turns
+from components import networks, settings
+from components.accelerator import choose_strategy
+from components.data_order import EndlessOrder
+from components.errors import ConfigError
+from components.records import ImageShape
+from components.train.config import TrainConfig
+from components.train.step import WganStep
+
+# As long as in training.
+BLOCK_STEPS = 10
+_BLOCKS = 20
+
+
+def make(
+    critic_steps: int, batch_size: int, precision: str = "float32", replicas: int = 1
+) -> tuple[TrainConfig, WganStep]:
+    """The step with the default networks and settings, on so many CPU replicas, set up as in training.
+
+    Raises:
+        ConfigError: This version has no such precision.
+    """
+    changes: dict[str, str] = {}
+    if any(field.name == "precision" for field in settings.fields_of(TrainConfig)):
+        changes["precision"] = precision
+    elif precision != "float32":
+        raise ConfigError(f"precision must be float32 in this version, got {precision}")
+    config = TrainConfig(
+        dataset="unused",
+        checkpoints="unused",
+        critic_steps=critic_steps,
+        batch_size=batch_size,
+        accelerator="cpu",
+        replicas=replicas,
+        **changes,  # type: ignore[arg-type]
+    )
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
+    network = networks.NetworkConfig(ImageShape(28, 28, 1), config.latent_size, config.base_filters)
+    return config, WganStep(config, network, strategy)
+
+
+def make_blocks(config: TrainConfig) -> list[np.ndarray]:
+    """Some blocks of real images: uint8 [BLOCK_STEPS, critic_steps, batch_size, 28, 28, 1] each."""
+    images = fashion_mnist.load_images()
+    order = EndlessOrder(len(images), config.seed)
+    count = BLOCK_STEPS * config.critic_steps * config.batch_size
+    shape = (BLOCK_STEPS, config.critic_steps, config.batch_size, *images.shape[1:])
+    return [images[order.at(index * count, count)].reshape(shape) for index in range(_BLOCKS)]
+
+
+def main() -> None:
+    """Serves turns."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--critic_steps", type=int, default=1)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--replicas", type=int, default=1)
+    given = parser.parse_args()
+    config, wgan = make(given.critic_steps, given.batch_size, given.precision, given.replicas)
+    blocks = make_blocks(config)
+    started = time.perf_counter()
+    wgan.run_block(blocks[0])["healthy"].numpy()
+    facts = {
+        "first_call_seconds": time.perf_counter() - started,
+        "generator_parameters": _parameters(wgan.generator.trainable_variables),
+        "critic_parameters": _parameters(wgan.critic.trainable_variables),
+    }
+    done = 0
+
+    def train(steps: int) -> None:
+        nonlocal done
+        while steps > 0:
+            length = min(steps, BLOCK_STEPS)
+            healthy = wgan.run_block(blocks[done % _BLOCKS][:length])["healthy"].numpy()
+            if not healthy.all():
+                raise RuntimeError("a loss or gradient is not finite")
+            done, steps = done + 1, steps - length
+
+    turns.serve(train, facts)
+
+
+def _parameters(variables: list[tf.Variable]) -> int:
+    return sum(int(np.prod(variable.shape)) for variable in variables)
+
+
+if __name__ == "__main__":
+    main()

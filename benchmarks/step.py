@@ -1,0 +1,147 @@
+"""This project's step against the Keras example's and PyTorch's: the same networks, batch and critic steps, in turns.
+
+    python -m benchmarks.step --critic_steps 1
+
+Beside them, in the same rounds: the Keras example with its own networks, and the machine's matrix-product rate.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks import fashion_mnist, matrix_rate, step_costs, tables
+from benchmarks.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
+from components import settings
+from components.train.config import TrainConfig
+
+_OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
+_PUBLISHED_CRITIC_STEPS = 3
+_PRODUCT = "matrix product"
+_PRECISIONS = ("float32", "bfloat16")
+
+
+def main() -> None:
+    """Runs the contenders and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
+    parser.add_argument("--torch_python", default=".venv-bench/bin/python", help="of an environment with PyTorch")
+    parser.add_argument("--compile", action="store_true", help="with torch.compile too, which takes minutes to begin")
+    given = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    fashion_mnist.prepare()
+    contenders = {name: _start(name, command) for name, command in _commands(given).items()}
+    _require_same_networks(contenders)
+    run_rounds(list(contenders.values()), given.rounds, given.seconds)
+    for contender in contenders.values():
+        contender.close()
+    costs = step_costs.measure(given.critic_steps, given.batch_size)
+    _show(contenders, costs, given)
+
+
+def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
+    """The contenders: name to command."""
+    shape = ["--critic_steps", str(given.critic_steps), "--batch_size", str(given.batch_size)]
+    published = ["--critic_steps", str(_PUBLISHED_CRITIC_STEPS), "--batch_size", str(given.batch_size)]
+    ours = [sys.executable, "-m", "benchmarks.our_step", *shape]
+    keras = [sys.executable, "-m", "benchmarks.keras_example"]
+    torch = [given.torch_python, "-m", "benchmarks.torch_step", *shape]
+    product = [sys.executable, "-m", "benchmarks.matrix_rate"]
+    commands = {f"{_PRODUCT}, {name}": [*product, "--precision", name] for name in _PRECISIONS}
+    has_precision = any(field.name == "precision" for field in settings.fields_of(TrainConfig))
+    for name in _PRECISIONS if has_precision else _PRECISIONS[:1]:
+        commands[f"{_OURS}, {name}"] = [*ours, "--precision", name]
+    commands[_KERAS] = [*keras, *shape]
+    for name in _PRECISIONS:
+        commands[f"PyTorch, {name}"] = [*torch, "--precision", name]
+        if given.compile:
+            commands[f"PyTorch, {name}, compiled"] = [*torch, "--precision", name, "--compile"]
+    commands[_PUBLISHED] = [*keras, "--networks", "example", *published]
+    return commands
+
+
+def _start(name: str, command: list[str]) -> Contender:
+    print(f"step: starting {name}", file=sys.stderr, flush=True)
+    return Contender(name, command, fashion_mnist.BUILD / "logs" / f"{Path(name.replace(' ', '-')).name}.txt")
+
+
+def _require_same_networks(contenders: dict[str, Contender]) -> None:
+    sizes = {
+        (contender.facts["generator_parameters"], contender.facts["critic_parameters"])
+        for name, contender in contenders.items()
+        if "critic_parameters" in contender.facts and name != _PUBLISHED
+    }
+    if len(sizes) != 1:
+        raise RuntimeError(f"the contenders' networks differ in size: {sizes}")
+
+
+def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argparse.Namespace) -> None:
+    trained = {name: contender for name, contender in contenders.items() if not name.startswith(_PRODUCT)}
+    keras = contenders[_KERAS]
+    torch = min((c for name, c in trained.items() if name.startswith("PyTorch")), key=median_seconds)
+    rows, result = [], {}
+    for name, contender in trained.items():
+        same = name != _PUBLISHED
+        critic_steps = given.critic_steps if same else _PUBLISHED_CRITIC_STEPS
+        images_per_second = critic_steps * given.batch_size / median_seconds(contender)
+        cpu = statistics.median(turn.cpu_seconds for turn in contender.turns)
+        found = {
+            "images_per_second": images_per_second,
+            "cpu_seconds_per_step": cpu,
+            "times_keras": median_ratio(contender, keras) if same else None,
+            "times_torch": median_ratio(contender, torch) if same else None,
+            "first_call_seconds": contender.facts["first_call_seconds"],
+        }
+        result[name] = {**found, "turns": [_plain(turn) for turn in contender.turns]}
+        rows.append(
+            [
+                name,
+                f"{images_per_second:.0f}",
+                f"{1000 * median_seconds(contender):.0f}",
+                f"{1000 * cpu:.0f}",
+                f"{found['times_keras']:.2f}" if same else "",
+                f"{found['times_torch']:.2f}" if same else "",
+                f"{found['first_call_seconds']:.0f}",
+            ]
+        )
+    rates = {name: matrix_rate.FLOPS / median_seconds(contenders[f"{_PRODUCT}, {name}"]) / 1e9 for name in _PRECISIONS}
+    ours = contenders[f"{_OURS}, float32"]
+    product = contenders[f"{_PRODUCT}, float32"]
+    share = median_ratio(ours, product) * costs.flops / matrix_rate.FLOPS
+    columns = ["", "images/s", "ms/step", "CPU ms/step", "x Keras", f"x {torch.name}", "first call, s"]
+    tables.show(
+        f"critic_steps {given.critic_steps}, batch {given.batch_size}, medians of {given.rounds} rounds", columns, rows,
+        [
+            f"images/s: real images that the critic saw; the example as published takes {_PUBLISHED_CRITIC_STEPS} "
+            "critic steps",
+            "matrix products of 2048: " + ", ".join(f"{rate:.0f} GFLOP/s in {name}" for name, rate in rates.items()),
+            f"a step has {costs.flops / 1e9:.1f} GFLOP by the layers; its graph {costs.graph_flops / 1e9:.1f} by "
+            f"TensorFlow's profiler; the step in float32 reaches {share:.0%} of the product's rate",
+            "where the time of our step goes: "
+            + ", ".join(f"{name} {part:.0%}" for name, part in list(costs.time_by_operation.items())[:10]),
+        ],
+    )  # fmt: skip
+    tables.keep(
+        f"step-{given.critic_steps}",
+        {
+            "contenders": result,
+            "torch_best": torch.name,
+            "product_gflops": rates,
+            "share_of_product_rate": share,
+            "flops": costs.flops,
+            "graph_flops": costs.graph_flops,
+            "time_by_operation": costs.time_by_operation,
+        },
+    )
+
+
+def _plain(turn: Turn) -> dict[str, float]:
+    return {"seconds": turn.seconds, "cpu_seconds": turn.cpu_seconds}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The same step in PyTorch as a contender, channels last; runs in `.venv-bench`, which has PyTorch and NumPy alone.
+
+The networks are those of components/networks.py with its default settings. The critic's last convolution pads by 2 on
+each side where TensorFlow pads by 1 and 2: as many products, and no operation of its own for the padding.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from benchmarks import fashion_mnist, turns
+
+_LATENT_SIZE = 128
+_LEAK = 0.2
+_PENALTY_WEIGHT = 10.0
+_BETAS = (0.5, 0.9)
+
+
+def build_generator() -> nn.Module:
+    """Latents to images: float32 [n, 128] to [n, 1, 28, 28] in [-1, 1]."""
+    return nn.Sequential(
+        nn.Linear(_LATENT_SIZE, 7 * 7 * 128, bias=False),
+        nn.Unflatten(1, (128, 7, 7)),
+        nn.BatchNorm2d(128),
+        nn.ReLU(),
+        nn.ConvTranspose2d(128, 64, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.ConvTranspose2d(64, 1, 4, 2, 1),
+        nn.Tanh(),
+    )
+
+
+def build_critic() -> nn.Module:
+    """Images to scores: float32 [n, 1, 28, 28] to [n, 1]."""
+    return nn.Sequential(
+        nn.Conv2d(1, 64, 4, 2, 1),
+        nn.LeakyReLU(_LEAK),
+        nn.Conv2d(64, 128, 4, 2, 1),
+        nn.LeakyReLU(_LEAK),
+        nn.Conv2d(128, 128, 4, 2, 2),
+        nn.LeakyReLU(_LEAK),
+        nn.Flatten(),
+        nn.Linear(4 * 4 * 128, 1),
+    )
+
+
+class TorchWgan:
+    """Networks, optimisers, and the updates of components/train/step.py.
+
+    Args:
+        bfloat16: Whether the networks run under bfloat16 autocast; weights, losses and penalty stay in float32.
+        compiled: Whether `torch.compile` compiles the two losses and their gradients.
+    """
+
+    def __init__(self, bfloat16: bool, compiled: bool) -> None:
+        self._bfloat16 = bfloat16
+        self.generator = build_generator().to(memory_format=torch.channels_last)
+        self.critic = build_critic().to(memory_format=torch.channels_last)
+        self._generator_weights = list(self.generator.parameters())
+        self._critic_weights = list(self.critic.parameters())
+        self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, fused=True)
+        self._critic_adam = torch.optim.Adam(self._critic_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
+        self._critic_gradients = torch.compile(self._critic_terms) if compiled else self._critic_terms
+        self._generator_gradients = torch.compile(self._generator_terms) if compiled else self._generator_terms
+
+    def critic_update(self, real: torch.Tensor) -> torch.Tensor:
+        """One critic update on real images, float32 [n, 1, 28, 28]: the loss."""
+        count = len(real)
+        latents, weights = torch.randn(count, _LATENT_SIZE), torch.rand(count, 1, 1, 1)
+        loss, gradients = self._critic_gradients(real, latents, weights)
+        _apply(self._critic_adam, self._critic_weights, gradients)
+        return loss
+
+    def generator_update(self, count: int) -> torch.Tensor:
+        """One generator update on so many fakes: the loss."""
+        loss, gradients = self._generator_gradients(torch.randn(count, _LATENT_SIZE))
+        _apply(self._generator_adam, self._generator_weights, gradients)
+        return loss
+
+    def _critic_terms(
+        self, real: torch.Tensor, latents: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
+        with torch.no_grad(), self._autocast():
+            fake = self.generator(latents).float()
+        points = (weights * real + (1.0 - weights) * fake).requires_grad_()
+        with self._autocast():
+            real_scores, fake_scores = self.critic(torch.cat([real, fake])).float().chunk(2)
+            total = self.critic(points).float().sum()
+        (slopes,) = torch.autograd.grad(total, points, create_graph=True)
+        norms = torch.sqrt(slopes.float().square().sum([1, 2, 3]) + 1e-12)
+        loss = fake_scores.mean() - real_scores.mean() + _PENALTY_WEIGHT * (norms - 1.0).square().mean()
+        return loss.detach(), torch.autograd.grad(loss, self._critic_weights)
+
+    def _generator_terms(self, latents: torch.Tensor) -> tuple[torch.Tensor, Sequence[torch.Tensor]]:
+        with self._autocast():
+            loss = -self.critic(self.generator(latents)).float().mean()
+        return loss.detach(), torch.autograd.grad(loss, self._generator_weights)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16)
+
+
+def _apply(adam: torch.optim.Adam, weights: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor]) -> None:
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
+    adam.step()
+
+
+def main() -> None:
+    """Serves turns."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--critic_steps", type=int, default=1)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(given.threads)
+    torch.set_flush_denormal(True)
+    wgan = TorchWgan(given.precision == "bfloat16", given.compile)
+    pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2)
+
+    def train(steps: int) -> None:
+        for _ in range(steps):
+            for _ in range(given.critic_steps):
+                chosen = torch.randint(0, len(pixels), (given.batch_size,))
+                real = (pixels[chosen].float() / 127.5 - 1.0).contiguous(memory_format=torch.channels_last)
+                losses = [wgan.critic_update(real)]
+            losses.append(wgan.generator_update(given.batch_size))
+        if not all(torch.isfinite(loss) for loss in losses):
+            raise RuntimeError("a loss is not finite")
+
+    started = time.perf_counter()
+    train(1)
+    facts = {
+        "first_call_seconds": time.perf_counter() - started,
+        "generator_parameters": sum(weight.numel() for weight in wgan.generator.parameters()),
+        "critic_parameters": sum(weight.numel() for weight in wgan.critic.parameters()),
+        "version": torch.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+    turns.serve(train, facts)
+
+
+if __name__ == "__main__":
+    main()
