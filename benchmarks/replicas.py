@@ -26,8 +26,10 @@ def main() -> None:
     contenders = [
         Contender(
             f"{count} replicas",
-            [sys.executable, "-m", "benchmarks.our_step"]
-            + ["--replicas", str(count), "--batch_size", str(given.batch_size)],
+            [
+                *(sys.executable, "-m", "benchmarks.our_step"),
+                *("--replicas", str(count), "--batch_size", str(given.batch_size)),
+            ],
             fashion_mnist.BUILD / "logs" / f"replicas-{count}.txt",
         )
         for count in _COUNTS

@@ -82,7 +82,10 @@ def main() -> None:
         ["stage, with log, samples and checkpoints", f"{1000 * speed.stage_seconds:.1f} ms/step"],
         ["stage keeps of the bare step's images per second (target 97%)", f"{kept:.1%}"],
         ["waiting for input (target under 1%)", f"{speed.wait_seconds / speed.stage_seconds:.2%}"],
-        ["first block, traced and compiled (target under 25 s)", f"{statistics.median(speed.first_block_seconds):.1f} s"],
+        [
+            "first block, traced and compiled (target under 25 s)",
+            f"{statistics.median(speed.first_block_seconds):.1f} s",
+        ],
         [f"memory after {given.memory_steps:,} steps of small networks", f"{memory.plateau / 2**20:.0f} MiB"],
         ["its growth over the later half", f"{memory.slope:.0f} bytes/step"],
     ]  # fmt: skip

@@ -8,6 +8,7 @@ normalisation of Keras by moments and every resize has: components/train/second_
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -123,11 +124,30 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
         )(x)
         if config.critic_normalization == "layer" and level > 0:
             x = ExactLayerNormalization(name=f"normalise_{level}")(x)
-        x = keras.layers.LeakyReLU(_LEAK, dtype=inner, name=f"leaky_relu_{level}")(x)
+        x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so that only rounding would move it, and on each number of replicas elsewhere.
     score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
     return keras.Model(images, score, name="critic")
+
+
+class LeakyReLU(keras.layers.Layer):
+    """Leaky ReLU (Maas et al. 2013) whose second derivative, which is zero, costs nothing.
+
+    TensorFlow's returns zeros for the features (`_LeakyReluGradGrad` in nn_grad.py), and the gradient of the penalty
+    then walks once more through the whole critic to multiply them: an eighth of what a step computes.
+    """
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return _leaky_relu(inputs)
+
+
+@tf.custom_gradient
+def _leaky_relu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.LeakyReluGrad(gradients=upstream, features=tf.stop_gradient(features), alpha=_LEAK)
+
+    return tf.nn.leaky_relu(features, _LEAK), gradient
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
