@@ -24,7 +24,9 @@ class Share:
 
     def of(self, of_global: tf.Tensor) -> tf.Tensor:
         """Its slice of something whose first axis is the global batch."""
-        return tf.ensure_shape(of_global[self.start : self.start + self.size], [self.size, *of_global.shape[1:]])
+        rest = of_global.shape[1:]
+        # Indexed by a start that only the running program knows, it would have no size that XLA knows.
+        return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])
 
 
 @dataclasses.dataclass(frozen=True)

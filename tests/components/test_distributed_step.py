@@ -121,3 +121,15 @@ def test_one_bad_example_stops_the_update_on_every_replica(on_replicas: Callable
     reported, gradient = on_replicas(__file__, "mean_step", 2, [2.0, float("inf"), 4.0, 5.0])
     assert reported["healthy"] == 0.0
     assert gradient == 0.0
+
+
+def test_a_share_has_a_size_that_xla_knows() -> None:
+    """On a TPU all replicas run one program, which learns only there which share is its own."""
+    of_global, start = tf.reshape(tf.range(24.0), [8, 3]), tf.Variable(4)
+
+    def cut() -> tf.Tensor:
+        return Share(start.read_value(), 2).of(of_global)
+
+    compiled = tf.function(cut, jit_compile=True)
+    np.testing.assert_array_equal(compiled(), of_global[4:6])
+    assert "set-dimension-size" not in compiled.experimental_get_compiler_ir()(stage="hlo")
