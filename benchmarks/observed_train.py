@@ -27,7 +27,7 @@ def main() -> int:
         waited["steps"] += steps
         return block
 
-    training._Batches.block = timed  # type: ignore[method-assign,assignment]
+    training._Batches.block = timed  # type: ignore[method-assign, assignment]
     code = cli.main("train", TrainConfig, arguments)
     place.write_text(json.dumps(waited), encoding="utf-8")
     return code

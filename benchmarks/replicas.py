@@ -23,13 +23,11 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
+    command = [sys.executable, "-m", "benchmarks.our_step", "--batch_size", str(given.batch_size)]
     contenders = [
         Contender(
             f"{count} replicas",
-            [
-                *(sys.executable, "-m", "benchmarks.our_step"),
-                *("--replicas", str(count), "--batch_size", str(given.batch_size)),
-            ],
+            [*command, "--replicas", str(count)],
             fashion_mnist.BUILD / "logs" / f"replicas-{count}.txt",
         )
         for count in _COUNTS

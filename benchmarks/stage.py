@@ -21,12 +21,16 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import fashion_mnist, tables
-from benchmarks.turns import Contender, median_seconds
+from benchmarks.turns import Contender
 
 _PLACE = fashion_mnist.BUILD / "stage"
+_LOG = fashion_mnist.BUILD / "logs" / "stage.txt"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# The stage draws samples and keeps a checkpoint every so many steps.
-_EVERY = 1000
+# The stage draws samples and keeps a checkpoint every 1000 steps, so that many hold one of each; not counted before.
+_COUNTED = 1000
+_WARM_UP = 500
+# So that the stage is still there when the steps that count are over.
+_AFTER = 50
 _POLL = 0.005
 # Small networks, so that many steps take little time; everything else as it is by default.
 _SMALL = ["--base_filters", "8", "--latent_size", "16", "--batch_size", "8"]
@@ -37,13 +41,16 @@ class Speed:
     """The stage against the bare step.
 
     Attributes:
-        stage_seconds, bare_seconds: Per step.
+        stage_seconds, bare_seconds: Per step; the mean over the turns.
+        stage_cpu_seconds, bare_cpu_seconds: Per step, of processor time over all threads.
         wait_seconds: Per step, in which the stage chose and copied its next images.
         first_block_seconds: From the call of `run_block` to the end of the first block, in processes of their own.
     """
 
     stage_seconds: float
     bare_seconds: float
+    stage_cpu_seconds: float
+    bare_cpu_seconds: float
     wait_seconds: float
     first_block_seconds: list[float]
 
@@ -67,7 +74,7 @@ class Memory:
 def main() -> None:
     """Runs the stage twice and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000, help=f"steps of the stage that count, times of {_EVERY}")
+    parser.add_argument("--steps", type=int, default=_COUNTED, help="steps of the stage that count")
     parser.add_argument("--memory_steps", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn")
     given = parser.parse_args()
@@ -76,21 +83,23 @@ def main() -> None:
     shutil.rmtree(_PLACE, ignore_errors=True)
     speed = _measure_speed(given.steps, given.seconds)
     memory = _measure_memory(given.memory_steps)
+    first_block = statistics.median(speed.first_block_seconds)
     kept = speed.bare_seconds / speed.stage_seconds
     rows = [
-        ["bare step", f"{1000 * speed.bare_seconds:.1f} ms/step"],
-        ["stage, with log, samples and checkpoints", f"{1000 * speed.stage_seconds:.1f} ms/step"],
+        ["bare step", _per_step(speed.bare_seconds, speed.bare_cpu_seconds)],
+        ["stage, with log, samples and checkpoints", _per_step(speed.stage_seconds, speed.stage_cpu_seconds)],
         ["stage keeps of the bare step's images per second (target 97%)", f"{kept:.1%}"],
         ["waiting for input (target under 1%)", f"{speed.wait_seconds / speed.stage_seconds:.2%}"],
-        [
-            "first block, traced and compiled (target under 25 s)",
-            f"{statistics.median(speed.first_block_seconds):.1f} s",
-        ],
+        ["first block, traced and compiled (target under 25 s)", f"{first_block:.1f} s"],
         [f"memory after {given.memory_steps:,} steps of small networks", f"{memory.plateau / 2**20:.0f} MiB"],
         ["its growth over the later half", f"{memory.slope:.0f} bytes/step"],
-    ]  # fmt: skip
+    ]
     tables.show(f"stage: {given.steps} steps by default settings", ["", "measured"], rows)
     tables.keep("stage", {"speed": vars(speed), "memory": vars(memory)})
+
+
+def _per_step(seconds: float, cpu_seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms/step, {1000 * cpu_seconds:.1f} of CPU"
 
 
 def _measure_speed(steps: int, seconds: float) -> Speed:
@@ -100,31 +109,50 @@ def _measure_speed(steps: int, seconds: float) -> Speed:
     bare.settle(seconds)
     folder = _PLACE / "default"
     waits = _PLACE / "waits.json"
-    stage = _start_stage(folder, ["--steps", str(_EVERY + steps)], waits)
+    stage = _start_stage(folder, ["--steps", str(_WARM_UP + steps + _AFTER)], waits)
     try:
-        # The first samples and checkpoint are not counted: what they compile, and what the disk cache learns.
-        _run_until(stage, folder, _EVERY)
-        active = 0.0
-        while _reached(folder) < _EVERY + steps and stage.poll() is None:
+        _run_until(stage, folder, _WARM_UP)
+        active, cpu_before = 0.0, _cpu_seconds(stage)
+        while _reached(folder) < _WARM_UP + steps and stage.poll() is None:
             stage.send_signal(signal.SIGSTOP)
             bare.take_turn()
             stage.send_signal(signal.SIGCONT)
-            active += _run_until(stage, folder, _EVERY + steps, seconds)
-    finally:
-        stage.send_signal(signal.SIGCONT)
-    if stage.wait() != 0:
-        raise RuntimeError(f"the stage ended with exit code {stage.returncode}")
+            active += _run_until(stage, folder, _WARM_UP + steps, seconds)
+        cpu = _cpu_seconds(stage) - cpu_before
+        _require_success(stage)
+    except BaseException:
+        stage.kill()
+        raise
     bare.close()
     first = [bare.facts["first_call_seconds"], *(_first_block_seconds() for _ in range(2))]
     waited = json.loads(waits.read_text())
-    return Speed(active / steps, median_seconds(bare), waited["seconds"] / waited["steps"], first)
+    return Speed(
+        stage_seconds=active / steps,
+        bare_seconds=statistics.fmean(turn.seconds for turn in bare.turns),
+        stage_cpu_seconds=cpu / steps,
+        bare_cpu_seconds=statistics.fmean(turn.cpu_seconds for turn in bare.turns),
+        wait_seconds=waited["seconds"] / waited["steps"],
+        first_block_seconds=first,
+    )
+
+
+def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    """Processor time of a running process over all threads (proc(5): fields 14 and 15, in ticks)."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _require_success(stage: subprocess.Popen[bytes]) -> None:
+    if stage.wait() != 0:
+        raise RuntimeError(f"the stage ended with exit code {stage.returncode}; its messages are in {_LOG}")
 
 
 def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> subprocess.Popen[bytes]:
     program = ["components.train"] if waits is None else ["benchmarks.observed_train", str(waits)]
     command = [sys.executable, "-m", *program, "--dataset", str(fashion_mnist.DATASET), "--checkpoints", str(folder)]
     command += ["--accelerator", "cpu", *flags]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(_LOG, "a", encoding="utf-8") as log:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 
 
 def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most: float = float("inf")) -> float:
@@ -154,14 +182,12 @@ def _measure_memory(steps: int) -> Memory:
     folder = _PLACE / "small"
     stage = _start_stage(folder, ["--steps", str(steps), *_SMALL])
     reached, resident = [], []
-    while stage.poll() is None:
-        step = _reached(folder)
+    while (step := _reached(folder)) < steps and stage.poll() is None:
         if step:
             reached.append(step)
             resident.append(int(Path(f"/proc/{stage.pid}/statm").read_text().split()[1]) * _PAGE)
         time.sleep(0.2)
-    if stage.returncode != 0:
-        raise RuntimeError(f"the stage ended with exit code {stage.returncode}")
+    _require_success(stage)
     later = np.array(reached) > steps / 2
     slope = float(np.polyfit(np.array(reached)[later], np.array(resident)[later], 1)[0])
     return Memory(reached, resident, slope, float(np.median(np.array(resident)[later])))

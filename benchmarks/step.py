@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench/bin/python", help="of an environment with PyTorch")
     parser.add_argument("--compile", action="store_true", help="with torch.compile too, which takes minutes to begin")
