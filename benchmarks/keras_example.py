@@ -17,8 +17,6 @@ import tensorflow as tf
 from keras import layers
 
 from benchmarks import fashion_mnist, turns
-from components import networks
-from components.records import ImageShape
 
 # The example's settings.
 LATENT_SIZE = 128
@@ -52,6 +50,26 @@ def build_generator() -> keras.Model:
     return keras.Model(latents, layers.Cropping2D(2)(x), name="generator")
 
 
+def build_project_critic() -> keras.Model:
+    """The critic of components/networks.py by default, of Keras' own layers."""
+    images = keras.Input((28, 28, 1))
+    x = images
+    for filters in (64, 128, 128):
+        x = layers.LeakyReLU(0.2)(layers.Conv2D(filters, 4, 2, "same")(x))
+    return keras.Model(images, layers.Dense(1, use_bias=False)(layers.Flatten()(x)), name="critic")
+
+
+def build_project_generator() -> keras.Model:
+    """The generator of components/networks.py by default, of Keras' own layers."""
+    latents = keras.Input((LATENT_SIZE,))
+    x = layers.Reshape((7, 7, 128))(layers.Dense(7 * 7 * 128, use_bias=False)(latents))
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.Conv2DTranspose(64, 4, 2, "same", use_bias=False)(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    x = layers.Conv2DTranspose(1, 4, 2, "same", activation="tanh")(x)
+    return keras.Model(latents, x, name="generator")
+
+
 class ExampleWgan(keras.Model):
     """The example's model: training is its `train_step`, called by `fit`.
 
@@ -64,9 +82,9 @@ class ExampleWgan(keras.Model):
         super().__init__()
         self.critic, self.generator, self.critic_steps = critic, generator, critic_steps
 
-    def compile(self, jit_compile: bool | str = "auto") -> None:
-        """With the example's optimisers; `auto` is what the example leaves Keras to choose."""
-        super().compile(jit_compile=jit_compile)
+    def compile(self) -> None:
+        """With the example's optimisers; whether XLA compiles the step is left to Keras, which says no on a CPU."""
+        super().compile()
         self.critic_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
         self.generator_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
 
@@ -136,15 +154,13 @@ def main() -> None:
     parser.add_argument("--networks", choices=("project", "example"), default="project")
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--jit", choices=("auto", "off"), default="auto")
     given = parser.parse_args()
     if given.networks == "example":
         critic, generator = build_critic(), build_generator()
     else:
-        network = networks.NetworkConfig(ImageShape(28, 28, 1), latent_size=128, base_filters=64)
-        critic, generator = networks.build_critic(network), networks.build_generator(network)
+        critic, generator = build_project_critic(), build_project_generator()
     model = ExampleWgan(critic, generator, given.critic_steps)
-    model.compile(jit_compile="auto" if given.jit == "auto" else False)
+    model.compile()
     images = to_floats(fashion_mnist.load_images())
     # Whole batches, so that the last of an epoch is not compiled a second time within somebody's turn.
     images = images[: len(images) // given.batch_size * given.batch_size]

@@ -7,13 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import fashion_mnist, turns
-from components import networks, settings
 from components.accelerator import choose_strategy
 from components.data_order import EndlessOrder
-from components.errors import ConfigError
+from components.precision import choose_precision
 from components.records import ImageShape
 from components.train.config import TrainConfig
-from components.train.step import WganStep
+from components.train.step import WganStep, network_of
 
 # As long as in training.
 BLOCK_STEPS = 10
@@ -23,29 +22,20 @@ _BLOCKS = 20
 def make(
     critic_steps: int, batch_size: int, precision: str = "float32", replicas: int = 1
 ) -> tuple[TrainConfig, WganStep]:
-    """The step with the default networks and settings, on so many CPU replicas, set up as in training.
-
-    Raises:
-        ConfigError: This version has no such precision.
-    """
-    changes: dict[str, str] = {}
-    if any(field.name == "precision" for field in settings.fields_of(TrainConfig)):
-        changes["precision"] = precision
-    elif precision != "float32":
-        raise ConfigError(f"precision must be float32 in this version, got {precision}")
+    """The step with the default networks and settings, on so many CPU replicas, set up as in training."""
     config = TrainConfig(
         dataset="unused",
         checkpoints="unused",
         critic_steps=critic_steps,
         batch_size=batch_size,
+        precision=precision,
         accelerator="cpu",
         replicas=replicas,
-        **changes,  # type: ignore[arg-type]
     )
     tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
-    network = networks.NetworkConfig(ImageShape(28, 28, 1), config.latent_size, config.base_filters)
-    return config, WganStep(config, network, strategy)
+    chosen = choose_precision(config.precision, strategy)
+    return config, WganStep(config, network_of(config, ImageShape(28, 28, 1)), strategy, chosen)
 
 
 def make_blocks(config: TrainConfig) -> list[np.ndarray]:

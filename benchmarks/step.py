@@ -13,8 +13,6 @@ from pathlib import Path
 
 from benchmarks import fashion_mnist, matrix_rate, step_costs, tables
 from benchmarks.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
-from components import settings
-from components.train.config import TrainConfig
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
 _PUBLISHED_CRITIC_STEPS = 3
@@ -52,8 +50,7 @@ def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
     torch = [given.torch_python, "-m", "benchmarks.torch_step", *shape]
     product = [sys.executable, "-m", "benchmarks.matrix_rate"]
     commands = {f"{_PRODUCT}, {name}": [*product, "--precision", name] for name in _PRECISIONS}
-    has_precision = any(field.name == "precision" for field in settings.fields_of(TrainConfig))
-    for name in _PRECISIONS if has_precision else _PRECISIONS[:1]:
+    for name in _PRECISIONS:
         commands[f"{_OURS}, {name}"] = [*ours, "--precision", name]
     commands[_KERAS] = [*keras, *shape]
     for name in _PRECISIONS:

@@ -44,7 +44,7 @@ def build_critic() -> nn.Module:
         nn.Conv2d(128, 128, 4, 2, 2),
         nn.LeakyReLU(_LEAK),
         nn.Flatten(),
-        nn.Linear(4 * 4 * 128, 1),
+        nn.Linear(4 * 4 * 128, 1, bias=False),
     )
 
 
