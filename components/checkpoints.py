@@ -38,6 +38,7 @@ class Description:
         dataset_digest: Digest of the dataset trained on.
         state_sha256: sha256 of `state.npz`.
         made_with: Versions and replicas, for the record; not part of the digest.
+        class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
     """
 
     step: int
@@ -47,10 +48,14 @@ class Description:
     dataset_digest: str
     state_sha256: str
     made_with: dict[str, Any]
+    class_counts: list[int] = dataclasses.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `checkpoint.json`."""
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        if not self.class_counts:
+            del value["class_counts"]  # so that checkpoints from before there were any keep their digest
+        return value
 
     @property
     def digest(self) -> str:

@@ -20,7 +20,7 @@ def load_averaged(checkpoint: str | Path, expected_digest: str = "") -> keras.Mo
 
     Returns:
         A model from float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1],
-        to be called with `training=False`.
+        to be called with `training=False`; if it is conditional, with what `networks.with_labels` makes.
 
     Raises:
         DataError: The checkpoint is missing, damaged or another, or does not fit the networks of this version.

@@ -24,6 +24,7 @@ class Description:
         latent_size: Numbers in a latent vector.
         classes: Names of the dataset's classes.
         dataset_digest: The dataset that it was trained on.
+        class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
     """
 
     files: dict[str, dict[str, Any]]
@@ -33,10 +34,14 @@ class Description:
     latent_size: int
     classes: list[str]
     dataset_digest: str
+    class_counts: list[int] = dataclasses.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `MANIFEST.json`."""
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        if not self.class_counts:
+            del value["class_counts"]  # so that models from before there were any keep their digest
+        return value
 
     @property
     def digest(self) -> str:

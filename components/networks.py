@@ -4,6 +4,9 @@ The generator is one dense and a few transposed convolutions with batch normalis
 2016); the critic is strided convolutions, without batch normalisation, as the gradient penalty is per example
 (Gulrajani et al. 2017, section 4). No layer of the critic may have a wrong second derivative in TensorFlow, as every
 normalisation of Keras by moments and every resize has: components/train/second_order.py refuses and measures them.
+
+Both can be conditional on a class: the generator has it beside the latents, the critic scores by projection (Miyato &
+Koyama 2018, equation 3).
 """
 
 import dataclasses
@@ -33,6 +36,7 @@ class NetworkConfig:
         base_filters: Filters of the layers nearest to the image; deeper layers have twice as many.
         critic_normalization: `none`, or `layer` for an exact layer normalisation after all but the first convolution.
         generator_normalization: `batch` normalisation before each activation, or `none`.
+        classes: Classes that both networks are conditional on; 0 for networks that take no labels.
     """
 
     image: ImageShape
@@ -40,6 +44,7 @@ class NetworkConfig:
     base_filters: int
     critic_normalization: str = "none"
     generator_normalization: str = "batch"
+    classes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -64,6 +69,7 @@ def build_generator(
 ) -> keras.Model:
     """Latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
+    With classes it takes two inputs, as `with_labels` makes them: latents, and one-hot labels float32 [n, classes].
     Sides that no doubling reaches are cropped from the next larger ones.
 
     Args:
@@ -79,14 +85,17 @@ def build_generator(
     height, width = (math.ceil(side / 2**levels) for side in (image.height, image.width))
     seeds = iter(range(seed * 1000, seed * 1000 + 1000))
 
-    latents = keras.Input((config.latent_size,), name="latents")
+    inputs = x = keras.Input((config.latent_size,), name="latents")
+    if config.classes:
+        inputs = [x, keras.Input((config.classes,), name="labels")]
+        x = keras.layers.Concatenate(name="latents_and_labels")(inputs)
     x = keras.layers.Dense(
         height * width * filters[0],
         use_bias=config.generator_normalization == "none",
         kernel_initializer=_normal(next(seeds)),
         dtype=inner,
         name="project",
-    )(latents)
+    )(x)
     x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
     for level, count in enumerate([*filters[1:], image.channels]):
         if config.generator_normalization == "batch":
@@ -105,18 +114,18 @@ def build_generator(
         )(x)
     crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
     x = keras.layers.Cropping2D(crop, name="crop")(x)
-    return keras.Model(latents, keras.layers.Activation("tanh", name="pixels")(x), name=name)
+    return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
 
 
 def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
     """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
 
-    `precision` as of `build_generator`; the last layer, and so the scores, are float32 in any case.
+    With classes it takes one-hot labels beside the images, as the generator does. `precision` as of `build_generator`;
+    the last layer, and so the scores, are float32 in any case.
     """
     inner = _dtype(precision)
     seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
-    images = keras.Input(dataclasses.astuple(config.image), name="images")
-    x = images
+    inputs = x = keras.Input(dataclasses.astuple(config.image), name="images")
     for level in range(doublings(config.image) + 1):
         filters = config.base_filters * (1 if level == 0 else 2)
         x = keras.layers.Conv2D(
@@ -128,7 +137,30 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so that only rounding would move it, and on each number of replicas elsewhere.
     score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
-    return keras.Model(images, score, name="critic")
+    if config.classes:
+        labels = keras.Input((config.classes,), name="labels")
+        inputs = [inputs, labels]
+        # All classes' scores, then the one: looking a class up would have a sparse gradient. No bias here either.
+        initial = _normal(next(seeds))
+        of_classes = keras.layers.Dense(
+            config.classes, use_bias=False, kernel_initializer=initial, name="score_of_classes"
+        )(x)
+        score = score + keras.ops.sum(of_classes * labels, axis=-1, keepdims=True)
+    return keras.Model(inputs, score, name="critic")
+
+
+def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.Tensor | list[tf.Tensor]:
+    """What a network is called with.
+
+    Args:
+        first: Latents or images, [n, ...].
+        labels: The class of each, int32 [n]; None for networks that take none.
+        classes: How many there are.
+
+    Returns:
+        `first` alone, or with one-hot labels [n, classes] of its type.
+    """
+    return first if labels is None else [first, tf.one_hot(labels, classes, dtype=first.dtype)]
 
 
 class LeakyReLU(keras.layers.Layer):

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,19 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def grid(images: np.ndarray) -> bytes:
-    """A contact sheet of the first few images, uint8 [n, height, width, channels], as PNG of a bounded size."""
+def grid(images: np.ndarray, columns: int = 0) -> bytes:
+    """A contact sheet of the first few images, uint8 [n, height, width, channels], as PNG of a bounded size.
+
+    With `columns` images per row it is one of all images, smaller where they are many.
+    """
     factor = -(-max(images.shape[1:3]) // _GRID_SIDE)
+    if columns:
+        factor = max(factor, math.ceil(math.sqrt(images.size / _GRID_BYTES)))
     count, height, width, channels = images.shape[0], *(side // factor for side in images.shape[1:3]), images.shape[3]
     count = min(count, max(1, _GRID_BYTES // (height * width * channels)))
     blocks = images[:count, : height * factor, : width * factor]
     blocks = blocks.reshape(count, height, factor, width, factor, channels)
-    return grids.png_grid(blocks.mean(axis=(2, 4)).round().astype(np.uint8))
+    return grids.png_grid(blocks.mean(axis=(2, 4)).round().astype(np.uint8), columns)
 
 
 def class_chart(classes: list[str], shares: dict[str, np.ndarray]) -> bytes:

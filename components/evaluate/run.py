@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from components import (
     checkpoints,
@@ -17,12 +18,14 @@ from components import (
     generators,
     grids,
     models,
+    networks,
     records,
     registry,
     saved_models,
     settings,
     storage,
 )
+from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
 from components.evaluate import report, samples, scores
 from components.evaluate.config import EvaluateConfig
@@ -40,6 +43,7 @@ _QUANTITIES = {
     "kcd_error": "its standard error",
     "class_distance": "total variation between classes",
     "class_ratio": "smallest share of a class, against its real share",
+    "class_accuracy": "samples that show the class they were asked for",
 }
 
 
@@ -65,9 +69,10 @@ class _Inputs:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scored:
-    """The first samples of one model, the scores, and the share of each class among all."""
+    """Of one model: the first samples, a row for each class if it takes labels, scores, share of each class."""
 
     first: np.ndarray
+    rows: np.ndarray | None
     scores: scores.Scores
     class_shares: np.ndarray | None
 
@@ -148,15 +153,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     reference = scores.make_reference(embeddings.load(config.embedding), train, test, count, config.seed)
     del train
 
-    generator = generators.load_averaged(config.checkpoint)
-    model = _score(
-        lambda latents: generator(latents, training=False),
-        inputs.checkpoint.network["latent_size"],
-        reference,
-        inputs.manifest.image,
-        config,
-        "samples",
-    )
+    model = _score(_averaged(config, inputs.checkpoint), reference, inputs.manifest, config, "samples")
     rival, champion = _score_rival(config, inputs, reference)
     labelled = reference.class_shares is not None
     limits = Limits(
@@ -170,7 +167,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     with storage.new_folder(place, evaluations.MANIFEST) as folder:
         numbers = _numbers(config, inputs, reference, model, champion)
         storage.write_json(folder / evaluations.METRICS, numbers)
-        sheet = grids.png_grid(model.first)
+        sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         storage.write_file(folder / evaluations.SAMPLES, sheet)
         page = _report(config, inputs, reference, test, model, champion, rival, verdict)
         storage.write_file(folder / evaluations.REPORT, page.encode())
@@ -186,11 +183,43 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_json(folder / evaluations.MANIFEST, description.to_json())
 
 
+def _averaged(config: EvaluateConfig, checkpoint: checkpoints.Description) -> samples.Generator:
+    """The generator to judge."""
+    model = generators.load_averaged(config.checkpoint)
+
+    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        inputs = networks.with_labels(latents, labels, len(checkpoint.class_counts))
+        return model(inputs, training=False)
+
+    return samples.Generator(
+        images=images,
+        latent_size=checkpoint.network["latent_size"],
+        classes=checkpoint.classes,
+        class_counts=checkpoint.class_counts,
+    )
+
+
+def _published(folder: Path, model: models.Description) -> samples.Generator:
+    """A published generator, drawn from as whoever serves it does.
+
+    Raises:
+        DataError: TensorFlow cannot load it.
+    """
+    published = saved_models.load(folder, "model")
+
+    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        given = {} if labels is None else {"labels": labels}
+        return published.signatures["serving_default"](latents=latents, **given)["images"]
+
+    return samples.Generator(
+        images=images, latent_size=model.latent_size, classes=model.classes, class_counts=model.class_counts
+    )
+
+
 def _score(
     generator: samples.Generator,
-    latent_size: int,
     reference: scores.Reference,
-    image: records.ImageShape,
+    manifest: records.Manifest,
     config: EvaluateConfig,
     what: str,
 ) -> _Scored:
@@ -199,16 +228,25 @@ def _score(
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
-        for batch, bad_ones in samples.draw(generator, latent_size, image, config.sample_count, config.seed):
+        for batch, bad_ones in samples.draw(generator, manifest.image, config.sample_count, config.seed):
             bad += bad_ones
             first.extend(batch[: _GRID_COUNT - len(first)])
             yield batch
 
     log.info("evaluate: drawing %d %s", config.sample_count, what)
-    found, shares = scores.score(reference, pixels(), what)
+    labels = samples.draw_labels(generator, config.sample_count, config.seed)
+    if labels is not None:
+        # A champion of other classes cannot be asked for these.
+        labels = labels.numpy() if generator.classes == manifest.classes else None
+    found, shares = scores.score(reference, pixels(), what, labels)
     if bad:
         found, shares = scores.NO_SCORES, None
-    return _Scored(first=np.stack(first), scores={**found, "bad_samples": bad}, class_shares=shares)
+    return _Scored(
+        first=np.stack(first),
+        rows=samples.draw_rows(generator, config.seed),
+        scores={**found, "bad_samples": bad},
+        class_shares=shares,
+    )
 
 
 def _score_rival(
@@ -220,19 +258,10 @@ def _score_rival(
         return rival, None
     try:
         folder = registry.version_folder(config.registry, rival.version)
-        latent_size = models.describe(folder, inputs.champion_digest).latent_size
-        published = saved_models.load(folder, "model")
+        published = _published(folder, models.describe(folder, inputs.champion_digest))
     except DataError as error:
         return _unreadable(config.registry, error), None
-    serve = published.signatures["serving_default"]
-    scored = _score(
-        lambda latents: serve(latents=latents)["images"],
-        latent_size,
-        reference,
-        image,
-        config,
-        "samples of the champion",
-    )
+    scored = _score(published, reference, inputs.manifest, config, "samples of the champion")
     return dataclasses.replace(rival, fcd=scored.scores["fcd"]), scored
 
 
@@ -274,10 +303,13 @@ def _report(
     rival: Rival | None,
     verdict: Verdict,
 ) -> str:
-    pictures = [("samples of this model", model.first)]
+    pictures = [("samples of this model", report.grid(model.first))]
+    if model.rows is not None:
+        caption = "samples of this model by class: a row each, all from the same latents"
+        pictures.append((caption, report.grid(model.rows, GRID_COLUMNS)))
     if champion:
-        pictures.append(("samples of the champion, from the same latents", champion.first))
-    pictures.append(("real test images", test[:_GRID_COUNT]))
+        pictures.append(("samples of the champion, from the same latents", report.grid(champion.first)))
+    pictures.append(("real test images", report.grid(test[:_GRID_COUNT])))
     shares = {"test images": reference.class_shares, "samples": model.class_shares}
     if champion:
         shares["champion's samples"] = champion.class_shares
@@ -297,6 +329,7 @@ def _report(
                 "real": reference.floor[name],
             }
             for name, text in _QUANTITIES.items()
+            if name != "class_accuracy" or model.scores[name] is not None
         ],
         count=reference.count,
         samples=config.sample_count,
@@ -306,7 +339,7 @@ def _report(
         else f"a classifier of these images (test accuracy {accuracy:.2%})",
         formula_floor=reference.formula_floor,
         low_n=reference.low_n,
-        grids=[{"caption": caption, "png": report.grid(images)} for caption, images in pictures],
+        grids=[{"caption": caption, "png": sheet} for caption, sheet in pictures],
         class_chart=report.class_chart(inputs.manifest.classes, known) if known else None,
         loss_chart=report.loss_chart(losses) if losses else None,
         setting_rows=[

@@ -21,7 +21,9 @@ _CHUNK = 500
 _LOG_EVERY = 5000  # images
 
 Scores = dict[str, float | None]
-NO_SCORES: Scores = dict.fromkeys(("fcd", "fcd_ratio", "kcd", "kcd_error", "class_distance", "class_ratio"))
+NO_SCORES: Scores = dict.fromkeys(
+    ("fcd", "fcd_ratio", "kcd", "kcd_error", "class_distance", "class_ratio", "class_accuracy")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +105,20 @@ def make_reference(
     return dataclasses.replace(reference, floor={**floor, "fcd_ratio": 1.0})
 
 
-def score(reference: Reference, samples: Iterable[np.ndarray], what: str) -> tuple[Scores, np.ndarray | None]:
+def score(
+    reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None
+) -> tuple[Scores, np.ndarray | None]:
     """Scores samples, given in batches uint8 [n, height, width, channels]; also gives their class shares, if any.
 
     The first samples, as many as there are real images, are compared by distance; the classes are those of all.
+    `labels`, int32 [samples], are the classes that were asked for, if any were.
     """
     features, logits = _embed(reference.embedding, samples, what)
     scores = _compare(reference, features[: reference.count], logits)
     floor = reference.floor["fcd"]
     scores["fcd_ratio"] = scores["fcd"] / floor if scores["fcd"] is not None and floor else None
+    if labels is not None and logits is not None:
+        scores["class_accuracy"] = float(np.mean(logits.argmax(axis=1) == labels))
     return scores, None if logits is None else metrics.class_shares(logits)
 
 

@@ -1,8 +1,9 @@
 """Draws from a SavedModel as a stranger would: TensorFlow alone. Run by path in a new process; imports nothing of ours.
 
-    python -I draw.py MODEL_FOLDER LATENTS.npy SEED COUNT IMAGES.npz
+    python -I draw.py MODEL_FOLDER INPUTS.npz SEED COUNT IMAGES.npz
 
-Writes `served` (serving_default of the latents), `sampled` (sample) and `decoded` (the files of png, decoded).
+Writes `served` (serving_default of the inputs: latents, and labels if the model takes them), `sampled` (sample),
+`decoded` (the files of png, decoded), and with labels `asked` (sample_labels).
 """
 
 import sys
@@ -15,14 +16,20 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 
-def main(model: str, latents: str, seed: str, count: str, images: str) -> None:
+def main(model: str, inputs: str, seed: str, count: str, images: str) -> None:
     signatures = tf.saved_model.load(model).signatures
     wanted = {"seed": tf.constant(int(seed), tf.int64), "count": tf.constant(int(count), tf.int64)}
-    served = signatures["serving_default"](latents=tf.constant(np.load(latents)))["images"]
+    with np.load(inputs) as arrays:
+        given = {name: tf.constant(array) for name, array in arrays.items()}
+    served = signatures["serving_default"](**given)["images"]
     sampled = signatures["sample"](**wanted)["images"]
     files = signatures["png"](**wanted)["files"]
     decoded = np.stack([tf.io.decode_png(file, channels=sampled.shape[-1]).numpy() for file in files])
-    np.savez(images, served=served.numpy(), sampled=sampled.numpy(), decoded=decoded)
+    drawn = {"served": served.numpy(), "sampled": sampled.numpy(), "decoded": decoded}
+    if "labels" in given:
+        asked = signatures["sample_labels"](seed=wanted["seed"], labels=given["labels"])
+        drawn["asked"] = asked["images"].numpy()
+    np.savez(images, **drawn)
 
 
 if __name__ == "__main__":

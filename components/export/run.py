@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, digests, generators, models, networks, saved_models, storage
+from components import checkpoints, conditioning, digests, generators, models, networks, saved_models, storage
 from components.errors import StageError
 from components.executor import StageResult
 from components.export import serving
@@ -59,9 +60,9 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
     network = networks.NetworkConfig.from_json(checkpoint.network)
     generator = generators.load_averaged(config.checkpoint, checkpoint.digest)
     with storage.new_folder(place, models.MANIFEST) as folder:
-        served = serving.ServedGenerator(generator, network.image, network.latent_size)
+        served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)
-        _check(folder, generator, network.latent_size)
+        _check(folder, generator, network.latent_size, checkpoint.class_counts)
         storage.write_file(folder / models.CARD, _card(checkpoint, network).encode())
         description = models.Description(
             files=models.list_files(folder),
@@ -71,23 +72,24 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
             latent_size=network.latent_size,
             classes=checkpoint.classes,
             dataset_digest=checkpoint.dataset_digest,
+            class_counts=checkpoint.class_counts,
         )
         storage.write_json(folder / models.MANIFEST, description.to_json())
     return description
 
 
-def _check(model: Path, generator: keras.Model, latent_size: int) -> None:
+def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
     """Draws from the saved model in a new process without this package and compares with the generator.
 
     Raises:
         StageError: It cannot be drawn from, or draws something else.
     """
     log.info("export: drawing from the saved model in a new process")
-    latents = _latents(latent_size)
+    inputs = _inputs(latent_size, class_counts)
     with tempfile.TemporaryDirectory() as scratch:
-        np.save(Path(scratch, "latents.npy"), latents)
+        np.savez(Path(scratch, "inputs.npz"), **inputs)  # type: ignore[arg-type]
         script, images = Path(__file__).parent / "draw.py", Path(scratch, "images.npz")
-        command = [sys.executable, "-I", script, model.absolute(), Path(scratch, "latents.npy")]
+        command = [sys.executable, "-I", script, model.absolute(), Path(scratch, "inputs.npz")]
         done = subprocess.run(
             [*map(str, command), str(_CHECK_SEED), str(_CHECK_COUNT), str(images)],
             cwd=scratch,
@@ -100,22 +102,28 @@ def _check(model: Path, generator: keras.Model, latent_size: int) -> None:
             raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
         with np.load(images) as arrays:
             drawn = dict(arrays)
-    expected = generator(latents, training=False).numpy()
+    given = networks.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
+    expected = generator(given, training=False).numpy()
     difference = float(np.abs(drawn["served"] - expected).max())
     if not difference <= _FLOAT_TOLERANCE:
         raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
     _require_same_pixels("sample", drawn["sampled"], networks.to_pixels(expected).numpy())
     if not np.array_equal(drawn["decoded"], drawn["sampled"]):
         raise StageError("png draws other images than sample")
+    if class_counts and not np.array_equal(drawn["asked"], drawn["sampled"]):
+        raise StageError("sample_labels draws other images than sample of the same labels")
 
 
-def _latents(latent_size: int) -> np.ndarray:
-    """The latents that `sample` draws for the seed and count of the check."""
-    batches = [
-        tf.random.stateless_normal([serving.BATCH, latent_size], [_CHECK_SEED, batch], alg="philox").numpy()
-        for batch in range(-(-_CHECK_COUNT // serving.BATCH))
-    ]
-    return np.concatenate(batches)[:_CHECK_COUNT]
+def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
+    """The latents that `sample` draws for the seed and count of the check, and the labels of a conditional model."""
+    found: dict[str, list[np.ndarray]] = {"latents": [], "labels": []}
+    for batch in range(-(-_CHECK_COUNT // serving.BATCH)):
+        latents = tf.random.stateless_normal([serving.BATCH, latent_size], [_CHECK_SEED, batch], alg="philox")
+        found["latents"].append(latents.numpy())
+        if class_counts:
+            labels = conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, batch)
+            found["labels"].append(labels.numpy())
+    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in found.items() if arrays}
 
 
 def _require_same_pixels(signature: str, drawn: np.ndarray, expected: np.ndarray) -> None:
@@ -132,6 +140,16 @@ def _require_same_pixels(signature: str, drawn: np.ndarray, expected: np.ndarray
 def _card(checkpoint: checkpoints.Description, network: networks.NetworkConfig) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in sorted(checkpoint.settings.items()))
     classes = ", ".join(checkpoint.classes) or "none"
+    latents = f"`latents`: float32 [n, {network.latent_size}], standard normal"
+    size = f"{network.image.height}, {network.image.width}, {network.image.channels}"
+    by_label, limit = "", "It takes no class: which class an image shows is up to chance."
+    if network.classes:
+        latents += "; `labels`: int32 [n]"
+        by_label = f"\n| `sample_labels` | `seed`: int64; `labels`: int32 [n] | `images`: uint8 [n, {size}] |"
+        classes = ", ".join(f"{label} {name}" for label, name in enumerate(checkpoint.classes))
+        limit = (
+            "An image may show another class than the one asked for; `sample` draws them as often as the data has them."
+        )
     return f"""# Image generator
 
 A WGAN-GP generator, the average of its weights over training, after {checkpoint.step:,} generator updates.
@@ -140,9 +158,9 @@ A WGAN-GP generator, the average of its weights over training, after {checkpoint
 
 | signature | takes | gives |
 | --- | --- | --- |
-| `serving_default` | `latents`: float32 [n, {network.latent_size}], standard normal | `images`: float32 [n, {network.image.height}, {network.image.width}, {network.image.channels}] in [-1, 1] |
-| `sample` | `seed`, `count`: int64 | `images`: uint8 [count, {network.image.height}, {network.image.width}, {network.image.channels}] |
-| `png` | `seed`, `count`: int64 | `files`: PNG files [count] |
+| `serving_default` | {latents} | `images`: float32 [n, {size}] in [-1, 1] |
+| `sample` | `seed`, `count`: int64 | `images`: uint8 [count, {size}] |
+| `png` | `seed`, `count`: int64 | `files`: PNG files [count] |{by_label}
 
 The same seed draws the same images; a larger count begins with those of a smaller one.
 
@@ -152,8 +170,8 @@ Images of {network.image} pixels; classes: {classes}. Dataset `{checkpoint.datas
 
 ## Limits
 
-It draws images like those that it was trained on, with their biases, and none of another kind. It takes no class: which
-class an image shows is up to chance. Its images may come close to single training images.
+It draws images like those that it was trained on, with their biases, and none of another kind. {limit}
+Its images may come close to single training images.
 
 ## Configuration
 
@@ -162,4 +180,4 @@ class an image shows is up to chance. Its images may come close to single traini
 {rows}
 
 Checkpoint `{checkpoint.digest}`.
-"""  # noqa: E501
+"""

@@ -1,9 +1,11 @@
-"""What is served: the generator as a module of plain TensorFlow, with its three signatures."""
+"""What is served: the generator as a module of plain TensorFlow, with its signatures."""
+
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
-from components import networks, saved_models
+from components import conditioning, networks, saved_models
 from components.records import ImageShape
 
 # Images are drawn in batches of this size, the last one too, so that an image does not depend on how many are drawn.
@@ -11,45 +13,66 @@ BATCH = 64
 
 
 class ServedGenerator(tf.Module):
-    """A generator with the signatures `serving_default`, `sample` and `png`.
+    """A generator with the signatures `serving_default`, `sample` and `png`; and `sample_labels` if it is conditional.
 
     Args:
-        generator: From float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
+        generator: From float32 latents [n, latent_size], with one-hot labels if it is conditional, to float32 images
+            [n, height, width, channels] in [-1, 1].
         image: Shape of the images.
         latent_size: Numbers in a latent vector.
+        class_counts: Training images of each class if it is conditional: in these proportions `sample` and `png` draw
+            classes. Empty if it is not.
     """
 
-    def __init__(self, generator: keras.Model, image: ImageShape, latent_size: int) -> None:
+    def __init__(
+        self, generator: keras.Model, image: ImageShape, latent_size: int, class_counts: Sequence[int] = ()
+    ) -> None:
         super().__init__(name="generator")
         self.weights = saved_models.plain_variables(generator.trainable_variables)
         self.statistics = saved_models.plain_variables(generator.non_trainable_variables)
         shape = [image.height, image.width, image.channels]
+        classes = len(class_counts)
 
-        def draw(latents: tf.Tensor) -> tf.Tensor:
-            images, _ = generator.stateless_call(self.weights, self.statistics, latents, training=False)
+        def draw(latents: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
+            inputs = networks.with_labels(latents, labels, classes)
+            images, _ = generator.stateless_call(self.weights, self.statistics, inputs, training=False)
             return images
 
-        def batch_of(seed: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        def batch_of(seed: tf.Tensor, index: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
             latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
-            return networks.to_pixels(draw(latents))
+            return networks.to_pixels(draw(latents, labels))
 
-        def pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        def pixels(seed: tf.Tensor, count: tf.Tensor, labels_of: Callable[[tf.Tensor], tf.Tensor | None]) -> tf.Tensor:
             batches = tf.map_fn(
-                lambda index: batch_of(seed, index),
+                lambda index: batch_of(seed, index, labels_of(index)),
                 tf.range((count + BATCH - 1) // BATCH),
                 fn_output_signature=tf.TensorSpec([BATCH, *shape], tf.uint8),
                 parallel_iterations=1,
             )
             return tf.reshape(batches, [-1, *shape])[:count]
 
+        def any_pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+            def labels_of(batch: tf.Tensor) -> tf.Tensor | None:
+                return conditioning.draw_labels(class_counts, BATCH, seed, batch) if classes else None
+
+            return pixels(seed, count, labels_of)
+
         def serving_default(latents: tf.Tensor) -> dict[str, tf.Tensor]:
             return {"images": draw(latents)}
 
+        def serve_labels(latents: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"images": draw(latents, _known(labels, classes))}
+
         def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"images": pixels(seed, count)}
+            return {"images": any_pixels(seed, count)}
+
+        def sample_labels(seed: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+            count = tf.size(labels, tf.int64)
+            padded = tf.pad(_known(labels, classes), [[0, -count % BATCH]])
+            return {"images": pixels(seed, count, lambda batch: tf.reshape(padded, [-1, BATCH])[batch])}
 
         def png(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"files": tf.map_fn(tf.io.encode_png, pixels(seed, count), fn_output_signature=tf.string)}
+            return {"files": tf.map_fn(tf.io.encode_png, any_pixels(seed, count), fn_output_signature=tf.string)}
 
         latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
         draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]
@@ -58,3 +81,17 @@ class ServedGenerator(tf.Module):
             "sample": tf.function(sample, input_signature=draw_specs),
             "png": tf.function(png, input_signature=draw_specs),
         }
+        if classes:
+            labels_spec = tf.TensorSpec([None], tf.int32, name="labels")
+            self.signatures_by_name |= {
+                "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
+                "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
+            }
+
+
+def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:
+    """The labels; drawing fails if one of them is no class, as its image would be of none."""
+    message = f"labels must be 0 to {classes - 1}"
+    checks = [tf.debugging.assert_non_negative(labels, message), tf.debugging.assert_less(labels, classes, message)]
+    with tf.control_dependencies(checks):
+        return tf.identity(labels)

@@ -12,7 +12,13 @@ class SampleConfig:
 
     registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
     out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
-    count: Annotated[int, Setting("Images to draw.", at_least=1, at_most=10_000)] = 64
+    count: Annotated[int, Setting("Images to draw; rows of classes are whole.", at_least=1, at_most=10_000)] = 64
+    class_name: Annotated[
+        str,
+        Setting(
+            "Class to draw, by name or number, if the champion takes classes; every class, a row each, when empty."
+        ),
+    ] = ""
     seed: Annotated[int, Setting("Decides the images.", at_least=0, below=2**31)] = 0
 
     def __post_init__(self) -> None:

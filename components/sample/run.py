@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components import grids, registry, storage
+from components import models, registry, storage
 from components.errors import ConfigError, DataError
 from components.executor import StageResult
 from components.sample.config import SampleConfig
@@ -11,11 +11,13 @@ from components.sample.config import SampleConfig
 def run(config: SampleConfig) -> StageResult:
     """Draws `config.count` images from the champion and writes them as one PNG file.
 
+    A conditional champion draws the class asked for; else a row for each class, with the same latents down a column.
+
     Returns:
         image_uri: The file.
 
     Raises:
-        ConfigError: The file cannot be written there.
+        ConfigError: The file cannot be written there, or the champion does not draw the class asked for.
         DataError: There is no champion, or it is damaged.
     """
     out = Path(config.out)
@@ -27,15 +29,50 @@ def run(config: SampleConfig) -> StageResult:
     champion = registry.read_champion(config.registry)
     if champion is None:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
+    folder = registry.version_folder(config.registry, champion.version)
+    rows = _rows(config, models.describe(folder))
     # Only here, so that a mistake is told without the seconds that TensorFlow takes to import.
+    import numpy as np
     import tensorflow as tf
 
-    from components import saved_models
+    from components import grids, saved_models
 
-    model = saved_models.load(registry.version_folder(config.registry, champion.version), "model")
-    images = model.signatures["sample"](
-        seed=tf.constant(config.seed, tf.int64), count=tf.constant(config.count, tf.int64)
-    )["images"]
-    storage.write_file(out, grids.png_grid(images.numpy()))
-    summary = f"{config.count} images from the champion, version {champion.version}"
+    model = saved_models.load(folder, "model")
+    seed = tf.constant(config.seed, tf.int64)
+    if rows:
+        draw = model.signatures["sample_labels"]
+        images = np.concatenate([draw(seed=seed, labels=tf.constant(row, tf.int32))["images"] for row in rows])
+    else:
+        images = model.signatures["sample"](seed=seed, count=tf.constant(config.count, tf.int64))["images"].numpy()
+    storage.write_file(out, grids.png_grid(images, columns=len(rows[0]) if len(rows) > 1 else 0))
+    summary = f"{len(images)} images from the champion, version {champion.version}"
     return StageResult(parameters={"image_uri": str(out), "summary": summary})
+
+
+def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
+    """The labels of each row of the grid; one row of a single class is laid out square. None if it takes no labels.
+
+    Raises:
+        ConfigError: The model does not draw the class asked for.
+    """
+    if not model.class_counts:
+        if config.class_name:
+            raise ConfigError(
+                f"class_name is {config.class_name!r}, but the champion takes no class: it was trained with "
+                "conditioning none; leave class_name out, or publish a model trained with conditioning class"
+            )
+        return []
+    if config.class_name:
+        return [[_label(config.class_name, model.classes)] * config.count]
+    rows = min(len(model.classes), config.count)
+    return [[label] * (config.count // rows) for label in range(rows)]
+
+
+def _label(name: str, classes: list[str]) -> int:
+    """The number of a class, by its name, or else by the number itself."""
+    if name in classes:
+        return classes.index(name)
+    if name.isdecimal() and int(name) < len(classes):
+        return int(name)
+    known = ", ".join(f"{label} {known}" for label, known in enumerate(classes))
+    raise ConfigError(f"class_name must be a class of the champion ({known}), got {name!r}")

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -44,11 +45,17 @@ class Subject:
     many: tf.distribute.Strategy
     tolerance: float
 
-    def pixels(self, steps: int) -> np.ndarray:
-        """Random images for so many generator updates, uint8 [steps, critic_steps, batch, height, width, channels]."""
-        image = self.network.image
-        shape = (steps, self.config.critic_steps, self.config.batch_size, image.height, image.width, image.channels)
-        return np.random.default_rng(self.config.seed).integers(0, 256, shape, dtype=np.uint8)
+    def batches(self, steps: int) -> tuple[np.ndarray, ...]:
+        """What `run_block` takes for so many generator updates: random images, and labels for networks that take them.
+
+        Pixels uint8 [steps, critic_steps, batch, height, width, channels]; labels int32 [steps, critic_steps, batch].
+        """
+        image, random = self.network.image, np.random.default_rng(self.config.seed)
+        shape = (steps, self.config.critic_steps, self.config.batch_size)
+        pixels = random.integers(0, 256, (*shape, image.height, image.width, image.channels), dtype=np.uint8)
+        if not self.network.classes:
+            return (pixels,)
+        return pixels, random.integers(0, self.network.classes, shape, dtype=np.int32)
 
     @property
     def replica_tolerance(self) -> float:
@@ -63,33 +70,41 @@ class Subject:
 def check_step(subject: Subject) -> Iterator[Finding]:
     """One update on one device and on all replicas: the gradients must agree; then a checkpoint between them."""
     alone, spread = subject.make(subject.one), subject.make(subject.many)
-    pixels = subject.pixels(2)
-    alone.run_block(pixels[:1])
-    spread.run_block(pixels[:1])
+    first, second = (tuple(array[step : step + 1] for array in subject.batches(2)) for step in (0, 1))
+    alone.run_block(*first)
+    spread.run_block(*first)
     count = subject.many.num_replicas_in_sync
     left, right = alone.state_arrays(), spread.state_arrays()
     for what, prefix in (("critic and penalty", "critic_adam/first/"), ("generator", "generator_adam/first/")):
         # After one update from zero, Adam's first moment is the gradient times a constant.
         error = _difference(left, right, prefix)
         yield _judged(f"gradients of {what}, 1 against {count} replicas", error, subject.replica_tolerance)
-    yield _check_round_trip(subject, spread, pixels[1:])
+    yield _check_round_trip(subject, spread, second)
 
 
 def check_losses(subject: Subject) -> Finding:
     """What one critic update reports against the mean over the global batch, computed here from the same noise."""
     single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
-    pixels, fresh = single.pixels(1), single.make(single.one)
-    real = networks.to_unit_range(tf.constant(pixels[0, 0]))
+    batches, fresh = single.batches(1), single.make(single.one)
+    pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
+    real = networks.to_unit_range(pixels)
+
+    def called(network: keras.Model, first: tf.Tensor, of_first: list[tf.Tensor]) -> tf.Tensor:
+        given = networks.with_labels(first, of_first[0] if of_first else None, single.network.classes)
+        return network(given, training=True)
+
     latents, weights = fresh.critic_noise(0)
     # Under `exact` each virtual shard is normalised by itself.
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
-    fake = tf.concat([fresh.generator(shard, training=True) for shard in tf.split(latents, shards)], axis=0)
-    norms = losses.gradient_norms(fresh.critic, losses.interpolate(real, fake, weights)).numpy()
+    parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
+    fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)
+    points = losses.interpolate(real, fake, weights)
+    norms = losses.gradient_norms(lambda images: called(fresh.critic, images, labels), points).numpy()
     penalty = (norms - 1.0) ** 2
-    gap = (fresh.critic(fake) - fresh.critic(real)).numpy()[:, 0]
+    gap = (called(fresh.critic, fake, labels) - called(fresh.critic, real, labels)).numpy()[:, 0]
     weighted = single.config.penalty_weight * penalty if single.config.constraint == "gradient_penalty" else 0.0
     expected = {"penalty": penalty, "gradient_norm": norms, "critic_loss": gap + weighted}
-    reported = single.make(single.many).run_block(pixels)
+    reported = single.make(single.many).run_block(*batches)
     error = max(
         abs(float(reported[name][0]) - float(np.mean(values))) / max(float(np.mean(np.abs(values))), 1e-6)
         for name, values in expected.items()
@@ -99,8 +114,8 @@ def check_losses(subject: Subject) -> Finding:
 
 def check_second_order(subject: Subject) -> Finding:
     """The penalty's gradient against finite differences, for every weight of the critic."""
-    image = subject.network.image
-    errors = second_order.penalty_errors(lambda: networks.build_critic(subject.network), image, subject.config.seed)
+    network, seed = subject.network, subject.config.seed
+    errors = second_order.penalty_errors(lambda: networks.build_critic(network), network.image, seed, network.classes)
     return _judged("penalty to second order, against finite differences", max(errors.values()), 1e-6)
 
 
@@ -120,7 +135,7 @@ def check_xla(subject: Subject) -> Finding:
     """Whether XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
     what = "XLA compiles the whole step, static shapes"
     plain, compiled = subject.make(subject.one), subject.make(subject.one)
-    pixels = tf.constant(subject.pixels(1)[0])
+    batches = [tf.constant(array[0]) for array in subject.batches(1)]
 
     # XLA draws other noise from the same seeds, so the noise is drawn outside.
     critic_noise = [compiled.critic_noise(inner) for inner in range(subject.config.critic_steps)]
@@ -129,20 +144,21 @@ def check_xla(subject: Subject) -> Finding:
     @tf.function(jit_compile=True)
     def step() -> tf.Tensor:
         for inner, noise in enumerate(critic_noise):
-            compiled.critic_update(pixels[inner], *noise)
-        return compiled.generator_update(generator_noise)["loss"]
+            pixels, *labels = (array[inner] for array in batches)
+            compiled.critic_update(pixels, *noise, *labels)
+        return compiled.generator_update(generator_noise, *labels)["loss"]
 
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
         return Finding(what, FAILED, str(error).strip().splitlines()[0][:120])
-    plain.run_block(subject.pixels(1))
+    plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     # XLA sums in another order.
     return _judged(what, difference, subject.tolerance * 100)
 
 
-def _check_round_trip(subject: Subject, spread: WganStep, pixels: np.ndarray) -> Finding:
+def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:
     """A checkpoint made on all replicas goes on, on one device, as it would have on all."""
     with tempfile.TemporaryDirectory() as folder:
         description = checkpoints.Description(
@@ -152,8 +168,8 @@ def _check_round_trip(subject: Subject, spread: WganStep, pixels: np.ndarray) ->
         checkpoints.save(Path(folder), description, spread.state_arrays())
         alone = subject.make(subject.one)
         alone.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 1)))
-    alone.run_block(pixels)
-    spread.run_block(pixels)
+    alone.run_block(*batches)
+    spread.run_block(*batches)
     error = _difference(alone.state_arrays(), spread.state_arrays(), "")
     count = subject.many.num_replicas_in_sync
     return _judged(f"a checkpoint of {count} replicas goes on, on one", error, subject.replica_tolerance * 100)

@@ -36,6 +36,10 @@ class SelfcheckConfig:
     generator_normalization: Annotated[
         str, Setting("Batch normalisation in the generator.", choices=("batch", "none"))
     ] = TrainConfig.generator_normalization
+    conditioning: Annotated[
+        str, Setting("`class`: networks that take labels, drawn at random.", choices=("none", "class"))
+    ] = TrainConfig.conditioning
+    classes: Annotated[int, Setting("Classes under conditioning `class`.", at_least=1)] = 10
     reproducibility: Annotated[
         str, Setting("`exact`: replica counts must agree bit for bit.", choices=("standard", "exact"))
     ] = TrainConfig.reproducibility

@@ -66,13 +66,14 @@ def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -
         base_filters=config.base_filters,
         critic_normalization=config.critic_normalization,
         generator_normalization=config.generator_normalization,
+        conditioning=config.conditioning,
         reproducibility=config.reproducibility,
         virtual_shards=config.virtual_shards,
         seed=config.seed,
     )
     return checks.Subject(
         config=training,
-        network=network_of(training, ImageShape(config.height, config.width, config.channels)),
+        network=network_of(training, ImageShape(config.height, config.width, config.channels), config.classes),
         one=tf.distribute.OneDeviceStrategy("/gpu:0" if kind == "gpu" else "/cpu:0"),
         many=many,
         tolerance=_FLOAT32_TOLERANCE if kind == "tpu" else _FLOAT64_TOLERANCE,

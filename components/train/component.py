@@ -31,6 +31,7 @@ def train(
     base_filters: int = TrainConfig.base_filters,
     critic_normalization: str = TrainConfig.critic_normalization,
     generator_normalization: str = TrainConfig.generator_normalization,
+    conditioning: str = TrainConfig.conditioning,
     precision: str = TrainConfig.precision,
     reproducibility: str = TrainConfig.reproducibility,
     virtual_shards: int = TrainConfig.virtual_shards,

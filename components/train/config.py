@@ -49,6 +49,14 @@ class TrainConfig:
     generator_normalization: Annotated[
         str, Setting("Batch normalisation in the generator, over all replicas.", choices=("batch", "none"))
     ] = "batch"
+    conditioning: Annotated[
+        str,
+        Setting(
+            "`class`: the generator draws the class that it is asked for, and the critic judges by class (projection); "
+            "every training image needs a label.",
+            choices=("none", "class"),
+        ),
+    ] = "none"
     precision: Annotated[
         str,
         Setting(

@@ -25,14 +25,15 @@ def run(config: TrainConfig) -> StageResult:
         checkpoint_uri, checkpoint_digest: Of the last step.
 
     Raises:
-        ConfigError: The folder belongs to another training, the hardware cannot do what was asked, or `TF_CONFIG`
-            is malformed.
+        ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training
+            needs, the hardware cannot do what was asked, or `TF_CONFIG` is malformed.
         DataError: The dataset or every checkpoint is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
+    _require_labels(config, manifest)
     place = Path(digests.fill_key(config.checkpoints, "train", config, {"dataset": manifest.digest}))
     identity = {**settings.values_in_key(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none":
@@ -60,6 +61,18 @@ def run(config: TrainConfig) -> StageResult:
     return StageResult(
         parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary}
     )
+
+
+def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:
+    """Refuses conditional training on images without labels."""
+    split = manifest.splits["train"]
+    unlabelled = split.records - sum(split.class_counts)
+    if config.conditioning == "class" and unlabelled:
+        raise ConfigError(
+            f"conditioning is class, but {unlabelled:,} of the {split.records:,} training images of {config.dataset} "
+            "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
+            "class, or IDX files of labels beside those of images)"
+        )
 
 
 def _require_own(folder: Path, description: checkpoints.Description, identity: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from components import networks
 from components.errors import ConfigError
 from components.records import ImageShape
 from components.train import losses
@@ -54,13 +55,16 @@ def refuse_wrong_layers(critic: keras.Model) -> None:
         raise ConfigError(*problems)
 
 
-def penalty_errors(build: Callable[[], keras.Model], image: ImageShape, seed: int = 0) -> dict[str, float]:
+def penalty_errors(
+    build: Callable[[], keras.Model], image: ImageShape, seed: int = 0, classes: int = 0
+) -> dict[str, float]:
     """How far d(penalty)/d(weights) of a critic is from finite differences, in float64.
 
     Args:
         build: Makes the critic, from [n, height, width, channels] to [n, 1]; called while Keras makes float64.
         image: Shape of the images.
-        seed: Decides the weights, the points and the directions.
+        seed: Decides the weights, the points, their labels and the directions.
+        classes: If not 0, the critic takes one-hot labels [n, classes] beside the images.
 
     Returns:
         For each trainable variable the relative error along a random direction; the least of three directions, as a
@@ -70,13 +74,16 @@ def penalty_errors(build: Callable[[], keras.Model], image: ImageShape, seed: in
     with in_float64():
         critic = build()
         points = tf.constant(random.normal(size=(_EXAMPLES, image.height, image.width, image.channels)))
+        labels = tf.constant(random.integers(0, classes, _EXAMPLES), tf.int32) if classes else None
         variables = [variable.value for variable in critic.trainable_variables]
         for variable in variables:
             variable.assign_add(random.normal(size=variable.shape) * 0.3)
 
+        def score(images: tf.Tensor) -> tf.Tensor:
+            return critic(networks.with_labels(images, labels, classes), training=True)[:, 0]
+
         def penalty() -> tf.Tensor:
-            norms = losses.gradient_norms(lambda x: critic(x, training=True)[:, 0], points)
-            return tf.reduce_sum(losses.penalty(norms))
+            return tf.reduce_sum(losses.penalty(losses.gradient_norms(score, points)))
 
         with tf.GradientTape() as tape:
             value = penalty()

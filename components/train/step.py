@@ -25,14 +25,15 @@ _PURPOSES = 4
 REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "healthy")
 
 
-def network_of(config: TrainConfig, image: ImageShape) -> networks.NetworkConfig:
-    """What both networks are built from, for images of a shape."""
+def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> networks.NetworkConfig:
+    """What both networks are built from, for images of a shape in so many classes."""
     return networks.NetworkConfig(
         image,
         config.latent_size,
         config.base_filters,
         config.critic_normalization,
         config.generator_normalization,
+        classes if config.conditioning == "class" else 0,
     )
 
 
@@ -57,7 +58,7 @@ class WganStep:
         strategy: tf.distribute.Strategy,
         precision: str = "float32",
     ) -> None:
-        self._config, self._strategy = config, strategy
+        self._config, self._strategy, self._classes = config, strategy, network.classes
         exact = config.reproducibility == "exact"
         self._sharing = Sharing(config.batch_size, config.virtual_shards if exact else 0)
         self._sharing.require_replicas(strategy.num_replicas_in_sync)
@@ -76,22 +77,21 @@ class WganStep:
             )
             self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
-        image = network.image
-        self.run_block = tf.function(
-            self._run_block,
-            input_signature=[
-                tf.TensorSpec(
-                    [None, config.critic_steps, config.batch_size, image.height, image.width, image.channels], tf.uint8
-                )
-            ],
-        )
+        image, each = network.image, [None, config.critic_steps, config.batch_size]
+        signature = [tf.TensorSpec([*each, image.height, image.width, image.channels], tf.uint8)]
+        if network.classes:
+            signature.append(tf.TensorSpec(each, tf.int32))
+        self.run_block = tf.function(self._run_block, input_signature=signature)
 
-    def _run_block(self, real: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _run_block(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Trains for as many generator updates as `real` has entries along its first axis.
 
         Args:
             real: Pixels, uint8 [steps, critic_steps, global batch, height, width, channels]: a fresh real batch for
                 every critic update.
+            labels: Their classes, int32 [steps, critic_steps, global batch], for networks that take labels. Images are
+                drawn of the classes of the real ones beside them, and in the generator update of those of the step's
+                last critic update.
 
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
@@ -102,10 +102,11 @@ class WganStep:
             sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
             healthy = tf.ones([], self._float)
             for inner in range(self._config.critic_steps):
-                means = self._run(self.critic_update, real[index, inner], *self.critic_noise(inner))
+                of_batch = [] if labels is None else [labels[index, inner]]
+                means = self._run(self.critic_update, real[index, inner], *self.critic_noise(inner), *of_batch)
                 sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
                 healthy = tf.minimum(healthy, means["healthy"])
-            means = self._run(self.generator_update, self.generator_noise())
+            means = self._run(self.generator_update, self.generator_noise(), *of_batch)
             row = {
                 "critic_loss": sums["loss"],
                 "generator_loss": means["loss"],
@@ -120,12 +121,15 @@ class WganStep:
         """One update on every replica; each gets the whole global batch, and takes its share."""
         return of_one_replica(self._strategy, self._strategy.run(update, args=of_global))
 
-    def critic_update(self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
+    def critic_update(
+        self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor, labels: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
         """One critic update, inside a replica.
 
         Args:
             pixels, latents, weights: Of the global batch: uint8 [batch_size, height, width, channels], and the noise
                 of `critic_noise`.
+            labels: Likewise, int32 [batch_size], for networks that take labels: of real, drawn and interpolated images.
 
         Returns:
             The global means, as `descend` returns them.
@@ -134,10 +138,13 @@ class WganStep:
 
         def terms(share: Share) -> Terms:
             real = networks.to_unit_range(share.of(pixels))
-            fake = tf.stop_gradient(self.generator(share.of(latents), training=True))
-            real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0)), 2)
+            mine = None if labels is None else share.of(labels)
+            both = None if mine is None else tf.concat([mine, mine], axis=0)
+            fake = tf.stop_gradient(self._draw(share.of(latents), mine))
+            real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both), 2)
             loss = losses.critic_loss(real_scores, fake_scores)
-            norms = losses.gradient_norms(self._score, losses.interpolate(real, fake, share.of(weights)))
+            points = losses.interpolate(real, fake, share.of(weights))
+            norms = losses.gradient_norms(lambda images: self._score(images, mine), points)
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
@@ -149,13 +156,14 @@ class WganStep:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
         return means
 
-    def generator_update(self, latents: tf.Tensor) -> dict[str, tf.Tensor]:
+    def generator_update(self, latents: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """One generator update, its average and the step, inside a replica; as `critic_update`."""
 
         def terms(share: Share) -> Terms:
+            mine = None if labels is None else share.of(labels)
             with recorded_statistics() as statistics:
-                fake = self.generator(share.of(latents), training=True)
-            return Terms(losses.generator_loss(self._score(fake)), statistics=statistics)
+                fake = self._draw(share.of(latents), mine)
+            return Terms(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
 
         means = descend(terms, self._generator_variables, self._generator_adam, self._sharing, self._rate_factor())
         self._update_average()
@@ -168,8 +176,11 @@ class WganStep:
             return tf.ones([], self._float)
         return 1.0 - tf.cast(self.step, self._float) / self._config.steps
 
-    def _score(self, images: tf.Tensor) -> tf.Tensor:
-        return self.critic(images, training=True)[:, 0]
+    def _draw(self, latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        return self.generator(networks.with_labels(latents, labels, self._classes), training=True)
+
+    def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        return self.critic(networks.with_labels(images, labels, self._classes), training=True)[:, 0]
 
     def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Latents [batch_size, latent_size] and interpolation weights [batch_size] of a critic update at this step."""

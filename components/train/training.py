@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, datasets, grids, networks, records, settings, storage
+from components import checkpoints, conditioning, datasets, grids, networks, records, settings, storage
 from components.accelerator import choose_strategy
 from components.agreement import Agreement
 from components.cluster import Cluster
@@ -70,16 +70,16 @@ def _train(
     workers: Agreement,
     precision: str,
 ) -> None:
-    images, _ = datasets.load_split(config.dataset, manifest, "train")
-    network = network_of(config, manifest.image)
+    images, labels = datasets.load_split(config.dataset, manifest, "train")
+    network = network_of(config, manifest.image, manifest.class_count)
     wgan = WganStep(config, network, strategy, precision)
     progress = Progress(place if workers.is_chief else None, config)
     step = 0
     if found is not None:
         step = _restore(wgan, progress, *found)
         log.info("train: going on from step %d of %d", step, config.steps)
-    batches = _Batches(images, config)
-    fixed_latents = _fixed_latents(config)
+    batches = _Batches(images, labels, config)
+    grid_inputs, grid_columns = _fixed_grid(config, network)
     log.info("train: %d images of %s; the first block compiles, which takes some seconds", len(images), manifest.image)
 
     def save() -> None:
@@ -92,7 +92,7 @@ def _train(
         compiling = True
         for length in _block_lengths(step, config):
             started = time.monotonic()
-            rows = wgan.run_block(batches.block(step, length))
+            rows = wgan.run_block(*batches.block(step, length))
             block = {name: rows[name].numpy() for name in rows}
             _check_healthy(block, step)
             step += length
@@ -104,7 +104,7 @@ def _train(
             if step % config.log_every == 0 or step == config.steps:
                 progress.write_row(step)
             if workers.is_chief and (step % config.sample_every == 0 or step == config.steps):
-                _write_samples(wgan.average, fixed_latents, place, step)
+                _write_samples(wgan.average, grid_inputs, grid_columns, place, step)
             if workers.is_chief and (step % config.checkpoint_every == 0 or step == config.steps or stop):
                 save()
             if stop:
@@ -147,17 +147,19 @@ def _common_settings(config: TrainConfig, manifest: records.Manifest) -> dict[st
 
 
 class _Batches:
-    """The images of every critic update, by position alone."""
+    """The images of every critic update, by position alone; with their labels where training is conditional."""
 
-    def __init__(self, images: np.ndarray, config: TrainConfig) -> None:
-        self._images, self._config = images, config
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: TrainConfig) -> None:
+        self._config = config
+        self._arrays = (images,) if config.conditioning == "none" else (images, labels)
         self._order = EndlessOrder(len(images), config.seed)
 
-    def block(self, first_step: int, steps: int) -> np.ndarray:
-        """uint8 [steps, critic_steps, batch_size, height, width, channels]."""
+    def block(self, first_step: int, steps: int) -> tuple[np.ndarray, ...]:
+        """What `WganStep.run_block` takes, [steps, critic_steps, batch_size, ...]: pixels uint8, and labels int32."""
+        shape = (steps, self._config.critic_steps, self._config.batch_size)
         per_step = self._config.critic_steps * self._config.batch_size
-        chosen = self._images[self._order.at(first_step * per_step, steps * per_step)]
-        return chosen.reshape(steps, self._config.critic_steps, self._config.batch_size, *chosen.shape[1:])
+        chosen = self._order.at(first_step * per_step, steps * per_step)
+        return tuple(array[chosen].reshape(*shape, *array.shape[1:]) for array in self._arrays)
 
 
 def _block_lengths(step: int, config: TrainConfig) -> Iterator[int]:
@@ -204,6 +206,7 @@ def _describe(
         network=network.to_json(),
         settings=settings.values_in_key(config),
         classes=manifest.classes,
+        class_counts=manifest.splits["train"].class_counts if network.classes else [],
         dataset_digest=manifest.digest,
         state_sha256="",
         made_with={
@@ -215,11 +218,18 @@ def _describe(
     )
 
 
-def _fixed_latents(config: TrainConfig) -> tf.Tensor:
-    """The latents of every grid of samples, [64, latent_size]: the same all through a training."""
-    return tf.random.stateless_normal([_GRID_IMAGES, config.latent_size], [config.seed, 0], alg="philox")
+def _fixed_grid(config: TrainConfig, network: networks.NetworkConfig) -> tuple[Any, int]:
+    """What every grid of samples is drawn from, the same all through a training, and its columns (0: nearly square).
+
+    A conditional generator draws one class a row, from the same latents.
+    """
+    count = conditioning.GRID_COLUMNS if network.classes else _GRID_IMAGES
+    latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
+    if not network.classes:
+        return latents, 0
+    return networks.with_labels(*conditioning.rows_by_class(latents, network.classes), network.classes), count
 
 
-def _write_samples(average: keras.Model, latents: tf.Tensor, place: Path, step: int) -> None:
-    pixels = networks.to_pixels(average(latents, training=False)).numpy()
-    storage.write_file(place / "samples" / f"step-{step:010d}.png", grids.png_grid(pixels))
+def _write_samples(average: keras.Model, inputs: Any, columns: int, place: Path, step: int) -> None:
+    pixels = networks.to_pixels(average(inputs, training=False)).numpy()
+    storage.write_file(place / "samples" / f"step-{step:010d}.png", grids.png_grid(pixels, columns))

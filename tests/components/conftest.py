@@ -1,6 +1,6 @@
 """Small real artefacts for the tests of the stages that read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,21 @@ CLASSES = ["dark", "left", "right"]
 
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Path]:
-    """Writes a checkpoint of a generator with random weights, which differ with the seed."""
+    """Writes a checkpoint of a generator with random weights, which differ with the seed.
 
-    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, dataset_digest: str = "0" * 64) -> Path:
+    It is conditional on `CLASSES` if it is said how many training images each had.
+    """
+
+    def make(
+        folder: Path,
+        seed: int = 0,
+        image: ImageShape = SHAPE,
+        dataset_digest: str = "0" * 64,
+        class_counts: Sequence[int] = (),
+    ) -> Path:
         from components import generators, networks
 
-        network = networks.NetworkConfig(image, 16, 8)
+        network = networks.NetworkConfig(image, 16, 8, classes=len(class_counts))
         generator = networks.build_generator(network)
         random = np.random.default_rng(seed)
         state = {
@@ -37,6 +46,7 @@ def make_checkpoint() -> Callable[..., Path]:
             dataset_digest=dataset_digest,
             state_sha256="",
             made_with={},
+            class_counts=list(class_counts),
         )
         checkpoints.save(folder, description, state)
         return checkpoints.step_folder(folder, description.step)
@@ -90,12 +100,12 @@ def make_dataset() -> Callable[..., str]:
 def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
     """Exports a generator with random weights, without the drawing in a new process, and returns the model's folder."""
 
-    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE) -> Path:
+    def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
         from components import generators, models, saved_models, storage
         from components.export.serving import ServedGenerator
 
-        checkpoint = make_checkpoint(folder / "checkpoints", seed, image)
-        served = ServedGenerator(generators.load_averaged(checkpoint), image, 16)
+        checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
+        served = ServedGenerator(generators.load_averaged(checkpoint), image, 16, class_counts)
         described = checkpoints.describe(checkpoint)
         model = folder / "model"
         saved_models.save(served, model, served.signatures_by_name)
@@ -107,6 +117,7 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
             latent_size=16,
             classes=described.classes,
             dataset_digest=described.dataset_digest,
+            class_counts=described.class_counts,
         )
         storage.write_json(model / models.MANIFEST, description.to_json())
         return model

@@ -1,5 +1,8 @@
 """Tests for components/networks.py."""
 
+import dataclasses
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +19,37 @@ def test_both_networks_fit_any_shape(shape: tuple[int, int, int]) -> None:
     images = networks.build_generator(config)(tf.zeros([3, 5]), training=False)
     assert images.shape == (3, *shape)
     assert networks.build_critic(config)(images).shape == (3, 1)
+
+
+@pytest.mark.parametrize("normalization", ["batch", "none"])
+def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
+    """Each image on its own label alone; the score as the projection is defined, from the features."""
+    config = networks.NetworkConfig(ImageShape(9, 12, 3), 5, 4, generator_normalization=normalization, classes=3)
+    latents = tf.random.stateless_normal([4, 5], [0, 0])
+    generator, critic = networks.build_generator(config), networks.build_critic(config)
+    first, other = (
+        generator(networks.with_labels(latents, tf.constant(labels), 3), training=False).numpy()
+        for labels in ([0, 1, 2, 0], [0, 2, 2, 1])
+    )
+    assert first.shape == (4, 9, 12, 3)
+    assert (np.abs(first - other).max(axis=(1, 2, 3)) > 0).tolist() == [False, True, False, True]
+    features = keras.Model(critic.inputs, critic.get_layer("flatten").output)
+    labels = np.array([2, 0, 1, 1])
+    given = networks.with_labels(tf.constant(first), tf.constant(labels), 3)
+    phi = features(given).numpy()
+    score, of_classes = (critic.get_layer(name).kernel.numpy() for name in ("score", "score_of_classes"))
+    expected = (phi * (score[:, 0] + of_classes.T[labels])).sum(axis=1)
+    np.testing.assert_allclose(critic(given)[:, 0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_networks_without_classes_have_the_weights_that_they_always_had() -> None:
+    """A conditional critic has the same and one more."""
+    config = networks.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
+    plain, conditional = (networks.build_critic(dataclasses.replace(config, classes=count)) for count in (0, 2))
+    more = {variable.path: variable.numpy() for variable in conditional.variables}
+    assert more.keys() - {variable.path for variable in plain.variables} == {"score_of_classes/kernel"}
+    for variable in plain.variables:
+        np.testing.assert_array_equal(variable.numpy(), more[variable.path])
 
 
 def test_the_generator_uses_its_whole_image() -> None:
@@ -46,3 +80,6 @@ def test_pixels_are_clipped_and_rounded() -> None:
 def test_a_config_survives_json() -> None:
     config = networks.NetworkConfig(ImageShape(8, 9, 3), latent_size=5, base_filters=4)
     assert networks.NetworkConfig.from_json(config.to_json()) == config
+    from_before = config.to_json()
+    del from_before["classes"]
+    assert networks.NetworkConfig.from_json(from_before) == config

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html.parser
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from components import checkpoints, datasets, embeddings, evaluations, generators, networks, records, registry
 from components.errors import ConfigError, DataError
-from components.evaluate import metrics, report, scores
+from components.evaluate import metrics, report, samples, scores
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.verdict import Verdict
@@ -209,6 +211,64 @@ def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
     )
 
 
+def test_conditional_against_unconditional_both_ways_round(
+    first: StageResult,
+    run: Callable[..., StageResult],
+    dataset: str,
+    champion_registry: Path,
+    two_checkpoints: list[Path],
+    make_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    manifest = records.read_manifest(dataset)
+    counts = manifest.splits["train"].class_counts
+    conditional = make_checkpoint(tmp_path / "c", 3, dataset_digest=manifest.digest, class_counts=counts)
+    challenger = run(conditional, tmp_path / "e", registry=champion_registry)
+    assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
+    assert challenger.parameters["verdict"] in (evaluations.PROMOTE, evaluations.HOLD)
+    assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
+    assert "class_accuracy" not in first.metrics
+    assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
+    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 5  # one more: a row for each class
+    with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
+        assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
+
+    other = tmp_path / "other"
+    shutil.copytree(champion_registry, other)
+    _make_champion(other, conditional, tmp_path)
+    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=other)
+    # Published, it draws the same labels from the same proportions.
+    assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
+    assert reverse.parameters["verdict"] in (evaluations.PROMOTE, evaluations.HOLD)
+
+
+def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
+    dataset: str, embedding: Path, tmp_path: Path
+) -> None:
+    """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
+    manifest = records.read_manifest(dataset)
+    images, labels = datasets.load_split(dataset, manifest, "train")
+    test, _ = datasets.load_split(dataset, manifest, "test")
+    reference = scores.make_reference(embeddings.load(embedding), images, test, 100, 0)
+
+    def drawing(shift: int) -> samples.Generator:
+        def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
+            assert asked is not None
+            chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
+            return networks.to_unit_range(tf.constant(images[chosen]))
+
+        return samples.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
+
+    for shift, expected in ((0, 1.0), (1, 0.0)):
+        generator = drawing(shift)
+        asked = samples.draw_labels(generator, 2000, 0)
+        assert asked is not None
+        assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
+        drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
+        found, _ = scores.score(reference, drawn, "samples", asked.numpy())
+        assert found["class_accuracy"] == expected
+
+
 def test_the_champion_itself_is_held(
     run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
 ) -> None:
@@ -340,6 +400,9 @@ def test_the_report_stands_alone(
 def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 300, 300, 3), dtype=np.uint8)
     assert len(report.grid(noise)) < 600_000
+    assert len(report.grid(noise, columns=8)) < 2_000_000
+    with Image.open(io.BytesIO(report.grid(noise, columns=8))) as rows:
+        assert rows.width == rows.height  # all 64 of them
     names = ["<script>alert(1)</script>", "$x_{", "a" * 99]
     assert report.class_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
     text = report.render(

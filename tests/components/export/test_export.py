@@ -1,5 +1,6 @@
 """Tests for components/export: real checkpoints, a real new process."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import checkpoints, generators, models, networks
+from components import checkpoints, digests, generators, models, networks
 from components.errors import ConfigError, DataError, StageError
 from components.executor import StageResult
 from components.export import run as export
@@ -70,6 +71,68 @@ def test_png_files_are_the_sampled_images(exported: Exported) -> None:
     files = signatures["png"](seed=tf.constant(3, tf.int64), count=tf.constant(5, tf.int64))["files"]
     decoded = [tf.io.decode_png(file).numpy() for file in files]
     np.testing.assert_array_equal(decoded, _draw(signatures, 3, 5))
+
+
+@pytest.fixture(scope="module")
+def conditional(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> tuple[Path, Path]:
+    """A conditional checkpoint whose second class has no images, and the model made of it."""
+    root = tmp_path_factory.mktemp("conditional")
+    checkpoint = make_checkpoint(root / "checkpoints", class_counts=[10, 0, 30])
+    _run(checkpoint, root / "model")
+    return checkpoint, root / "model"
+
+
+def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tuple[Path, Path]) -> None:
+    checkpoint, model = conditional
+    signatures = tf.saved_model.load(str(model)).signatures
+    assert set(signatures) == {"serving_default", "sample", "png", "sample_labels"}
+    latents = np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32)
+    labels = np.array([2, 0, 1, 1], np.int32)
+    served = signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(labels))["images"]
+    expected = generators.load_averaged(checkpoint)([latents, np.eye(3, dtype=np.float32)[labels]], training=False)
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
+            signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(wrong, tf.int32))
+    description = models.describe(model)
+    assert description.class_counts == [10, 0, 30]
+    card = (model / models.CARD).read_text()
+    assert "| `sample_labels` |" in card
+    assert "0 dark, 1 left, 2 right" in card
+
+
+def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tuple[Path, Path]) -> None:
+    signatures = tf.saved_model.load(str(conditional[1])).signatures
+    images = _draw(signatures, 3, 130)
+    np.testing.assert_array_equal(_draw(signatures, 3, 70), images[:70])
+    seed = tf.constant(3, tf.int64)
+    by_label = [
+        signatures["sample_labels"](seed=seed, labels=tf.fill([130], label))["images"].numpy() for label in range(3)
+    ]
+    shown = [[np.array_equal(image, each[index]) for each in by_label] for index, image in enumerate(images)]
+    assert np.sum(shown, axis=1).tolist() == [1] * 130
+    counts = np.sum(shown, axis=0)
+    assert counts[1] == 0
+    assert counts[0] / 130 == pytest.approx(1 / 4, abs=0.12)  # three standard deviations
+    some = signatures["sample_labels"](seed=seed, labels=tf.constant([2, 0], tf.int32))["images"].numpy()
+    np.testing.assert_array_equal(some, np.stack([by_label[2][0], by_label[0][1]]))
+
+
+def test_a_conditional_generator_has_the_same_bytes_again(
+    conditional: tuple[Path, Path], make_model: Callable[..., Path], tmp_path: Path
+) -> None:
+    again = models.list_files(make_model(tmp_path, class_counts=[10, 0, 30]))
+    files = models.describe(conditional[1]).files
+    assert {name: entry for name, entry in files.items() if name != models.CARD} == {
+        name: entry for name, entry in again.items() if name != models.MANIFEST
+    }
+
+
+def test_a_manifest_from_before_there_were_labels_keeps_its_digest(exported: Exported) -> None:
+    _, model, _ = exported
+    value = json.loads((model / models.MANIFEST).read_text())
+    assert "class_counts" not in value
+    assert models.describe(model).digest == digests.digest_of(value)
 
 
 def test_another_export_of_the_checkpoint_has_the_same_digest(exported: Exported, tmp_path: Path) -> None:

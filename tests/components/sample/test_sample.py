@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import cli, grids
+from components import cli, grids, networks
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.sample.config import SampleConfig
@@ -39,6 +39,56 @@ def test_the_grid_shows_the_champions_images(published: tuple[Path, Path], tmp_p
     )["images"]
     expected = Image.open(io.BytesIO(grids.png_grid(images.numpy())))
     np.testing.assert_array_equal(np.asarray(Image.open(out)), np.asarray(expected))
+
+
+@pytest.fixture(scope="module")
+def conditional(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
+    """A conditional model of the classes dark, left and right, and the registry whose champion it is."""
+    root = tmp_path_factory.mktemp("conditional")
+    model = make_model(root, class_counts=[10, 20, 30])
+    evaluation = make_evaluation(root / "evaluation", model)
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
+    return model, root / "registry"
+
+
+@pytest.mark.parametrize(
+    ("flags", "labels", "columns"),
+    [
+        ((), [0] * 3 + [1] * 3 + [2] * 3, 3),
+        (("--class_name", "right"), [2] * 10, 0),
+        (("--class_name", "1"), [1] * 10, 0),
+    ],
+)
+def test_a_conditional_champion_draws_the_class_asked_for_or_every_class_a_row(
+    conditional: tuple[Path, Path], tmp_path: Path, flags: tuple[str, ...], labels: list[int], columns: int
+) -> None:
+    model, registry = conditional
+    out = tmp_path / "grid.png"
+    assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out, *flags) == 0
+    # The latents of a column are those of its place in `sample`.
+    seed = tf.constant(4, tf.int64)
+    latents = tf.random.stateless_normal([64, 16], tf.stack([seed, 0]), alg="philox").numpy()
+    latents = np.tile(latents[:columns], (3, 1)) if columns else latents[: len(labels)]
+    served = tf.saved_model.load(str(model)).signatures["serving_default"](
+        latents=tf.constant(latents), labels=tf.constant(labels, tf.int32)
+    )
+    expected = Image.open(io.BytesIO(grids.png_grid(networks.to_pixels(served["images"]).numpy(), columns)))
+    shown = np.asarray(Image.open(out)).astype(int)
+    assert shown.shape == np.asarray(expected).shape
+    assert np.abs(shown - np.asarray(expected)).max() <= 1
+
+
+def test_a_class_that_the_champion_does_not_draw_is_named(
+    published: tuple[Path, Path], conditional: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "grid.png"
+    assert _sample("--registry", conditional[1], "--class_name", "3", "--out", out) == 64
+    assert "must be a class of the champion (0 dark, 1 left, 2 right), got '3'" in caplog.text
+    assert _sample("--registry", published[1], "--class_name", "dark", "--out", out) == 64
+    assert "the champion takes no class" in caplog.text
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,9 @@ def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_it_passes_here_and_says_what_it_could_not_check() -> None:
-    done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--critic_steps=2", "--base_filters=4")
+@pytest.mark.parametrize("more", [["--critic_steps=2"], ["--conditioning=class", "--classes=3"]])
+def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
+    done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--base_filters=4", *more)
     assert done.returncode == errors.OK, done.stderr
     rows = [line for line in done.stdout.splitlines() if "  " in line]
     assert len(rows) == 8

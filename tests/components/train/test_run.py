@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
-from components import checkpoints, errors, generators
+from components import checkpoints, datasets, errors, generators, networks, records
+from components.conditioning import GRID_COLUMNS
 from components.records import ImageShape
+from components.train.config import TrainConfig
+from components.train.training import _Batches
 
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
@@ -144,6 +148,71 @@ def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
     model = generators.load_averaged(checkpoints.step_folder(uninterrupted, 30))
     images = model(np.zeros((2, 8), np.float32), training=False)
     assert images.shape == (2, 12, 10, 1)
+
+
+@pytest.fixture(scope="module")
+def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that learns which class has its blob where."""
+    folder = tmp_path_factory.mktemp("training") / "conditional"
+    changes = {"steps": 300, "sample_every": 300, "checkpoint_every": 300, "base_filters": 8, "ema_decay": 0.98}
+    done = train(tiny_dataset, folder, conditioning="class", **changes)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def classes_seen(pixels: np.ndarray) -> np.ndarray:
+    """The class whose place is nearest to the middle of each image's light: as `write_dataset` places blobs."""
+    columns = pixels.sum(axis=(1, 3), dtype=np.float64)
+    middle = columns @ np.arange(10) / columns.sum(axis=1)
+    return np.abs(middle[:, None] - np.arange(1, 4) * 10 / 4).argmin(axis=1)
+
+
+def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditional: Path) -> None:
+    folder = checkpoints.step_folder(conditional, 300)
+    labels = np.arange(300) % 3
+    latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    inputs = networks.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
+    pixels = networks.to_pixels(generators.load_averaged(folder)(inputs, training=False)).numpy()
+    assert np.mean(classes_seen(pixels) == labels) > 0.8
+    assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
+    description = checkpoints.describe(folder)
+    assert description.network["classes"] == 3
+    assert sum(description.class_counts) == 300
+
+
+def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
+    with Image.open(conditional / "samples" / "step-0000000300.png") as sheet:
+        pixels = np.asarray(sheet)
+    height, width, factor = 12 * 5 + 2, 10 * 5 + 2, 5  # images enlarged five-fold, and a gap
+    assert pixels.shape == (3 * height - 2, GRID_COLUMNS * width - 2)
+    cells = [
+        pixels[row * height :, column * width :][: 12 * factor : factor, : 10 * factor : factor, None]
+        for row in range(3)
+        for column in range(GRID_COLUMNS)
+    ]
+    assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
+
+
+def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
+    """The blobs tell."""
+    images, labels = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "train")
+    settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
+    pixels, of_pixels = _Batches(images, labels, TrainConfig(conditioning="class", **settings)).block(7, 3)
+    assert pixels.shape == (3, 2, 16, 12, 10, 1)
+    assert of_pixels.shape == (3, 2, 16)
+    assert of_pixels.dtype == np.int32
+    assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == of_pixels.ravel()) > 0.99
+    (alone,) = _Batches(images, labels, TrainConfig(**settings)).block(7, 3)
+    assert np.array_equal(alone, pixels)
+
+
+def test_conditional_training_without_labels_is_refused(unlabelled_dataset: Path, tmp_path: Path) -> None:
+    done = train(unlabelled_dataset, tmp_path / "new", conditioning="class")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "conditioning is class, but 200 of the 200 training images" in done.stderr
+    assert "set conditioning to none" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_key_in_the_folder_names_the_training(tiny_dataset: Path, tmp_path: Path) -> None:

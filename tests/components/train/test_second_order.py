@@ -11,6 +11,7 @@ from components.records import ImageShape
 from components.train.second_order import penalty_errors, refuse_wrong_layers
 
 IMAGE = ImageShape(8, 8, 2)
+NORMALIZATIONS = ("none", "layer")
 
 
 def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
@@ -45,13 +46,19 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("normalization", ["none", "layer"])
-@pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (17, 33, 3)])
-def test_every_critic_that_we_ship_is_right(normalization: str, shape: tuple[int, int, int]) -> None:
+SHIPPED = [
+    *((shape, normalization, 0) for shape in [(8, 8, 1), (28, 28, 1), (17, 33, 3)] for normalization in NORMALIZATIONS),
+    *(((12, 10, 1), normalization, 3) for normalization in NORMALIZATIONS),
+]
+
+
+@pytest.mark.parametrize(("shape", "normalization", "classes"), SHIPPED)
+def test_every_critic_that_we_ship_is_right(shape: tuple[int, int, int], normalization: str, classes: int) -> None:
     image = ImageShape(*shape)
-    config = networks.NetworkConfig(image, 6, 4, normalization)
-    errors = penalty_errors(lambda: networks.build_critic(config), image)
+    config = networks.NetworkConfig(image, 6, 4, normalization, classes=classes)
+    errors = penalty_errors(lambda: networks.build_critic(config), image, classes=classes)
     assert len(errors) > 4
+    assert any("score_of_classes" in name for name in errors) == bool(classes)
     assert max(errors.values()) < 1e-6, errors
 
 

@@ -17,18 +17,24 @@ from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 
 IMAGE = ImageShape(12, 10, 1)
+CLASSES = 3
 
 
 def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
     """A small WGAN-GP with a batch of 8."""
     given = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, **changes}
     config = TrainConfig(dataset="unused", checkpoints="unused", **given)
-    return WganStep(config, network_of(config, IMAGE), strategy)
+    return WganStep(config, network_of(config, IMAGE, CLASSES), strategy)
 
 
 def batches(steps: int, batch: int = 8) -> np.ndarray:
     """Pixels for so many generator updates."""
     return np.random.default_rng(0).integers(0, 256, (steps, 2, batch, 12, 10, 1), dtype=np.uint8)
+
+
+def labels_of(pixels: np.ndarray) -> np.ndarray:
+    """A class for every image."""
+    return np.random.default_rng(2).integers(0, CLASSES, pixels.shape[:3], dtype=np.int32)
 
 
 def set_float(name: str) -> None:
@@ -67,7 +73,9 @@ CASES = {
         (4,), 1e-9, "float64", 50, {"critic_normalization": "layer", "learning_rate_decay": "linear", "steps": 60}
     ),
     "uneven shares": Case((4,), 1e-9, "float64", 50, {"batch_size": 10}),
+    "conditional": Case((4,), 1e-9, "float64", 50, {"conditioning": "class", "batch_size": 10}),
     "exact": Case((2, 4, 8), 0.0, "float32", 10, {"reproducibility": "exact"}),
+    "exact conditional": Case((4,), 0.0, "float32", 10, {"reproducibility": "exact", "conditioning": "class"}),
     "exact clipping": Case(
         (4,), 0.0, "float32", 10, {"reproducibility": "exact", "constraint": "weight_clipping", "batch_size": 16}
     ),
@@ -81,12 +89,15 @@ def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) 
         case = CASES[name]
         set_float(case.number)
         wgan = make(strategy, **case.settings)
-        reported = wgan.run_block(batches(case.steps, case.settings.get("batch_size", 8)))
+        pixels = batches(case.steps, case.settings.get("batch_size", 8))
+        conditional = "conditioning" in case.settings
+        reported = wgan.run_block(pixels, labels_of(pixels)) if conditional else wgan.run_block(pixels)
         latents = tf.constant(np.random.default_rng(1).normal(size=(4, 6)), case.number)
+        inputs = networks.with_labels(latents, tf.constant([0, 1, 2, 0]) if conditional else None, CLASSES)
         arrays = {
             **wgan.state_arrays(),
             **{f"reported/{name}": value.numpy() for name, value in reported.items()},
-            "samples": wgan.average(latents, training=False).numpy(),
+            "samples": wgan.average(inputs, training=False).numpy(),
         }
         found |= {f"{name}|{key}": value for key, value in arrays.items()}
     np.savez(file, **found)  # type: ignore[arg-type]
@@ -194,6 +205,43 @@ def test_reported_critic_loss_is_the_mean_over_the_batch(here: tf.distribute.Str
     assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(norms), rel=1e-5)
     assert float(reported["penalty"][0]) == pytest.approx(np.mean((norms - 1) ** 2), rel=1e-5)
     assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(gap + 10 * (norms - 1) ** 2), rel=1e-5)
+
+
+def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distribute.Strategy) -> None:
+    """Real, drawn and interpolated images have the labels of the batch; the generator's are those of the last one.
+
+    Recomputed outside the step, from weights that hardly move.
+    """
+    rates = {"critic_learning_rate": 1e-12, "generator_learning_rate": 1e-12}
+    wgan, other = (make(here, conditioning="class", **rates) for _ in range(2))
+    kernel = next(variable for variable in other.critic.variables if "score_of_classes" in variable.path)
+    for each in (wgan, other):  # classes that matter from the start
+        each.restore(other.state_arrays() | {f"critic/{kernel.path}": 50 * kernel.numpy()})
+    pixels = batches(1)
+    labels = labels_of(pixels)
+    reported = wgan.run_block(pixels, labels)
+
+    def drawn(position: int, of_batch: np.ndarray) -> tf.Tensor:
+        latents = tf.random.stateless_normal([8, 6], tf.constant([0, position], tf.int64))
+        return other.generator([latents, tf.one_hot(of_batch, CLASSES)], training=True)
+
+    def scores(images: tf.Tensor, of_batch: np.ndarray) -> tf.Tensor:
+        return other.critic([images, tf.one_hot(of_batch, CLASSES)])[:, 0]
+
+    expected = []
+    for inner in range(2):
+        real, of_batch = networks.to_unit_range(tf.constant(pixels[0, inner])), labels[0, inner]
+        fake = drawn(4 * inner + 1, of_batch)
+        weights = tf.random.stateless_uniform([8], tf.constant([0, 4 * inner + 3], tf.int64))
+        points = losses.interpolate(real, fake, weights)
+        norms = losses.gradient_norms(functools.partial(scores, of_batch=of_batch), points)
+        expected.append(np.mean(scores(fake, of_batch) - scores(real, of_batch) + 10 * (norms - 1) ** 2))
+    assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(expected), rel=1e-5)
+    last = labels[0, 1]
+    assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(drawn(2, last), last)), rel=1e-4)
+    # The same with other labels is something else, or this would have shown nothing.
+    mixed = np.mean(scores(drawn(2, last), labels[0, 0]))
+    assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
 
 
 def test_the_average_follows_its_formula(here: tf.distribute.Strategy) -> None:
