@@ -99,23 +99,27 @@ class WganStep:
         steps = tf.shape(real)[0]
         rows = {name: tf.TensorArray(self._float, size=steps) for name in REPORTED}
         for index in tf.range(steps):
-            sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
-            healthy = tf.ones([], self._float)
-            for inner in range(self._config.critic_steps):
-                of_batch = [] if labels is None else [labels[index, inner]]
-                means = self._run(self.critic_update, real[index, inner], *self.critic_noise(inner), *of_batch)
-                sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
-                healthy = tf.minimum(healthy, means["healthy"])
-            means = self._run(self.generator_update, self.generator_noise(), *of_batch)
-            row = {
-                "critic_loss": sums["loss"],
-                "generator_loss": means["loss"],
-                "penalty": sums["penalty"],
-                "gradient_norm": sums["gradient_norm"],
-                "healthy": tf.minimum(healthy, means["healthy"]),
-            }
+            row = self._one_step(real[index], None if labels is None else labels[index])
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
+
+    def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
+        """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
+        sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
+        healthy = tf.ones([], self._float)
+        for inner in range(self._config.critic_steps):
+            of_batch = [] if labels is None else [labels[inner]]
+            means = self._run(self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
+            sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
+            healthy = tf.minimum(healthy, means["healthy"])
+        means = self._run(self.generator_update, self.generator_noise(), *of_batch)
+        return {
+            "critic_loss": sums["loss"],
+            "generator_loss": means["loss"],
+            "penalty": sums["penalty"],
+            "gradient_norm": sums["gradient_norm"],
+            "healthy": tf.minimum(healthy, means["healthy"]),
+        }
 
     def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
         """One update on every replica; each gets the whole global batch, and takes its share."""

@@ -34,7 +34,9 @@ def penalty_and_gradient(precision: str) -> tuple[float, np.ndarray]:
         norms = losses.gradient_norms(lambda images: critic(images)[:, 0], points)
         value = tf.reduce_mean(losses.penalty(norms))
     assert norms.dtype == tf.float32
-    gradients = tape.gradient(value, [variable.value for variable in critic.trainable_variables])
+    variables = [variable.value for variable in critic.trainable_variables]
+    # The penalty does not depend on a bias.
+    gradients = tape.gradient(value, variables, unconnected_gradients="zero")
     assert {gradient.dtype for gradient in gradients} == {tf.float32}
     return float(value), np.concatenate([gradient.numpy().ravel() for gradient in gradients])
 
