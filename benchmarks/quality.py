@@ -145,10 +145,14 @@ class Judge:
         self._reference = scores.make_reference(embeddings.load(embedding), train, test, _SAMPLES, seed=0)
 
     def __call__(self, generator: keras.Model) -> dict[str, float]:
-        def generate(latents: tf.Tensor) -> tf.Tensor:
-            return generator(latents, training=False)
-
-        drawn = samples.draw(tf.function(generate), generator.input_shape[1], self._image, _SAMPLES, seed=0)
+        generate = tf.function(lambda latents: generator(latents, training=False))
+        unconditional = samples.Generator(
+            images=lambda latents, _: generate(latents),
+            latent_size=generator.input_shape[1],
+            classes=(),
+            class_counts=(),
+        )
+        drawn = samples.draw(unconditional, self._image, _SAMPLES, seed=0)
         found, shares = scores.score(self._reference, (images for images, _ in drawn), "samples")
         real_shares = self._reference.class_shares
         if shares is None or real_shares is None:
