@@ -33,7 +33,6 @@ def main() -> None:
     parser.add_argument("--keras_example", action="store_true")
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for all cores.")
     arguments = parser.parse_args()
-    tf.config.optimizer.set_experimental_options({"remapping": False})
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     # name, generator updates of a block, the block
     blocks = [(c.name, _STEPS, _block(c)) for c in (Candidate(line, 0, 1000) for line in ["", *arguments.candidate])]

@@ -32,7 +32,6 @@ def make(
         accelerator="cpu",
         replicas=replicas,
     )
-    tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     chosen = choose_precision(config.precision, strategy)
     return config, WganStep(config, network_of(config, ImageShape(28, 28, 1)), strategy, chosen)

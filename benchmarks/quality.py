@@ -280,7 +280,6 @@ def main() -> None:
     parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for all cores.")
     arguments = parser.parse_args()
-    tf.config.optimizer.set_experimental_options({"remapping": False})
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.results.parent.mkdir(parents=True, exist_ok=True)

@@ -160,7 +160,10 @@ def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.
     Returns:
         `first` alone, or with one-hot labels [n, classes] of its type.
     """
-    return first if labels is None else [first, tf.one_hot(labels, classes, dtype=first.dtype)]
+    if labels is None:
+        return first
+    first = tf.convert_to_tensor(first)  # Keras takes no tensor beside an array
+    return [first, tf.one_hot(labels, classes, dtype=first.dtype)]
 
 
 class LeakyReLU(keras.layers.Layer):

@@ -76,17 +76,19 @@ class ServedGenerator(tf.Module):
 
         latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
         draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]
-        self.signatures_by_name = {
+        signatures = {
             "serving_default": tf.function(serving_default, input_signature=[latents_spec]),
             "sample": tf.function(sample, input_signature=draw_specs),
             "png": tf.function(png, input_signature=draw_specs),
         }
         if classes:
             labels_spec = tf.TensorSpec([None], tf.int32, name="labels")
-            self.signatures_by_name |= {
+            signatures |= {
                 "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
                 "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
             }
+        # Whole, as TensorFlow refuses to save a dictionary that was changed once it was an attribute.
+        self.signatures_by_name = signatures
 
 
 def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:

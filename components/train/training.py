@@ -45,8 +45,6 @@ def train(
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
     """
-    # Grappler's remapper fails on the second derivative of LeakyReLU and says so on every run; it gains nothing here.
-    tf.config.optimizer.set_experimental_options({"remapping": False})
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:

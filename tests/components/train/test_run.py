@@ -154,8 +154,9 @@ def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
 def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that learns which class has its blob where."""
     folder = tmp_path_factory.mktemp("training") / "conditional"
-    changes = {"steps": 300, "sample_every": 300, "checkpoint_every": 300, "base_filters": 8, "ema_decay": 0.98}
-    done = train(tiny_dataset, folder, conditioning="class", **changes)
+    changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
+    every = {"log_every": 100, "sample_every": 300, "checkpoint_every": 300}
+    done = train(tiny_dataset, folder, conditioning="class", **changes, **every)
     assert done.returncode == 0, done.stderr
     return folder
 

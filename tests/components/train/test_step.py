@@ -65,9 +65,7 @@ class Case:
 CASES = {
     "float32": Case((2,), 1e-4, "float32", 10),
     "penalty": Case((2, 4, 8), 1e-9, "float64", 50),
-    # Within the default bound of 0.01 a unit of so small a critic happens to sit at the kink of its LeakyReLU, where
-    # rounding decides the slope.
-    "clipping": Case((2,), 1e-9, "float64", 50, {"constraint": "weight_clipping", "clip_value": 0.05}),
+    "clipping": Case((2,), 1e-9, "float64", 50, {"constraint": "weight_clipping"}),
     "without batch normalisation": Case((4,), 1e-9, "float64", 50, {"generator_normalization": "none"}),
     "layer normalisation and decay": Case(
         (4,), 1e-9, "float64", 50, {"critic_normalization": "layer", "learning_rate_decay": "linear", "steps": 60}
@@ -131,7 +129,7 @@ def test_replicas_do_not_change_the_trajectory(
     """Weights, moving statistics, slots, average, losses and samples on many replicas are those on one."""
     one, many = trajectory(name, 1), trajectory(name, replicas)
     assert one.keys() == many.keys()
-    assert len(one) > 40
+    assert len(one) > 30
     for key, expected in one.items():
         assert np.isfinite(expected).all()
         difference = np.abs(expected - many[key]).max()
@@ -272,3 +270,14 @@ def test_what_is_not_finite_is_never_applied(here: tf.distribute.Strategy) -> No
     assert reported["healthy"].numpy().tolist() == [0.0]
     trained = [name for name in before if name.startswith(("critic", "generator_adam")) or name.endswith("kernel")]
     assert all(np.array_equal(before[name], after[name]) for name in trained if not name.startswith("average"))
+
+
+def test_what_is_only_reported_is_of_the_weights_before_the_update(here: tf.distribute.Strategy) -> None:
+    """The penalty under weight clipping: one in some 100 was computed while the weights changed under it."""
+    wgan = make(here, constraint="weight_clipping")
+    start, pixels, found = wgan.state_arrays(), batches(1), set()
+    for _ in range(200):
+        wgan.restore(start)
+        rows = wgan.run_block(pixels)
+        found.add(tuple(float(values[0]) for values in rows.values()))
+    assert len(found) == 1
