@@ -58,7 +58,7 @@ class WganStep:
         strategy: tf.distribute.Strategy,
         precision: str = "float32",
     ) -> None:
-        # Grappler's remapper fails on the second derivative of a leaky ReLU and says so each time; it gains nothing here.
+        # Grappler's remapper fails on the second derivative of a leaky ReLU, and says so each time; it gains nothing.
         tf.config.optimizer.set_experimental_options({"remapping": False})
         self._config, self._strategy, self._classes = config, strategy, network.classes
         exact = config.reproducibility == "exact"
