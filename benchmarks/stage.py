@@ -28,7 +28,7 @@ _LOG = fashion_mnist.BUILD / "logs" / "stage.txt"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # The stage draws samples and keeps a checkpoint every 1000 steps, so that many hold one of each; not counted before.
 _COUNTED = 1000
-_WARM_UP = 500
+_WARM_UP = 200
 # So that the stage is still there when the steps that count are over.
 _AFTER = 50
 _POLL = 0.005

@@ -35,7 +35,7 @@ class Costs:
 
     Attributes:
         flops: By `of_step`.
-        graph_flops: By `by_profiler`, of the graph as it was traced, before TensorFlow simplifies it.
+        graph_flops: By `by_profiler`.
         time_by_operation: Share of the time of all operations, by their type, largest first.
     """
 
@@ -83,24 +83,32 @@ def of_step(generator: keras.Model, critic: keras.Model, batch_size: int, critic
 
 
 def by_profiler(concrete: Any) -> int:
-    """Operations that TensorFlow's profiler counts in a concrete function and in every function that it calls.
+    """Operations that TensorFlow's profiler counts in every function that a concrete function calls.
 
-    Only those with registered statistics count, as in `of_step` products and convolutions for the most part. The body
-    of a loop counts once.
+    Of what was traced only what something uses, as TensorFlow will run no more. The profiler knows the products and
+    convolutions and the commonest of the rest; it takes a gradient of a convolution at the size of the input, unpadded.
+    The body of a loop counts once.
     """
     definition = concrete.graph.as_graph_def(add_shapes=True)
-    graphs = [concrete.graph]
-    for function in definition.library.function:
-        graphs.append(function_def_to_graph(function))
-    return sum(_count(graph) for graph in graphs)
+    return sum(_count(function_def_to_graph(function)) for function in definition.library.function)
 
 
-def _count(graph: tf.Graph) -> int:
-    options = tf.compat.v1.profiler.ProfileOptionBuilder(
-        tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
-    ).with_empty_output()
-    profile = tf.compat.v1.profiler.profile(graph, options=options.build())
-    return int(profile.total_float_ops) if profile else 0
+def _count(graph: Any) -> int:
+    used, left = set(), [tensor.op for tensor in graph.outputs]
+    left += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
+    while left:
+        operation = left.pop()
+        if operation.name not in used:
+            used.add(operation.name)
+            left += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+    builder = tf.compat.v1.profiler.ProfileOptionBuilder
+    options = builder(builder.float_operation()).with_empty_output().build()
+    nodes, total = [tf.compat.v1.profiler.profile(graph, options=options)], 0
+    while nodes:
+        node = nodes.pop()
+        total += node.float_ops if node.name in used else 0
+        nodes += node.children
+    return total
 
 
 def time_by_operation(run_block: Any, block: np.ndarray) -> dict[str, float]:
