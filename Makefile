@@ -7,6 +7,7 @@ TF220 := .venv-tf220
 BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
 RUNS ?= runs
+FASHION_MNIST ?= fashion-mnist
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock'
 # Whatever depends on TensorFlow's version and would run on a TPU: step, networks, strategy, checkpoints.
@@ -16,7 +17,7 @@ STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_netwo
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 install: $(VENV)/installed ## Make the environment in .venv from the lock
 
@@ -43,6 +44,12 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 	$(BIN)/python -m venv $(TF220)
 	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
 	touch $@
+
+prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4 replicas: at least 0.91 (docs/proofs.md)
+	$(BIN)/python tests/proofs/classifier.py --source $(FASHION_MNIST)
+
+prove-replicas: install ## Print by how much 1, 2, 4 and 8 replicas differ (docs/proofs.md)
+	$(BIN)/python -m tests.proofs.replicas
 
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
@@ -75,4 +82,4 @@ lock: install ## Pin every dependency again, with hashes
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 
-.PHONY: help install demo test test-tf220 lint format compile bench lock
+.PHONY: help install demo test test-tf220 prove-classifier prove-replicas lint format compile bench lock

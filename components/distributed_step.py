@@ -24,8 +24,10 @@ class Share:
 
     def of(self, of_global: tf.Tensor) -> tf.Tensor:
         """Its slice of something whose first axis is the global batch."""
-        rest = of_global.shape[1:]
+        if isinstance(self.start, int):
+            return of_global[self.start : self.start + self.size]
         # Indexed by a start that only the running program knows, it would have no size that XLA knows.
+        rest = of_global.shape[1:]
         return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])
 
 
