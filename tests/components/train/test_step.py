@@ -66,16 +66,26 @@ CASES = {
     "float32": Case((2,), 1e-4, "float32", 10),
     "penalty": Case((2, 4, 8), 1e-9, "float64", 50),
     "clipping": Case((2,), 1e-9, "float64", 50, {"constraint": "weight_clipping"}),
-    "without batch normalisation": Case((4,), 1e-9, "float64", 50, {"generator_normalization": "none"}),
-    "layer normalisation and decay": Case(
-        (4,), 1e-9, "float64", 50, {"critic_normalization": "layer", "learning_rate_decay": "linear", "steps": 60}
+    "normalised in the critic alone, rates that decay": Case(
+        (4,),
+        1e-9,
+        "float64",
+        50,
+        {
+            "generator_normalization": "none",
+            "critic_normalization": "layer",
+            "learning_rate_decay": "linear",
+            "steps": 60,
+        },
     ),
-    "uneven shares": Case((4,), 1e-9, "float64", 50, {"batch_size": 10}),
-    "conditional": Case((4,), 1e-9, "float64", 50, {"conditioning": "class", "batch_size": 10}),
+    "uneven shares, with classes": Case((4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "class"}),
     "exact": Case((2, 4, 8), 0.0, "float32", 10, {"reproducibility": "exact"}),
-    "exact conditional": Case((4,), 0.0, "float32", 10, {"reproducibility": "exact", "conditioning": "class"}),
-    "exact clipping": Case(
-        (4,), 0.0, "float32", 10, {"reproducibility": "exact", "constraint": "weight_clipping", "batch_size": 16}
+    "exact, clipping, with classes": Case(
+        (4,),
+        0.0,
+        "float32",
+        10,
+        {"reproducibility": "exact", "constraint": "weight_clipping", "conditioning": "class", "batch_size": 16},
     ),
 }
 
