@@ -71,7 +71,11 @@ def test_a_state_is_the_same_for_both() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "auto", "warned"),
-    [("fpu avx2 avx512_bf16", "float32", True), ("fpu avx2 avx512_bf16 amx_bf16 amx_tile", "bfloat16", False)],
+    [
+        ("fpu avx2 avx512f", "float32", True),
+        ("fpu avx2 avx512_bf16", "bfloat16", False),
+        ("fpu avx2 amx_bf16 amx_tile", "bfloat16", False),
+    ],
 )
 def test_auto_takes_bfloat16_only_where_the_processor_is_fast_at_it(
     flags: str, auto: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
