@@ -116,7 +116,8 @@ class Adam(tf.Module):
     ) -> None:
         """Updates the variables where `healthy` (a scalar bool) holds, else leaves all state as it is."""
         step = tf.cast(self.iterations + 1, gradients[0].dtype)
-        beta_1, beta_2 = (tf.cast(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
+        # Not cast, which would round them to float32 on the way.
+        beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
         for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):

@@ -214,7 +214,7 @@ class WganStep:
         Batch normalisation's moving statistics are averaged with the weights that they belong to.
         """
         done = tf.cast(self.step, self._float)
-        decay = tf.minimum(tf.cast(self._config.ema_decay, self._float), (1.0 + done) / (10.0 + done))
+        decay = tf.minimum(tf.constant(self._config.ema_decay, self._float), (1.0 + done) / (10.0 + done))
         for average, current in zip(self.average.variables, self.generator.variables, strict=True):
             average.assign(decay * average.value + (1.0 - decay) * current.value)
 
