@@ -335,6 +335,7 @@ def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset:
     assert train(tiny_dataset, spread, reproducibility="exact").returncode == 0
     left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (whole, spread))
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    assert rows(whole) == rows(spread)
     for grid in (whole / "samples").iterdir():
         assert grid.read_bytes() == (spread / "samples" / grid.name).read_bytes()
 
