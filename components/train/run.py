@@ -78,7 +78,8 @@ def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:
 def _require_own(folder: Path, description: checkpoints.Description, identity: dict[str, Any]) -> None:
     """Refuses a checkpoint of another training, which somebody copied here, or of another step than its name says."""
     former = {**description.settings, "dataset_digest": description.dataset_digest}
-    former.pop("steps", None)
+    if "steps" not in identity:
+        former.pop("steps", None)
     storage.require_own_place(folder, "training", former, identity)
     if folder != checkpoints.step_folder(folder.parent, description.step):
         raise ConfigError(

@@ -358,6 +358,9 @@ def test_virtual_shards_that_do_not_come_out_even_are_refused(
 def test_a_training_whose_rates_decay_is_not_lengthened(tiny_dataset: Path, tmp_path: Path) -> None:
     """Its rates would have been others from the first step on."""
     assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="linear").returncode == 0
+    again = train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="linear")
+    assert again.returncode == 0, again.stderr
+    assert "already complete" in again.stderr
     done = train(tiny_dataset, tmp_path, steps=20, learning_rate_decay="linear")
     assert done.returncode == errors.BAD_CONFIGURATION
     assert "steps" in done.stderr
