@@ -6,9 +6,10 @@ not depend on the number of replicas.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from components.errors import ConfigError
@@ -106,6 +107,13 @@ class Adam(tf.Module):
         self.iterations = _counter()
         self.first = [_zeros_like(variable) for variable in variables]
         self.second = [_zeros_like(variable) for variable in variables]
+
+    def state(self, prefix: str, paths: Sequence[str]) -> dict[str, tf.Variable]:
+        """Counter and moments by name; `paths` are those of the trained variables, in order."""
+        named = {f"{prefix}/iterations": self.iterations}
+        for path, first, second in zip(paths, self.first, self.second, strict=True):
+            named |= {f"{prefix}/first/{path}": first, f"{prefix}/second/{path}": second}
+        return named
 
     def apply(
         self,
@@ -206,6 +214,23 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     *sums, wrong = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*sums, wrong])
     total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
     return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
+
+
+class Resumable:
+    """What can be kept as arrays and set again; whoever derives from it names its variables."""
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
+        raise NotImplementedError
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """The state as it is now, as arrays."""
+        return {name: variable.numpy() for name, variable in self.state().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Sets the state; names, shapes and types must be those of `state()`."""
+        for name, variable in self.state().items():
+            variable.assign(arrays[name])
 
 
 def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from components.hardware import Accelerator, Replicas, Tpu
 from components.settings import Setting, require_valid, share_problem
 
 
@@ -19,31 +20,9 @@ class EmbedConfig:
         float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)
     ] = 2e-3
     seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
-    accelerator: Annotated[
-        str,
-        Setting(
-            "Hardware to train on. `multi-worker` is several processes that share the storage, started with TF_CONFIG; "
-            "`auto` takes it where TF_CONFIG names more than one, else the first of the others that is there.",
-            choices=("auto", "tpu", "gpu", "cpu", "multi-worker"),
-            in_key=False,
-        ),
-    ] = "auto"
-    tpu: Annotated[
-        str,
-        Setting(
-            "The TPU: `local`, a name, or grpc://HOST:PORT; when empty what TPU_NAME says, or `local`.", in_key=False
-        ),
-    ] = ""
-    replicas: Annotated[
-        int,
-        Setting(
-            "Replicas to train on; 0 takes all there are. More than one on `cpu` are virtual devices. Shares of a "
-            "batch may differ by one, but on a TPU.",
-            at_least=0,
-            at_most=64,
-            in_key=False,
-        ),
-    ] = 0
+    accelerator: Accelerator = "auto"
+    tpu: Tpu = ""
+    replicas: Replicas = 0
 
     def __post_init__(self) -> None:
         require_valid(

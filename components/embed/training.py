@@ -12,7 +12,7 @@ import tensorflow as tf
 from components import networks
 from components.agreement import Agreement
 from components.data_order import EndlessOrder
-from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
+from components.distributed_step import Adam, Resumable, Share, Sharing, Terms, descend, of_one_replica
 from components.embed.classifier import build_classifier
 from components.embed.config import EmbedConfig
 from components.errors import TrainingDiverged
@@ -28,7 +28,7 @@ _PREDICT_BATCH = 512
 _LOG_SECONDS = 5.0
 
 
-class ClassifierStep:
+class ClassifierStep(Resumable):
     """The classifier, its optimiser, and the update that trains it on any number of replicas.
 
     Args:
@@ -91,23 +91,9 @@ class ClassifierStep:
         return descend(terms, self._variables, self._adam, Sharing(self._batch_size), rate_factor)
 
     def state(self) -> dict[str, tf.Variable]:
-        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
-        named = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
-        named["adam/iterations"] = self._adam.iterations
-        slots = zip(self.model.trainable_variables, self._adam.first, self._adam.second, strict=True)
-        for variable, first, second in slots:
-            named[f"adam/first/{variable.path}"] = first
-            named[f"adam/second/{variable.path}"] = second
-        return named
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
-        """The state as it is now, as arrays."""
-        return {name: variable.numpy() for name, variable in self.state().items()}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Sets the state; names, shapes and types must be those of `state()`."""
-        for name, variable in self.state().items():
-            variable.assign(arrays[name])
+        """As of `Resumable`."""
+        weights = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
+        return weights | self._adam.state("adam", [variable.path for variable in self.model.trainable_variables])
 
 
 def train_classifier(

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from components import networks
-from components.distributed_step import Adam, Share, Sharing, Terms, descend, of_one_replica
+from components.distributed_step import Adam, Resumable, Share, Sharing, Terms, descend, of_one_replica
 from components.normalization import recorded_statistics
 from components.records import ImageShape
 from components.train import losses, second_order
@@ -37,7 +36,7 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> netw
     )
 
 
-class WganStep:
+class WganStep(Resumable):
     """Networks, optimisers and the generator's average; and the update that trains them.
 
     Args:
@@ -219,7 +218,7 @@ class WganStep:
             average.assign(decay * average.value + (1.0 - decay) * current.value)
 
     def state(self) -> dict[str, tf.Variable]:
-        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
+        """As of `Resumable`."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in (("generator", self.generator), ("critic", self.critic), ("average", self.average)):
             named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
@@ -227,20 +226,8 @@ class WganStep:
             ("generator_adam", self._generator_adam, self.generator),
             ("critic_adam", self._critic_adam, self.critic),
         ):
-            named[f"{prefix}/iterations"] = adam.iterations
-            for variable, first, second in zip(model.trainable_variables, adam.first, adam.second, strict=True):
-                named[f"{prefix}/first/{variable.path}"] = first
-                named[f"{prefix}/second/{variable.path}"] = second
+            named |= adam.state(prefix, [variable.path for variable in model.trainable_variables])
         return named
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
-        """The state as it is now, as arrays."""
-        return {name: variable.numpy() for name, variable in self.state().items()}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Sets the state; names, shapes and types must be those of `state()`."""
-        for name, variable in self.state().items():
-            variable.assign(arrays[name])
 
 
 def _trainable(model: keras.Model) -> list[tf.Variable]:
