@@ -20,9 +20,12 @@ _BLOCKS = 20
 
 
 def make(
-    critic_steps: int, batch_size: int, precision: str = "float32", replicas: int = 1
+    critic_steps: int, batch_size: int, precision: str = "float32", replicas: int = 1, virtual_shards: int = 0
 ) -> tuple[TrainConfig, WganStep]:
-    """The step with the default networks and settings, on so many CPU replicas, set up as in training."""
+    """The step with the default networks and settings, on so many CPU replicas, set up as in training.
+
+    With `virtual_shards` it is the exact one.
+    """
     config = TrainConfig(
         dataset="unused",
         checkpoints="unused",
@@ -31,6 +34,8 @@ def make(
         precision=precision,
         accelerator="cpu",
         replicas=replicas,
+        reproducibility="exact" if virtual_shards else "standard",
+        virtual_shards=virtual_shards or TrainConfig.virtual_shards,
     )
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     chosen = choose_precision(config.precision, strategy)
@@ -53,8 +58,9 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--virtual_shards", type=int, default=0)
     given = parser.parse_args()
-    config, wgan = make(given.critic_steps, given.batch_size, given.precision, given.replicas)
+    config, wgan = make(given.critic_steps, given.batch_size, given.precision, given.replicas, given.virtual_shards)
     blocks = make_blocks(config)
     started = time.perf_counter()
     wgan.run_block(blocks[0])["healthy"].numpy()

@@ -208,6 +208,7 @@ def train_and_score(
             storage.write_file(kept.with_name(f"{kept.stem}-{step:06d}.png"), grids.png_grid(pixels, 8))
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
+            # Its stub takes every keyword for `allow_pickle`.
             np.savez(partial, **wgan.state_arrays())  # type: ignore[arg-type]
             partial.replace(kept)
             print(f"{candidate.name}, seed {config.seed}: step {step} of {config.steps}", flush=True)

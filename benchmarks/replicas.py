@@ -1,4 +1,4 @@
-"""What virtual replicas cost: the step on 1, 2 and 4 of them, on the same cores at one global batch, in turns.
+"""What virtual replicas cost, and the exact step: on the same cores at one global batch, in turns.
 
 python -m benchmarks.replicas
 """
@@ -11,7 +11,14 @@ import sys
 from benchmarks import fashion_mnist, tables
 from benchmarks.turns import Contender, median_ratio, median_seconds, run_rounds
 
-_COUNTS = (1, 2, 4)
+# Replicas, and virtual shards; 0 for the standard step.
+_CONTENDERS = {
+    "1": (1, 0),
+    "2": (2, 0),
+    "4": (4, 0),
+    "1, exact, 4 virtual shards": (1, 4),
+    "1, exact, 8 virtual shards": (1, 8),
+}
 
 
 def main() -> None:
@@ -26,19 +33,19 @@ def main() -> None:
     command = [sys.executable, "-m", "benchmarks.our_step", "--batch_size", str(given.batch_size)]
     contenders = [
         Contender(
-            f"{count} replicas",
-            [*command, "--replicas", str(count)],
-            fashion_mnist.BUILD / "logs" / f"replicas-{count}.txt",
+            f"replicas: {name}",
+            [*command, "--replicas", str(count), "--virtual_shards", str(shards)],
+            fashion_mnist.BUILD / "logs" / f"replicas-{count}-{shards}.txt",
         )
-        for count in _COUNTS
+        for name, (count, shards) in _CONTENDERS.items()
     ]
     run_rounds(contenders, given.rounds, given.seconds)
     rows, result = [], {}
-    for count, contender in zip(_COUNTS, contenders, strict=True):
+    for name, contender in zip(_CONTENDERS, contenders, strict=True):
         contender.close()
         cost = median_ratio(contenders[0], contender)
         cpu = statistics.median(turn.cpu_seconds for turn in contender.turns)
-        result[count] = {
+        result[name] = {
             "seconds_per_step": median_seconds(contender),
             "cpu_seconds_per_step": cpu,
             "times_one_replica": cost,
@@ -46,7 +53,7 @@ def main() -> None:
         }
         rows.append(
             [
-                str(count),
+                name,
                 f"{1000 * median_seconds(contender):.0f}",
                 f"{1000 * cpu:.0f}",
                 f"{cost - 1:+.0%}",
@@ -55,7 +62,7 @@ def main() -> None:
         )
     columns = ["replicas", "ms/step", "CPU ms/step", "over one", "first call, s"]
     tables.show(f"virtual replicas at a global batch of {given.batch_size}, {given.rounds} rounds", columns, rows)
-    tables.keep("replicas", {str(count): found for count, found in result.items()})
+    tables.keep("replicas", result)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], rema
     widths = [max(len(row[index]) for row in [columns, *rows]) for index in range(len(columns))]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))]  # noqa: B905
+        padded = [
+            cells[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+        ]
         return f"| {' | '.join(padded)} |"
 
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
