@@ -16,19 +16,23 @@ class TrainConfig:
         str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
     ]
     dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
-    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 5_000
+    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 20_000
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
-    critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 1.2e-3
+    critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 2.4e-3
     generator_learning_rate: Annotated[
         float, Setting("Adam's step size for the generator.", above=0.0, at_most=1.0)
-    ] = 6e-4
+    ] = 1.2e-3
     beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.5
     beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.9
     learning_rate_decay: Annotated[
         str,
-        Setting("How both step sizes fall: not at all, or linearly to 0 at the last step.", choices=("none", "linear")),
-    ] = "none"
+        Setting(
+            "How both step sizes fall: linearly to 0 at the last step, or not at all; only then can the same training "
+            "be lengthened.",
+            choices=("none", "linear"),
+        ),
+    ] = "linear"
     constraint: Annotated[
         str,
         Setting("How the critic is kept 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
@@ -43,7 +47,7 @@ class TrainConfig:
     latent_size: Annotated[int, Setting("Numbers in a latent vector.", at_least=1, at_most=4096)] = 128
     base_filters: Annotated[
         int, Setting("Filters of the layers nearest to the image; deeper ones have more.", at_least=1, at_most=1024)
-    ] = 64
+    ] = 32
     critic_normalization: Annotated[
         str, Setting("Layer normalisation in the critic, with right second derivatives.", choices=("none", "layer"))
     ] = "none"

@@ -227,7 +227,7 @@ def test_a_key_in_the_folder_names_the_training(tiny_dataset: Path, tmp_path: Pa
     ("changes", "code", "message"),
     [
         ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
-        ({"steps": 10}, errors.BAD_CONFIGURATION, "steps must be at least 30"),
+        ({"steps": 40}, errors.BAD_CONFIGURATION, "steps was 30 there and is 40 now"),
         (
             {"batch_size": 3, "replicas": 4},
             errors.BAD_CONFIGURATION,
@@ -293,7 +293,7 @@ def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupte
             (folder / "training.json").write_text(json.dumps({**claim, "seed": seed}))
     for folder, changes, message in (
         (other, {"seed": 5}, "seed was 0 there and is 5 now"),
-        (renamed, {"steps": 50}, "step-0000000040 holds the checkpoint of step 30; rename it to step-0000000030"),
+        (renamed, {}, "step-0000000040 holds the checkpoint of step 30; rename it to step-0000000030"),
         (stray, {}, "holds something else than a training"),
     ):
         done = subprocess.run(
@@ -319,21 +319,26 @@ def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path
 
 
 def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path) -> None:
-    assert train(tiny_dataset, tmp_path, steps=10).returncode == 0
-    done = train(tiny_dataset, tmp_path, steps=20, accelerator="cpu", replicas=2)
+    assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="none").returncode == 0
+    more = {"steps": 20, "accelerator": "cpu", "replicas": 2}
+    done = train(tiny_dataset, tmp_path, learning_rate_decay="none", **more)
     assert done.returncode == 0, done.stderr
     assert "2 x cpu: 16 images per batch, 8 on each replica" in done.stderr
     assert "going on from step 10 of 20" in done.stderr
+    shorter = train(tiny_dataset, tmp_path, learning_rate_decay="none", steps=10)
+    assert shorter.returncode == errors.BAD_CONFIGURATION
+    assert "steps must be at least 20" in shorter.stderr
 
 
 def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
     """Also the samples and the log; and two thirds of it on four, the rest on one."""
     whole, spread = tmp_path / "one", tmp_path / "four then one"
-    assert train(tiny_dataset, whole, reproducibility="exact").returncode == 0
+    exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
+    assert train(tiny_dataset, whole, **exact).returncode == 0
     # It ends where a row of the log does: a last step always has one, and the next row is the mean since then.
-    begun = train(tiny_dataset, spread, reproducibility="exact", steps=21, accelerator="cpu", replicas=4)
+    begun = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
     assert begun.returncode == 0, begun.stderr
-    assert train(tiny_dataset, spread, reproducibility="exact").returncode == 0
+    assert train(tiny_dataset, spread, **exact).returncode == 0
     left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (whole, spread))
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
     assert rows(whole) == rows(spread)
