@@ -56,6 +56,14 @@ def _glorot(seed: int) -> keras.initializers.Initializer:
     return keras.initializers.GlorotUniform(seed=seed)
 
 
+_build_generator = networks.build_generator
+
+
+def _build_wide_generator(network: networks.NetworkConfig, *arguments: Any, **named: Any) -> keras.Model:
+    wide = dataclasses.replace(network, base_filters=2 * network.base_filters)
+    return _build_generator(wide, *arguments, **named)
+
+
 # What a candidate can change beside the settings of the train stage: names of `components.networks` and what stands for
 # them.
 _NETWORKS: dict[str, dict[str, Any]] = {
@@ -63,6 +71,7 @@ _NETWORKS: dict[str, dict[str, Any]] = {
     "kernel=3": {"_KERNEL": 3},
     "weights=he": {"_normal": _he},
     "weights=glorot": {"_normal": _glorot},
+    "generator=double": {"build_generator": _build_wide_generator},
     "weights=0.05": {"_WEIGHTS_STDDEV": 0.05},
 }
 
@@ -85,7 +94,7 @@ class Candidate:
         changes = dict(change.split("=") for change in line.split())
         self.name = " ".join(f"{key}={value}" for key, value in sorted(changes.items())) or "default"
         self.replaced: dict[str, Any] = {}
-        for key in ("kernel", "weights"):
+        for key in ("kernel", "weights", "generator"):
             if key in changes:
                 self.replaced |= _NETWORKS[f"{key}={changes.pop(key)}"]
         defaults = TrainConfig(dataset="-", checkpoints="-", steps=steps, seed=seed)

@@ -1,6 +1,10 @@
-"""Draws the Fréchet classifier distance against generator updates from the results of `quality.py`.
+"""Draws the Fréchet classifier distance against time from the results of `quality.py` and `candidate_costs.py`.
 
-python -m benchmarks.quality_curve --results R.jsonl --output curve.png --candidate default --candidate "kernel=5"
+The time of a score is that of an update, measured in turns with the others', by the updates made: the trainings
+themselves may have shared the machine. A band spans the seeds.
+
+    python -m benchmarks.quality_curve --results R.jsonl --costs C.jsonl --output curve.png
+                                       --candidate "default 20000" --candidate "kernel=5 5200"
 """
 
 import argparse
@@ -13,26 +17,31 @@ from benchmarks.quality import read
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", required=True, type=Path)
+    parser.add_argument("--costs", required=True, type=Path)
     parser.add_argument("--output", required=True, type=Path)
-    parser.add_argument("--candidate", action="append", default=[], help="Which to draw; all if none is given.")
+    parser.add_argument("--candidate", action="append", required=True, help="Which to draw, and the steps of its runs.")
     arguments = parser.parse_args()
+    milliseconds = {row["candidate"]: row["passed_ms"] for row in read(arguments.costs)}
     rows = [row for row in read(arguments.results) if "fcd" in row and row["average"] in ("0.999", "current")]
-    curves: dict[str, dict[tuple[int, int], dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        if row["average"] == "0.999" or row["candidate"] == "keras example":
-            curves[row["candidate"]][row["seed"], row["steps"]][row["step"]] = row["fcd"]
-    figure = Figure(figsize=(7, 4.5), dpi=90, layout="constrained")
+    figure = Figure(figsize=(8, 5), dpi=90, layout="constrained")
     axes = figure.subplots()
-    for index, name in enumerate(sorted(arguments.candidate or curves)):
-        for nth, points in enumerate(curves[name].values()):
-            steps = sorted(points)
-            label = name if nth == 0 else None
-            axes.plot(steps, [points[step] for step in steps], ".-", color=f"C{index}", label=label, linewidth=1)
-    if rows:
-        axes.axhline(rows[0]["floor"], color="grey", linestyle=":", label="real against real")
-    axes.set(xscale="log", yscale="log", xlabel="generator updates", ylabel="Fréchet classifier distance")
+    for index, line in enumerate(arguments.candidate):
+        name, _, steps = line.rpartition(" ")
+        average = "current" if name == "keras example" else "0.999"
+        scores: dict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            if (row["candidate"], row["steps"], row["average"]) == (name, int(steps), average):
+                scores[row["step"]].append(row["fcd"])
+        minutes = [step * milliseconds[name] / 60_000 for step in sorted(scores)]
+        ordered = [scores[step] for step in sorted(scores)]
+        axes.plot(minutes, [sum(found) / len(found) for found in ordered], ".-", color=f"C{index}", label=line, lw=1)
+        axes.fill_between(
+            minutes, [min(found) for found in ordered], [max(found) for found in ordered], color=f"C{index}", alpha=0.2
+        )
+    axes.axhline(rows[0]["floor"], color="grey", linestyle=":", label="real against real")
+    axes.set(xscale="log", yscale="log", xlabel="minutes on 2 cores", ylabel="Fréchet classifier distance")
     axes.grid(True, which="both", alpha=0.3)
     axes.legend(fontsize=8)
     figure.savefig(arguments.output)
