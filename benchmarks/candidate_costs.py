@@ -1,4 +1,4 @@
-"""What a step of each candidate of `quality.py` costs, and one of the Keras example, relative to the default's.
+"""What a step of each candidate of `quality.py` costs, relative to the default's.
 
 The blocks of all candidates take turns, so that other load on the machine falls on all alike. Ratios of processor time
 are told beside those of time passed: the former hardly feel the other load.
@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import keras_example
 from benchmarks.quality import Candidate, ScoredStep
 from components.records import ImageShape
 
-_STEPS, _KERAS_STEPS = 5, 2
+_STEPS = 5
 _IMAGE = ImageShape(28, 28, 1)
 
 
@@ -30,14 +29,11 @@ def main() -> None:
     parser.add_argument("--results", required=True, type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--candidate", action="append", default=[])
-    parser.add_argument("--keras_example", action="store_true")
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for all cores.")
     arguments = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     # name, generator updates of a block, the block
     blocks = [(c.name, _STEPS, _block(c)) for c in (Candidate(line, 0, 1000) for line in ["", *arguments.candidate])]
-    if arguments.keras_example:
-        blocks.append(("keras example", _KERAS_STEPS, _keras_block()))
     for _, _, block in blocks:
         block()
     times: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in blocks}
@@ -65,13 +61,6 @@ def _block(candidate: Candidate) -> Callable[[], object]:
     pixels = np.random.default_rng(0).integers(0, 256, (_STEPS, config.critic_steps, config.batch_size, 28, 28, 1))
     images = pixels.astype(np.uint8)
     return lambda: wgan.run_block(images)["critic_loss"].numpy()
-
-
-def _keras_block() -> Callable[[], object]:
-    example = keras_example.ExampleWgan(keras_example.build_critic(), keras_example.build_generator())
-    example.compile()
-    images = np.random.default_rng(0).uniform(-1, 1, (64 * _KERAS_STEPS, 28, 28, 1)).astype(np.float32)
-    return lambda: example.fit(images, batch_size=64, verbose=0)
 
 
 if __name__ == "__main__":

@@ -50,21 +50,22 @@ def build_generator() -> keras.Model:
     return keras.Model(latents, layers.Cropping2D(2)(x), name="generator")
 
 
-def build_project_critic() -> keras.Model:
-    """The critic of components/networks.py by default, of Keras' own layers."""
+def build_project_critic(base_filters: int) -> keras.Model:
+    """The critic of components/networks.py for Fashion-MNIST, of Keras' own layers."""
     images = keras.Input((28, 28, 1))
     x = images
-    for filters in (64, 128, 128):
+    for filters in (base_filters, 2 * base_filters, 2 * base_filters):
         x = layers.LeakyReLU(0.2)(layers.Conv2D(filters, 4, 2, "same")(x))
     return keras.Model(images, layers.Dense(1, use_bias=False)(layers.Flatten()(x)), name="critic")
 
 
-def build_project_generator() -> keras.Model:
-    """The generator of components/networks.py by default, of Keras' own layers."""
+def build_project_generator(base_filters: int) -> keras.Model:
+    """The generator of components/networks.py for Fashion-MNIST, of Keras' own layers."""
     latents = keras.Input((LATENT_SIZE,))
-    x = layers.Reshape((7, 7, 128))(layers.Dense(7 * 7 * 128, use_bias=False)(latents))
+    deep = 2 * base_filters
+    x = layers.Reshape((7, 7, deep))(layers.Dense(7 * 7 * deep, use_bias=False)(latents))
     x = layers.ReLU()(layers.BatchNormalization()(x))
-    x = layers.Conv2DTranspose(64, 4, 2, "same", use_bias=False)(x)
+    x = layers.Conv2DTranspose(base_filters, 4, 2, "same", use_bias=False)(x)
     x = layers.ReLU()(layers.BatchNormalization()(x))
     x = layers.Conv2DTranspose(1, 4, 2, "same", activation="tanh")(x)
     return keras.Model(latents, x, name="generator")
@@ -154,11 +155,12 @@ def main() -> None:
     parser.add_argument("--networks", choices=("project", "example"), default="project")
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=32)
     given = parser.parse_args()
     if given.networks == "example":
         critic, generator = build_critic(), build_generator()
     else:
-        critic, generator = build_project_critic(), build_project_generator()
+        critic, generator = build_project_critic(given.base_filters), build_project_generator(given.base_filters)
     model = ExampleWgan(critic, generator, given.critic_steps)
     model.compile()
     images = to_floats(fashion_mnist.load_images())

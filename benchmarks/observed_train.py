@@ -1,4 +1,4 @@
-"""The train stage as it is, and how long it waited for its batches, as JSON in the file that is named first.
+"""The train stage as it is, and how long each block of steps waited for its batches, as JSON in the file named first.
 
 python -m benchmarks.observed_train waits.json --dataset ... --checkpoints ...
 """
@@ -17,14 +17,13 @@ from components.train.config import TrainConfig
 def main() -> int:
     """Runs the stage with the flags after the file's name."""
     place, arguments = Path(sys.argv[1]), sys.argv[2:]
-    waited = {"seconds": 0.0, "steps": 0}
+    waited: list[float] = []  # seconds per step, of each block
     choose = training._Batches.block
 
     def timed(batches: Any, first_step: int, steps: int) -> Any:
         started = time.perf_counter()
         block = choose(batches, first_step, steps)
-        waited["seconds"] += time.perf_counter() - started
-        waited["steps"] += steps
+        waited.append((time.perf_counter() - started) / steps)
         return block
 
     # In its place, as the stage offers no hook for a clock and needs none.

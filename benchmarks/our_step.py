@@ -20,9 +20,14 @@ _BLOCKS = 20
 
 
 def make(
-    critic_steps: int, batch_size: int, precision: str = "float32", replicas: int = 1, virtual_shards: int = 0
+    critic_steps: int,
+    batch_size: int,
+    base_filters: int = TrainConfig.base_filters,
+    precision: str = "float32",
+    replicas: int = 1,
+    virtual_shards: int = 0,
 ) -> tuple[TrainConfig, WganStep]:
-    """The step with the default networks and settings, on so many CPU replicas, set up as in training.
+    """The step with the default settings, on so many CPU replicas, set up as in training.
 
     With `virtual_shards` it is the exact one.
     """
@@ -31,6 +36,7 @@ def make(
         checkpoints="unused",
         critic_steps=critic_steps,
         batch_size=batch_size,
+        base_filters=base_filters,
         precision=precision,
         accelerator="cpu",
         replicas=replicas,
@@ -56,11 +62,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--virtual_shards", type=int, default=0)
     given = parser.parse_args()
-    config, wgan = make(given.critic_steps, given.batch_size, given.precision, given.replicas, given.virtual_shards)
+    config, wgan = make(**vars(given))
     blocks = make_blocks(config)
     started = time.perf_counter()
     wgan.run_block(blocks[0])["healthy"].numpy()

@@ -1,9 +1,10 @@
 """Draws the Fréchet classifier distance against time from the results of `quality.py` and `candidate_costs.py`.
 
-The time of a score is that of an update, measured in turns with the others', by the updates made: the trainings
-themselves may have shared the machine. A band spans the seeds.
+The time of a score is that of an update, measured by `step.py`, times the updates made: the trainings themselves may
+have shared the machine. A band spans the seeds.
 
     python -m benchmarks.quality_curve --results R.jsonl --costs C.jsonl --output curve.png
+                                       --default_ms 39 --example_ms 1355
                                        --candidate "default 20000" --candidate "kernel=5 5200"
 """
 
@@ -23,10 +24,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", required=True, type=Path)
     parser.add_argument("--costs", required=True, type=Path)
+    parser.add_argument("--default_ms", required=True, type=float, help="Of an update of the default.")
+    parser.add_argument("--example_ms", required=True, type=float, help="Of a step of the Keras example as published.")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--candidate", action="append", required=True, help="Which to draw, and the steps of its runs.")
     arguments = parser.parse_args()
-    milliseconds = {row["candidate"]: row["passed_ms"] for row in read(arguments.costs)}
+    milliseconds = {row["candidate"]: row["passed_ratio"] * arguments.default_ms for row in read(arguments.costs)}
+    milliseconds["keras example"] = arguments.example_ms
     rows = [row for row in read(arguments.results) if "fcd" in row and row["average"] in ("0.999", "current")]
     figure = Figure(figsize=(8, 5.5), dpi=90, layout="constrained")
     axes = figure.subplots()

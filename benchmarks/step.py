@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import fashion_mnist, matrix_rate, step_costs, tables
 from benchmarks.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
+from components.train.config import TrainConfig
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
 _PUBLISHED_CRITIC_STEPS = 3
@@ -25,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--critic_steps", type=int, default=1, help="critic updates per generator update")
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--torch_python", default=".venv-bench/bin/python", help="of an environment with PyTorch")
@@ -37,13 +39,14 @@ def main() -> None:
     run_rounds(list(contenders.values()), given.rounds, given.seconds)
     for contender in contenders.values():
         contender.close()
-    costs = step_costs.measure(given.critic_steps, given.batch_size)
+    costs = step_costs.measure(given.critic_steps, given.batch_size, given.base_filters)
     _show(contenders, costs, given)
 
 
 def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
     """The contenders: name to command."""
     shape = ["--critic_steps", str(given.critic_steps), "--batch_size", str(given.batch_size)]
+    shape += ["--base_filters", str(given.base_filters)]
     published = ["--critic_steps", str(_PUBLISHED_CRITIC_STEPS), "--batch_size", str(given.batch_size)]
     ours = [sys.executable, "-m", "benchmarks.our_step", *shape]
     keras = [sys.executable, "-m", "benchmarks.keras_example"]
@@ -109,9 +112,11 @@ def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argp
     ours = contenders[f"{_OURS}, float32"]
     product = contenders[f"{_PRODUCT}, float32"]
     share = median_ratio(ours, product) * costs.flops / matrix_rate.FLOPS
+    title = f"critic_steps {given.critic_steps}, base_filters {given.base_filters}, batch {given.batch_size}, "
+    title += f"medians of {given.rounds} rounds"
     columns = ["", "images/s", "ms/step", "CPU ms/step", "x Keras", f"x {torch.name}", "first call, s"]
     tables.show(
-        f"critic_steps {given.critic_steps}, batch {given.batch_size}, medians of {given.rounds} rounds", columns, rows,
+        title, columns, rows,
         [
             f"images/s: real images that the critic saw; the example as published takes {_PUBLISHED_CRITIC_STEPS} "
             "critic steps",
@@ -123,7 +128,7 @@ def _show(contenders: dict[str, Contender], costs: step_costs.Costs, given: argp
         ],
     )  # fmt: skip
     tables.keep(
-        f"step-{given.critic_steps}",
+        f"step-{given.critic_steps}-{given.base_filters}",
         {
             "contenders": result,
             "torch_best": torch.name,

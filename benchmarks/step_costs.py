@@ -22,6 +22,7 @@ from tensorflow.python.framework.function_def_to_graph import function_def_to_gr
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks import our_step
+from components.train.config import TrainConfig
 
 # Operations that only hold others, whose time is told already.
 _HOLDERS = ("While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall", "_SOURCE", "_SINK")
@@ -44,10 +45,11 @@ class Costs:
     time_by_operation: dict[str, float]
 
 
-def measure(critic_steps: int, batch_size: int) -> Costs:
+def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
     """The costs of the step in float32, found in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.step_costs"]
     command += ["--critic_steps", str(critic_steps), "--batch_size", str(batch_size)]
+    command += ["--base_filters", str(base_filters)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Costs(**json.loads(done.stdout.splitlines()[-1]))
 
@@ -134,8 +136,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     given = parser.parse_args()
-    config, wgan = our_step.make(given.critic_steps, given.batch_size)
+    config, wgan = our_step.make(given.critic_steps, given.batch_size, given.base_filters)
     block = our_step.make_blocks(config)[0]
     wgan.run_block(block)["healthy"].numpy()
     costs = Costs(

@@ -19,32 +19,32 @@ _PENALTY_WEIGHT = 10.0
 _BETAS = (0.5, 0.9)
 
 
-def build_generator() -> nn.Module:
-    """Latents to images: float32 [n, 128] to [n, 1, 28, 28] in [-1, 1]."""
+def build_generator(filters: int) -> nn.Module:
+    """Latents to images: float32 [n, 128] to [n, 1, 28, 28]; `filters` next to the image, twice as many before."""
     return nn.Sequential(
-        nn.Linear(_LATENT_SIZE, 7 * 7 * 128, bias=False),
-        nn.Unflatten(1, (128, 7, 7)),
-        nn.BatchNorm2d(128),
+        nn.Linear(_LATENT_SIZE, 7 * 7 * 2 * filters, bias=False),
+        nn.Unflatten(1, (2 * filters, 7, 7)),
+        nn.BatchNorm2d(2 * filters),
         nn.ReLU(),
-        nn.ConvTranspose2d(128, 64, 4, 2, 1, bias=False),
-        nn.BatchNorm2d(64),
+        nn.ConvTranspose2d(2 * filters, filters, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(filters),
         nn.ReLU(),
-        nn.ConvTranspose2d(64, 1, 4, 2, 1),
+        nn.ConvTranspose2d(filters, 1, 4, 2, 1),
         nn.Tanh(),
     )
 
 
-def build_critic() -> nn.Module:
-    """Images to scores: float32 [n, 1, 28, 28] to [n, 1]."""
+def build_critic(filters: int) -> nn.Module:
+    """Images to scores: float32 [n, 1, 28, 28] to [n, 1]; `filters` next to the image, twice as many after."""
     return nn.Sequential(
-        nn.Conv2d(1, 64, 4, 2, 1),
+        nn.Conv2d(1, filters, 4, 2, 1),
         nn.LeakyReLU(_LEAK),
-        nn.Conv2d(64, 128, 4, 2, 1),
+        nn.Conv2d(filters, 2 * filters, 4, 2, 1),
         nn.LeakyReLU(_LEAK),
-        nn.Conv2d(128, 128, 4, 2, 2),
+        nn.Conv2d(2 * filters, 2 * filters, 4, 2, 2),
         nn.LeakyReLU(_LEAK),
         nn.Flatten(),
-        nn.Linear(4 * 4 * 128, 1, bias=False),
+        nn.Linear(4 * 4 * 2 * filters, 1, bias=False),
     )
 
 
@@ -52,14 +52,15 @@ class TorchWgan:
     """Networks, optimisers, and the updates of components/train/step.py.
 
     Args:
+        filters: Of the layers next to the image.
         bfloat16: Whether the networks run under bfloat16 autocast; weights, losses and penalty stay in float32.
         compiled: Whether `torch.compile` compiles the two losses and their gradients.
     """
 
-    def __init__(self, bfloat16: bool, compiled: bool) -> None:
+    def __init__(self, filters: int, bfloat16: bool, compiled: bool) -> None:
         self._bfloat16 = bfloat16
-        self.generator = build_generator().to(memory_format=torch.channels_last)
-        self.critic = build_critic().to(memory_format=torch.channels_last)
+        self.generator = build_generator(filters).to(memory_format=torch.channels_last)
+        self.critic = build_critic(filters).to(memory_format=torch.channels_last)
         self._generator_weights = list(self.generator.parameters())
         self._critic_weights = list(self.critic.parameters())
         self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, fused=True)
@@ -115,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--base_filters", type=int, default=32)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
@@ -122,7 +124,7 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(given.threads)
     torch.set_flush_denormal(True)
-    wgan = TorchWgan(given.precision == "bfloat16", given.compile)
+    wgan = TorchWgan(given.base_filters, given.precision == "bfloat16", given.compile)
     pixels = torch.from_numpy(fashion_mnist.load_images()).permute(0, 3, 1, 2)
 
     def train(steps: int) -> None:
