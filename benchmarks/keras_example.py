@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras import layers
 
 from benchmarks import fashion_mnist, turns
+from components.train.config import TrainConfig
 
 # The example's settings.
 LATENT_SIZE = 128
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--networks", choices=("project", "example"), default="project")
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=32)
+    parser.add_argument("--base_filters", type=int, default=TrainConfig.base_filters)
     given = parser.parse_args()
     if given.networks == "example":
         critic, generator = build_critic(), build_generator()

@@ -56,6 +56,7 @@ def _glorot(seed: int) -> keras.initializers.Initializer:
     return keras.initializers.GlorotUniform(seed=seed)
 
 
+# As it is before a candidate has another in its place.
 _build_generator = networks.build_generator
 
 
@@ -217,8 +218,7 @@ def train_and_score(
             storage.write_file(kept.with_name(f"{kept.stem}-{step:06d}.png"), grids.png_grid(pixels, 8))
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
-            # Its stub takes every keyword for `allow_pickle`.
-            np.savez(partial, **wgan.state_arrays())  # type: ignore[arg-type]
+            np.savez(partial, allow_pickle=False, **wgan.state_arrays())
             partial.replace(kept)
             print(f"{candidate.name}, seed {config.seed}: step {step} of {config.steps}", flush=True)
     kept.unlink(missing_ok=True)

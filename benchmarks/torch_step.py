@@ -63,8 +63,8 @@ class TorchWgan:
         self.critic = build_critic(filters).to(memory_format=torch.channels_last)
         self._generator_weights = list(self.generator.parameters())
         self._critic_weights = list(self.critic.parameters())
-        self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, fused=True)
-        self._critic_adam = torch.optim.Adam(self._critic_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
+        self._generator_adam = torch.optim.Adam(self._generator_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
+        self._critic_adam = torch.optim.Adam(self._critic_weights, 2.4e-3, _BETAS, eps=1e-7, fused=True)
         self._critic_gradients = torch.compile(self._critic_terms) if compiled else self._critic_terms
         self._generator_gradients = torch.compile(self._generator_terms) if compiled else self._generator_terms
 
@@ -116,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--critic_steps", type=int, default=1)
     parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--base_filters", type=int, default=32)
+    parser.add_argument("--base_filters", type=int, required=True)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--threads", type=int, default=2)

@@ -83,7 +83,7 @@ def save(checkpoints: Path, description: Description, state: Mapping[str, np.nda
     """
     place = step_folder(checkpoints, description.step)
     with storage.new_folder(place, MANIFEST) as folder:
-        np.savez(folder / _STATE, **dict(sorted(state.items())))  # type: ignore[arg-type]
+        np.savez(folder / _STATE, allow_pickle=False, **dict(sorted(state.items())))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
         storage.write_json(folder / MANIFEST, description.to_json())
     return description

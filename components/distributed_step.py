@@ -5,6 +5,7 @@ global batch; one line sums over replicas. Everything random is drawn for the gl
 not depend on the number of replicas.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -216,12 +217,12 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
 
 
-class Resumable:
+class Resumable(abc.ABC):
     """What can be kept as arrays and set again; whoever derives from it names its variables."""
 
+    @abc.abstractmethod
     def state(self) -> dict[str, tf.Variable]:
         """Every variable that training needs to go on, by a name that does not depend on the strategy."""
-        raise NotImplementedError
 
     def state_arrays(self) -> dict[str, np.ndarray]:
         """The state as it is now, as arrays."""

@@ -9,7 +9,8 @@ log = logging.getLogger(__name__)
 
 # The first of NVIDIA's that multiplies in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
-# Either multiplies bfloat16 in hardware; with the second alone a training step took 0.75 of float32's processor time.
+# Either multiplies bfloat16 in hardware; with the second alone a training step took three quarters of float32's
+# processor time.
 _CPU_FLAGS = {"amx_bf16", "avx512_bf16"}
 
 

@@ -87,8 +87,7 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
     log.info("export: drawing from the saved model in a new process")
     inputs = _inputs(latent_size, class_counts)
     with tempfile.TemporaryDirectory() as scratch:
-        # Its stub takes every keyword for `allow_pickle`.
-        np.savez(Path(scratch, "inputs.npz"), **inputs)  # type: ignore[arg-type]
+        np.savez(Path(scratch, "inputs.npz"), allow_pickle=False, **inputs)
         script, images = Path(__file__).parent / "draw.py", Path(scratch, "images.npz")
         command = [sys.executable, "-I", script, model.absolute(), Path(scratch, "inputs.npz")]
         done = subprocess.run(
