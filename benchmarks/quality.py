@@ -20,6 +20,7 @@ apart, by `candidate_costs.py`. A line of results is one score of one generator:
 
 import argparse
 import dataclasses
+import functools
 import json
 import math
 from pathlib import Path
@@ -65,11 +66,22 @@ def _build_wide_generator(network: networks.NetworkConfig, *arguments: Any, **na
     return _build_generator(wide, *arguments, **named)
 
 
+def _with_kernel(side: int) -> dict[str, Any]:
+    """Keras' own layers between pixels and features, as this project's have a kernel of 4."""
+    return {
+        "KERNEL": side,
+        "PixelsToFeatures": functools.partial(keras.layers.Conv2D, kernel_size=side, strides=2, padding="same"),
+        "FeaturesToPixels": functools.partial(
+            keras.layers.Conv2DTranspose, kernel_size=side, strides=2, padding="same"
+        ),
+    }
+
+
 # What a candidate can change beside the settings of the train stage: names of `components.networks` and what stands for
 # them.
 _NETWORKS: dict[str, dict[str, Any]] = {
-    "kernel=5": {"_KERNEL": 5},
-    "kernel=3": {"_KERNEL": 3},
+    "kernel=5": _with_kernel(5),
+    "kernel=3": _with_kernel(3),
     "weights=he": {"_normal": _he},
     "weights=glorot": {"_normal": _glorot},
     "generator=double": {"build_generator": _build_wide_generator},

@@ -18,9 +18,9 @@ import keras
 import tensorflow as tf
 
 from components.normalization import BatchNormalization, ExactLayerNormalization
+from components.pixel_convolutions import KERNEL, STRIDE, FeaturesToPixels, PixelsToFeatures
 from components.records import ImageShape
 
-_KERNEL = 4
 _LEAK = 0.2
 _LARGEST_SEED = 8
 _WEIGHTS_STDDEV = 0.02
@@ -101,17 +101,13 @@ def build_generator(
         if config.generator_normalization == "batch":
             x = BatchNormalization(synchronised=synchronised, name=f"normalise_{level}")(x)
         x = keras.layers.ReLU(name=f"relu_{level}")(x)
-        last = level == levels - 1
-        x = keras.layers.Conv2DTranspose(
-            count,
-            _KERNEL,
-            2,
-            "same",
-            use_bias=last or config.generator_normalization == "none",
-            kernel_initializer=_normal(next(seeds)),
-            dtype=inner,
-            name="to_image" if last else f"double_{level}",
-        )(x)
+        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner}
+        if level == levels - 1:
+            x = FeaturesToPixels(count, **of_layer, name="to_image")(x)
+        else:
+            biased = config.generator_normalization == "none"
+            name = f"double_{level}"
+            x = keras.layers.Conv2DTranspose(count, KERNEL, STRIDE, "same", use_bias=biased, **of_layer, name=name)(x)
     crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
     x = keras.layers.Cropping2D(crop, name="crop")(x)
     return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
@@ -128,9 +124,11 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
     inputs = x = keras.Input(dataclasses.astuple(config.image), name="images")
     for level in range(doublings(config.image) + 1):
         filters = config.base_filters * (1 if level == 0 else 2)
-        x = keras.layers.Conv2D(
-            filters, _KERNEL, 2, "same", kernel_initializer=_normal(next(seeds)), dtype=inner, name=f"halve_{level}"
-        )(x)
+        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner, "name": f"halve_{level}"}
+        if level == 0:
+            x = PixelsToFeatures(filters, **of_layer)(x)
+        else:
+            x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **of_layer)(x)
         if config.critic_normalization == "layer" and level > 0:
             x = ExactLayerNormalization(name=f"normalise_{level}")(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)

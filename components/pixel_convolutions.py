@@ -1,0 +1,97 @@
+"""The two convolutions between pixels and features, of which the way to the pixels is a matrix product.
+
+A convolution towards one channel, or three, leaves most lanes of oneDNN's kernels empty, and a step takes it four times.
+As a product of every feature vector with the whole kernel, and a sum of the patches where they overlap, it adds up the
+same numbers in another order. The way to the features, and to the kernel, keeps TensorFlow's own operations.
+
+Both halve, or double, the sides with a kernel of 4 and "same" padding. `python -m benchmarks.pixel_convolutions` sets
+them beside Keras' layers.
+"""
+
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
+
+KERNEL, STRIDE = 4, 2
+_Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+class PixelsToFeatures(keras.layers.Conv2D):
+    """Images [n, height, width, channels] to features [n, ceil(height / 2), ceil(width / 2), filters]."""
+
+    def __init__(self, filters: int, **of_layer: object) -> None:
+        super().__init__(filters, KERNEL, STRIDE, "same", **of_layer)
+
+    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        """As of Keras."""
+        return _to_features(tf.convert_to_tensor(inputs), tf.convert_to_tensor(kernel))
+
+
+class FeaturesToPixels(keras.layers.Conv2DTranspose):
+    """Features [n, height, width, filters] to images [n, 2 height, 2 width, channels]."""
+
+    def __init__(self, channels: int, **of_layer: object) -> None:
+        super().__init__(channels, KERNEL, STRIDE, "same", **of_layer)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        height, width = inputs.shape[1:3]
+        images = _to_pixels(inputs, tf.convert_to_tensor(self.kernel), STRIDE * height, STRIDE * width)
+        return self.activation(images + tf.convert_to_tensor(self.bias) if self.use_bias else images)
+
+
+def _to_features(images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    height, width = images.shape[1:3]
+
+    @tf.custom_gradient
+    def convolve(images: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return _to_pixels(upstream, kernel, height, width), _to_kernel(images, upstream, kernel)
+
+        return tf.nn.conv2d(images, kernel, STRIDE, "SAME"), gradient
+
+    return convolve(images, kernel)
+
+
+def _to_pixels(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    @tf.custom_gradient
+    def convolve_transposed(features: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, _Gradient]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return _to_features(upstream, kernel), _to_kernel(upstream, features, kernel)
+
+        return _sum_of_patches(features, kernel)[:, 1 : 1 + height, 1 : 1 + width], gradient
+
+    return convolve_transposed(features, kernel)
+
+
+def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.Conv2DBackpropFilter(
+        input=images,
+        filter_sizes=kernel.shape,
+        out_backprop=features,
+        strides=[1, STRIDE, STRIDE, 1],
+        padding="SAME",
+    )
+
+
+def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """[n, 2 height + 2, 2 width + 2, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
+
+    Always two at a time: a sum of more is one that TensorFlow's optimiser of graphs puts in an order of its own, by the
+    names of operations, and under `exact` the last bit then depended on the number of replicas.
+    """
+    if features.dtype == tf.bfloat16:
+        # Summed in it, the patches would be rounded twice more than by TensorFlow's own convolution.
+        return tf.cast(_sum_of_patches(tf.cast(features, tf.float32), tf.cast(kernel, tf.float32)), tf.bfloat16)
+    height, width, filters = features.shape[1:]
+    channels = kernel.shape[2]
+    # A patch in quarters of 2 by 2 pixels, as it is whole quarters that overlap.
+    quarters = tf.transpose(tf.reshape(kernel, [2, 2, 2, 2, channels, filters]), [0, 2, 1, 3, 4, 5])
+    patches = tf.matmul(tf.reshape(features, [-1, filters]), tf.reshape(quarters, [-1, filters]), transpose_b=True)
+    patches = tf.reshape(patches, [-1, height, width, 2, 8 * channels])
+    upper, lower = patches[:, :, :, 0], patches[:, :, :, 1]
+    halves = tf.pad(upper, [[0, 0], [0, 1], [0, 0], [0, 0]]) + tf.pad(lower, [[0, 0], [1, 0], [0, 0], [0, 0]])
+    left, right = halves[..., : 4 * channels], halves[..., 4 * channels :]
+    whole = tf.pad(left, [[0, 0], [0, 0], [0, 1], [0, 0]]) + tf.pad(right, [[0, 0], [0, 0], [1, 0], [0, 0]])
+    rows = tf.transpose(tf.reshape(whole, [-1, height + 1, width + 1, 2, 2 * channels]), [0, 1, 3, 2, 4])
+    return tf.reshape(rows, [-1, 2 * height + 2, 2 * width + 2, channels])
