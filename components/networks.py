@@ -168,7 +168,9 @@ class LeakyReLU(keras.layers.Layer):
     """Leaky ReLU (Maas et al. 2013) whose second derivative, which is zero, costs nothing.
 
     TensorFlow's returns zeros for the features (`_LeakyReluGradGrad` in nn_grad.py), and the gradient of the penalty
-    then walks once more through the whole critic to multiply them: an eighth of what a step computes.
+    then walks once more through the whole critic to multiply them: an eighth of what a step computes. The first
+    derivative is taken from the outputs, which have the signs of the features: where nothing else needs the features,
+    TensorFlow computes convolution, bias and activation in one piece.
     """
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -177,10 +179,12 @@ class LeakyReLU(keras.layers.Layer):
 
 @tf.custom_gradient
 def _leaky_relu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        return tf.raw_ops.LeakyReluGrad(gradients=upstream, features=tf.stop_gradient(features), alpha=_LEAK)
+    outputs = tf.nn.leaky_relu(features, _LEAK)
 
-    return tf.nn.leaky_relu(features, _LEAK), gradient
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.LeakyReluGrad(gradients=upstream, features=tf.stop_gradient(outputs), alpha=_LEAK)
+
+    return outputs, gradient
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:

@@ -57,8 +57,6 @@ class WganStep(Resumable):
         strategy: tf.distribute.Strategy,
         precision: str = "float32",
     ) -> None:
-        # Grappler's remapper fails on the second derivative of a leaky ReLU, and says so each time; it gains nothing.
-        tf.config.optimizer.set_experimental_options({"remapping": False})
         self._config, self._strategy, self._classes = config, strategy, network.classes
         exact = config.reproducibility == "exact"
         self._sharing = Sharing(config.batch_size, config.virtual_shards if exact else 0)
