@@ -129,14 +129,15 @@ class Adam(tf.Module):
         beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
-        for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
-            new_first = self.beta_1 * first + (1.0 - self.beta_1) * gradient
-            new_second = self.beta_2 * second + (1.0 - self.beta_2) * tf.square(gradient)
-            # Epsilon where Keras puts it, outside the corrected root.
-            change = rate * new_first / (tf.sqrt(new_second) + _EPSILON)
-            first.assign(tf.where(healthy, new_first, first))
-            second.assign(tf.where(healthy, new_second, second))
-            variable.assign(tf.where(healthy, variable - change, variable))
+
+        def update() -> None:
+            for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
+                first.assign_add((1.0 - self.beta_1) * (gradient - first))
+                second.assign_add((1.0 - self.beta_2) * (tf.square(gradient) - second))
+                # Epsilon where Keras puts it, outside the corrected root.
+                variable.assign_sub(rate * first / (tf.sqrt(second) + _EPSILON))
+
+        tf.cond(healthy, update, lambda: None)
         self.iterations.assign_add(tf.cast(healthy, tf.int64))
 
 

@@ -213,7 +213,7 @@ class WganStep(Resumable):
         done = tf.cast(self.step, self._float)
         decay = tf.minimum(tf.constant(self._config.ema_decay, self._float), (1.0 + done) / (10.0 + done))
         for average, current in zip(self.average.variables, self.generator.variables, strict=True):
-            average.assign(decay * average.value + (1.0 - decay) * current.value)
+            average.value.assign_sub((1.0 - decay) * (average.value - current.value))
 
     def state(self) -> dict[str, tf.Variable]:
         """As of `Resumable`."""
