@@ -1,8 +1,8 @@
 """The two convolutions between pixels and features, of which the way to the pixels is a matrix product.
 
-A convolution towards one channel, or three, leaves most lanes of oneDNN's kernels empty, and a step takes it four times.
-As a product of every feature vector with the whole kernel, and a sum of the patches where they overlap, it adds up the
-same numbers in another order. The way to the features, and to the kernel, keeps TensorFlow's own operations.
+A convolution towards one channel, or three, leaves most lanes of oneDNN's kernels empty, and a step takes it four
+times. As a product of every feature vector with the whole kernel, and a sum of the patches where they overlap, it adds
+up the same numbers in another order. The way to the features, and to the kernel, keeps TensorFlow's own operations.
 
 Both halve, or double, the sides with a kernel of 4 and "same" padding. `python -m benchmarks.pixel_convolutions` sets
 them beside Keras' layers.

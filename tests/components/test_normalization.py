@@ -7,16 +7,29 @@ import tensorflow as tf
 from components.normalization import BatchNormalization, recorded_statistics
 
 
-def normalise(layer: BatchNormalization, inputs: np.ndarray, other: np.ndarray) -> list[np.ndarray]:
+def normalise(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
     """Outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
-    points = tf.constant(inputs)
+    points = tf.convert_to_tensor(inputs)
     variables = [points, layer.gamma.value, layer.beta.value]
     with tf.GradientTape() as tape, recorded_statistics() as found:
         tape.watch(points)
         outputs = layer(points, training=True)
-        value = tf.reduce_sum(outputs * tf.constant(other))
+        value = tf.reduce_sum(outputs * other)
     assert [statistics.layer for statistics in found] == [layer]
-    return [array.numpy() for array in (outputs, found[0].mean, found[0].variance, *tape.gradient(value, variables))]
+    return [outputs, found[0].mean, found[0].variance, *tape.gradient(value, variables)]
+
+
+def test_xla_computes_the_same() -> None:
+    """What a TPU of one core would run."""
+    layer = BatchNormalization()
+    layer.build((None, 3, 3, 2))
+    inputs, other = tf.random.stateless_normal([2, 4, 3, 3, 2], [0, 0])
+    plain, compiled = (
+        tf.function(lambda *arrays: normalise(layer, *arrays), jit_compile=jit)(inputs, other) for jit in (False, True)
+    )
+    assert len(plain) == 6
+    for expected, found in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(8, 5, 3, 4), (1, 1, 1, 2), (3, 2, 1, 3)])
