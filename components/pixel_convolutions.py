@@ -34,9 +34,11 @@ class FeaturesToPixels(keras.layers.Conv2DTranspose):
     def __init__(self, channels: int, **of_layer: object) -> None:
         super().__init__(channels, KERNEL, STRIDE, "same", **of_layer)
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         height, width = inputs.shape[1:3]
-        images = _to_pixels(inputs, tf.convert_to_tensor(self.kernel), STRIDE * height, STRIDE * width)
+        # A gradient of one's own has a name from a counter in a SavedModel, which is to have the same bytes each time.
+        convolve = _to_pixels if training else _sum_of_patches
+        images = convolve(inputs, tf.convert_to_tensor(self.kernel), STRIDE * height, STRIDE * width)
         return self.activation(images + tf.convert_to_tensor(self.bias) if self.use_bias else images)
 
 
@@ -59,7 +61,7 @@ def _to_pixels(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return _to_features(upstream, kernel), _to_kernel(upstream, features, kernel)
 
-        return _sum_of_patches(features, kernel)[:, 1 : 1 + height, 1 : 1 + width], gradient
+        return _sum_of_patches(features, kernel, height, width), gradient
 
     return convolve_transposed(features, kernel)
 
@@ -74,24 +76,27 @@ def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.
     )
 
 
-def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """[n, 2 height + 2, 2 width + 2, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
+def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Images [n, height, width, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
 
     Always two at a time: a sum of more is one that TensorFlow's optimiser of graphs puts in an order of its own, by the
     names of operations, and under `exact` the last bit then depended on the number of replicas.
     """
     if features.dtype == tf.bfloat16:
         # Summed in it, the patches would be rounded twice more than by TensorFlow's own convolution.
-        return tf.cast(_sum_of_patches(tf.cast(features, tf.float32), tf.cast(kernel, tf.float32)), tf.bfloat16)
-    height, width, filters = features.shape[1:]
+        wide = _sum_of_patches(tf.cast(features, tf.float32), tf.cast(kernel, tf.float32), height, width)
+        return tf.cast(wide, tf.bfloat16)
+    rows, columns, filters = features.shape[1:]
     channels = kernel.shape[2]
     # A patch in quarters of 2 by 2 pixels, as it is whole quarters that overlap.
     quarters = tf.transpose(tf.reshape(kernel, [2, 2, 2, 2, channels, filters]), [0, 2, 1, 3, 4, 5])
     patches = tf.matmul(tf.reshape(features, [-1, filters]), tf.reshape(quarters, [-1, filters]), transpose_b=True)
-    patches = tf.reshape(patches, [-1, height, width, 2, 8 * channels])
+    patches = tf.reshape(patches, [-1, rows, columns, 2, 8 * channels])
     upper, lower = patches[:, :, :, 0], patches[:, :, :, 1]
     halves = tf.pad(upper, [[0, 0], [0, 1], [0, 0], [0, 0]]) + tf.pad(lower, [[0, 0], [1, 0], [0, 0], [0, 0]])
     left, right = halves[..., : 4 * channels], halves[..., 4 * channels :]
     whole = tf.pad(left, [[0, 0], [0, 0], [0, 1], [0, 0]]) + tf.pad(right, [[0, 0], [0, 0], [1, 0], [0, 0]])
-    rows = tf.transpose(tf.reshape(whole, [-1, height + 1, width + 1, 2, 2 * channels]), [0, 1, 3, 2, 4])
-    return tf.reshape(rows, [-1, 2 * height + 2, 2 * width + 2, channels])
+    lines = tf.transpose(tf.reshape(whole, [-1, rows + 1, columns + 1, 2, 2 * channels]), [0, 1, 3, 2, 4])
+    images = tf.reshape(lines, [-1, 2 * rows + 2, 2 * columns + 2, channels])
+    # What "same" padding would have around an image, 1 before it and the rest behind.
+    return images[:, 1 : 1 + height, 1 : 1 + width]

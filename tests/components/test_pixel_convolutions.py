@@ -33,14 +33,14 @@ def alike(oracle: keras.layers.Layer, own: keras.layers.Layer, channels: int) ->
     return oracle, own
 
 
-def derivatives(layer: keras.layers.Layer, inputs: tf.Tensor, other: tf.Tensor) -> list[np.ndarray]:
+def derivatives(layer: keras.layers.Layer, inputs: tf.Tensor, other: tf.Tensor, **how: bool) -> list[np.ndarray]:
     """Outputs; first derivatives to inputs and weights; and those of the squared gradient, as a penalty takes them."""
     variables = [inputs, layer.kernel.value]
     with tf.GradientTape() as outer:
         outer.watch(variables)
         with tf.GradientTape() as inner:
             inner.watch(variables)
-            outputs = layer(inputs)
+            outputs = layer(inputs, **how)
             # Not linear in the outputs, so that second derivatives to the inputs are not zero.
             value = tf.reduce_sum(tf.sin(outputs) * other)
         first = inner.gradient(value, variables)
@@ -49,17 +49,21 @@ def derivatives(layer: keras.layers.Layer, inputs: tf.Tensor, other: tf.Tensor) 
     return [array.numpy() for array in (outputs, *first, *second)]
 
 
-@pytest.mark.parametrize("make", [to_features, to_pixels])
+@pytest.mark.parametrize(
+    ("make", "how"), [(to_features, {}), (to_pixels, {"training": True}), (to_pixels, {"training": False})]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_and_derivatives_to_second_order_are_keras(
-    make: Callable[..., tuple[keras.layers.Layer, keras.layers.Layer]], shape: tuple[int, int, int]
+    make: Callable[..., tuple[keras.layers.Layer, keras.layers.Layer]],
+    how: dict[str, bool],
+    shape: tuple[int, int, int],
 ) -> None:
     *sides, channels = shape
     random = np.random.default_rng(1)
     oracle, own = make("float64", channels)
     inputs = tf.constant(random.normal(size=(3, *sides, channels if make is to_features else FILTERS)))
     other = tf.constant(random.normal(size=oracle(inputs).shape))
-    for expected, found in zip(derivatives(oracle, inputs, other), derivatives(own, inputs, other), strict=True):
+    for expected, found in zip(derivatives(oracle, inputs, other), derivatives(own, inputs, other, **how), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
 
 
