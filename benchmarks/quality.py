@@ -33,6 +33,7 @@ import tensorflow as tf
 
 from benchmarks import keras_example
 from components import datasets, embeddings, grids, networks, records, storage
+from components.accelerator import compute_side_by_side
 from components.data_order import EndlessOrder
 from components.errors import DataError
 from components.evaluate import samples, scores
@@ -300,9 +301,12 @@ def main() -> None:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--candidate", action="append", default=[])
     parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
-    parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for all cores.")
+    parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for those of training.")
     arguments = parser.parse_args()
-    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    else:
+        compute_side_by_side()
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from components import checkpoints, conditioning, datasets, grids, networks, records, settings, storage
-from components.accelerator import choose_strategy
+from components.accelerator import choose_strategy, compute_side_by_side
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.data_order import EndlessOrder
@@ -45,6 +45,7 @@ def train(
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
     """
+    compute_side_by_side()
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:

@@ -94,3 +94,29 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
         )
     assert done.returncode == -signal.SIGALRM, done.stderr
     assert "joining 2 workers; this process ends if that takes more than 2 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "expected"),
+    [
+        ("", {}, max(1, len(os.sched_getaffinity(0)) // 2)),
+        ("", {"TF_NUM_INTRAOP_THREADS": "3"}, 0),
+        ("tf.zeros([])", {}, 0),
+    ],
+)
+def test_an_operation_may_use_half_of_the_cores_unless_told_otherwise(
+    before: str, environment: dict[str, str], expected: int
+) -> None:
+    """0 leaves it to TensorFlow; also where it has begun, when it refuses."""
+    program = f"""
+import tensorflow as tf
+from components import accelerator
+{before}
+accelerator.compute_side_by_side()
+print(tf.config.threading.get_intra_op_parallelism_threads())
+"""
+    plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=plain | environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == expected

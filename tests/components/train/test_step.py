@@ -199,6 +199,23 @@ def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
     assert len(set(reported.tolist())) == 3
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, count: int) -> None:
+    """And so are their gradients to the images; each image with its own label."""
+    wgan = make(here, conditioning="class")
+    random = np.random.default_rng(3)
+    images = tf.constant(random.normal(size=(count, 12, 10, 1)), "float32")
+    labels = tf.constant(random.integers(0, CLASSES, count), tf.int32)
+    found = []
+    for score in (wgan._score, wgan._score_at_once):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            scores = score(images, labels)
+        found.append((scores, tape.gradient(scores, images)))
+    for halved, whole in zip(*found, strict=True):
+        np.testing.assert_allclose(halved, whole, rtol=1e-5, atol=1e-8)
+
+
 def test_reported_critic_loss_is_the_mean_over_the_batch(here: tf.distribute.Strategy) -> None:
     """Recomputed outside the step from its own weights and noise: loss, penalty and norm of the first update."""
     wgan, other = make(here, critic_steps=1), make(here, critic_steps=1)
