@@ -64,7 +64,7 @@ format: install ## Format the code
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
 
-bench: install .venv-bench/installed ## Measure speed and memory; 11 minutes on 2 idle cores
+bench: install .venv-bench/installed ## Measure speed and memory; 10 minutes on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1
 	$(BIN)/python -m benchmarks.step --critic_steps 5 --rounds 5
 	$(BIN)/python -m benchmarks.pixel_convolutions
