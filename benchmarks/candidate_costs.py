@@ -8,7 +8,6 @@ are told beside those of time passed: the former hardly feel the other load.
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.quality import Candidate, ScoredStep
+from components.accelerator import compute_side_by_side
 from components.records import ImageShape
 
 _STEPS = 5
@@ -29,9 +29,13 @@ def main() -> None:
     parser.add_argument("--results", required=True, type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--candidate", action="append", default=[])
-    parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for all cores.")
+    parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for those of training.")
     arguments = parser.parse_args()
-    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    else:
+        compute_side_by_side()
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
     # name, generator updates of a block, the block
     blocks = [(c.name, _STEPS, _block(c)) for c in (Candidate(line, 0, 1000) for line in ["", *arguments.candidate])]
     for _, _, block in blocks:
@@ -44,7 +48,7 @@ def main() -> None:
             times[name].append(((time.perf_counter() - passed) / steps, (time.process_time() - used) / steps))
     with arguments.results.open("a", encoding="utf-8") as file:
         for name, pairs in times.items():
-            row = {"candidate": name, "threads": arguments.threads or os.cpu_count(), "rounds": arguments.rounds}
+            row = {"candidate": name, "threads": threads, "rounds": arguments.rounds}
             for index, what in enumerate(("passed", "processor")):
                 ratios = [pair[index] / base[index] for pair, base in zip(pairs, times["default"], strict=True)]
                 row[f"{what}_ms"] = round(1000 * statistics.median(pair[index] for pair in pairs), 1)

@@ -4,7 +4,7 @@ The time of a score is that of an update, measured by `step.py`, times the updat
 have shared the machine. A band spans the seeds.
 
     python -m benchmarks.quality_curve --results R.jsonl --costs C.jsonl --output curve.png
-                                       --default_ms 39 --example_ms 1355
+                                       --default_ms 30 --example_ms 1339
                                        --candidate "default 20000" --candidate "kernel=5 5200"
 """
 
