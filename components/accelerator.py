@@ -64,8 +64,10 @@ def compute_side_by_side() -> None:
     """
     if "TF_NUM_INTRAOP_THREADS" in os.environ:
         return
+    # Of the cores those that this process may use, where the system can tell.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, len(os.sched_getaffinity(0)) // 2))
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // 2))
 
 
 def shares(batch_size: int, replicas: int) -> str:
