@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.quality import Candidate, ScoredStep
-from components.accelerator import compute_side_by_side
+from benchmarks.quality import Candidate, ScoredStep, use_threads
 from components.records import ImageShape
 
 _STEPS = 5
@@ -31,10 +30,7 @@ def main() -> None:
     parser.add_argument("--candidate", action="append", default=[])
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for those of training.")
     arguments = parser.parse_args()
-    if arguments.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
-    else:
-        compute_side_by_side()
+    use_threads(arguments.threads)
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     # name, generator updates of a block, the block
     blocks = [(c.name, _STEPS, _block(c)) for c in (Candidate(line, 0, 1000) for line in ["", *arguments.candidate])]

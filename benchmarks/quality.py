@@ -290,6 +290,14 @@ def _is_finished(candidate: Candidate, results: Path) -> bool:
     return any(row["average"] in (f"{config.ema_decay} restated", "diverged") for row in found)
 
 
+def use_threads(threads: int) -> None:
+    """Lets an operation use so many threads, or with 0 as many as in training; before TensorFlow does anything."""
+    if threads:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    else:
+        compute_side_by_side()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", required=True)
@@ -303,10 +311,7 @@ def main() -> None:
     parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for those of training.")
     arguments = parser.parse_args()
-    if arguments.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
-    else:
-        compute_side_by_side()
+    use_threads(arguments.threads)
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
 
