@@ -3,7 +3,7 @@
 The time of a score is that of an update, measured by `step.py`, times the updates made: the trainings themselves may
 have shared the machine. A band spans the seeds.
 
-    python -m benchmarks.quality_curve --results R.jsonl --costs C.jsonl --output curve.png
+    python -m benchmarks.quality_curve --results R.jsonl --results S.jsonl --costs C.jsonl --output curve.png
                                        --default_ms 30 --example_ms 1339
                                        --candidate "default 20000" --candidate "kernel=5 5200"
 """
@@ -22,7 +22,7 @@ _FREE = ("critic_learning_rate", "generator_learning_rate", "learning_rate_decay
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", required=True, type=Path)
+    parser.add_argument("--results", required=True, type=Path, action="append")
     parser.add_argument("--costs", required=True, type=Path)
     parser.add_argument("--default_ms", required=True, type=float, help="Of an update of the default.")
     parser.add_argument("--example_ms", required=True, type=float, help="Of a step of the Keras example as published.")
@@ -31,7 +31,8 @@ def main() -> None:
     arguments = parser.parse_args()
     milliseconds = {row["candidate"]: row["passed_ratio"] * arguments.default_ms for row in read(arguments.costs)}
     milliseconds["keras example"] = arguments.example_ms
-    rows = [row for row in read(arguments.results) if "fcd" in row and row["average"] in ("0.999", "current")]
+    read_rows = [row for results in arguments.results for row in read(results)]
+    rows = [row for row in read_rows if "fcd" in row and row["average"] in ("0.999", "current")]
     figure = Figure(figsize=(8, 5.5), dpi=90, layout="constrained")
     axes = figure.subplots()
     for index, line in enumerate(arguments.candidate):
