@@ -176,11 +176,10 @@ class Judge:
             class_counts=(),
         )
         drawn = samples.draw(unconditional, self._image, _SAMPLES, seed=0)
-        found, shares = scores.score(self._reference, (images for images, _ in drawn), "samples")
-        real_shares = self._reference.class_shares
-        if shares is None or real_shares is None:
+        scored = scores.score(self._reference, (images for images, _ in drawn), "samples")
+        if scored.shares is None or self._reference.groups.kind != "class":
             raise DataError("the embedding knows no classes; make it of a dataset that has them")
-        ratios = shares / real_shares
+        found, ratios = scored.scores, scored.shares / self._reference.shares
         return {
             "fcd": round(found["fcd"] or math.nan, 4),
             "floor": round(self._reference.floor["fcd"] or math.nan, 4),

@@ -1,6 +1,12 @@
-"""The embedding artefact: a SavedModel from pixels to features and logits, and `embedding.json`, written last."""
+"""The embedding artefact: the spaces in which images are compared.
+
+A SavedModel from pixels to the features of each space, and to logits; `whitening.npz`, which makes the directions of
+each space comparable; `embedding.json`, written last.
+"""
 
 import dataclasses
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +14,31 @@ import numpy as np
 
 from components import digests, records, storage
 from components.errors import DataError
+from components.whitening import Whitening
 
 MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 CLASSIFIER, UNTRAINED = "classifier", "untrained"
+_WHITENING = "whitening.npz"
+_FIELDS = tuple(field.name for field in dataclasses.fields(Whitening))
 _BATCH = 512
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Space:
+    """One space.
+
+    Attributes:
+        name: `classifier`, the features of a network that knows the classes, or `untrained`, those of one that knows
+            nothing.
+        feature_size: Numbers in a feature vector.
+        components: Whitened directions of it that are compared.
+    """
+
+    name: str
+    feature_size: int
+    components: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,19 +46,17 @@ class Description:
     """What `embedding.json` says.
 
     Attributes:
-        kind: `classifier`, or `untrained` where the dataset has no classes to learn.
         image: Shape of the images that it takes.
-        feature_size: Numbers in a feature vector.
-        class_count: Number of logits that mean something; 0 for `untrained`.
-        test_accuracy: Share of test images that it classifies correctly; None for `untrained`.
+        spaces: The one that matters most is the first; without classes to learn, `untrained` is the only one.
+        class_count: Number of logits; 0 without a classifier.
+        test_accuracy: Share of test images that the classifier gets right; None without one.
         dataset_digest: Digest of the dataset that it was trained on.
         settings: The settings that decide the result.
-        files: sha256 of every file of the SavedModel, by its path within the artefact.
+        files: sha256 of every other file, by its path within the artefact.
     """
 
-    kind: str
     image: records.ImageShape
-    feature_size: int
+    spaces: list[Space]
     class_count: int
     test_accuracy: float | None
     dataset_digest: str
@@ -61,13 +84,20 @@ def describe(embedding: str | Path, expected_digest: str = "") -> Description:
     try:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"embedding {folder} is of another schema version; expected {SCHEMA_VERSION}")
-        description = Description(**{**value, "image": records.ImageShape(**value["image"])})
+        spaces = [Space(**space) for space in value["spaces"]]
+        description = Description(**{**value, "image": records.ImageShape(**value["image"]), "spaces": spaces})
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not an embedding's description: {error!r}") from None
     storage.require_files(folder, description.files, "embedding", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"embedding {folder} has digest {description.digest}, expected {expected_digest}")
     return description
+
+
+def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
+    """Writes the whitening of each space, by its name."""
+    arrays = {f"{name}/{field}": getattr(of, field) for name, of in whitenings.items() for field in _FIELDS}
+    np.savez(folder / _WHITENING, allow_pickle=False, **arrays)
 
 
 class Embedding:
@@ -77,25 +107,27 @@ class Embedding:
         description: What it says of itself.
     """
 
-    def __init__(self, description: Description, model: Any) -> None:
+    def __init__(self, description: Description, model: Any, whitenings: Mapping[str, Whitening]) -> None:
         self.description = description
-        self._model = model
+        self._model, self._whitenings = model, whitenings
 
-    def embed(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Features and logits of images.
+    def embed(self, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """Whitened features and logits of images.
 
         Args:
             images: Pixels, uint8 [n, height, width, channels].
 
         Returns:
-            features: float64 [n, feature_size].
+            features: float64 [n, components], by the name of the space.
             logits: float64 [n, class_count]; None if the embedding knows no classes.
         """
         parts = [self._model.embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
-        features = np.concatenate([part["features"].numpy() for part in parts]).astype(np.float64)
-        if not self.description.class_count:
-            return features, None
-        return features, np.concatenate([part["logits"].numpy() for part in parts]).astype(np.float64)
+
+        def together(name: str) -> np.ndarray:
+            return np.concatenate([part[name].numpy() for part in parts]).astype(np.float64)
+
+        features = {name: whitening(together(name)) for name, whitening in self._whitenings.items()}
+        return features, together("logits") if self.description.class_count else None
 
 
 def load(embedding: str | Path, expected_digest: str = "") -> Embedding:
@@ -108,4 +140,16 @@ def load(embedding: str | Path, expected_digest: str = "") -> Embedding:
     from components import saved_models
 
     description = describe(embedding, expected_digest)
-    return Embedding(description, saved_models.load(Path(embedding) / MODEL_FOLDER, "embedding"))
+    whitenings = _load_whitenings(Path(embedding) / _WHITENING, description.spaces)
+    return Embedding(description, saved_models.load(Path(embedding) / MODEL_FOLDER, "embedding"), whitenings)
+
+
+def _load_whitenings(path: Path, spaces: list[Space]) -> dict[str, Whitening]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {
+                space.name: Whitening(**{field: arrays[f"{space.name}/{field}"] for field in _FIELDS})
+                for space in spaces
+            }
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None

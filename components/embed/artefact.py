@@ -1,19 +1,25 @@
-"""From a dataset to the embedding artefact: classifier, its accuracy, SavedModel, description."""
+"""From a dataset to the embedding artefact: classifier, its accuracy, an untrained twin, whitenings, description."""
 
 import logging
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from components import datasets, embeddings, networks, records, saved_models, settings, storage
+from components import datasets, embeddings, networks, records, saved_models, settings, storage, whitening
 from components.accelerator import choose_strategy
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.embed import classifier, training
 from components.embed.config import EmbedConfig
+from components.errors import DataError
 
 log = logging.getLogger(__name__)
+
+_FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
+_ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
+_BATCH = 512
 
 
 def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path, cluster: Cluster | None) -> None:
@@ -33,27 +39,30 @@ def _make_embedding(
     config: EmbedConfig, manifest: records.Manifest, place: Path, strategy: tf.distribute.Strategy, workers: Agreement
 ) -> None:
     image, classes = manifest.image, manifest.class_count
-    trained = classes > 1
-    if trained:
-        images, labels = datasets.load_split(config.dataset, manifest, "train")
+    images, labels = datasets.load_split(config.dataset, manifest, "train")
+    networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
+    if classes > 1:
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
-        model = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
-    else:
-        model = classifier.build_classifier(image, 1, config.seed)
+        trained = training.train_classifier(config, image, classes, images, labels, strategy, workers).model
+        networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
     if not workers.is_chief:
         return
-    module = _Embedding(model, image)
+    module = _Embedding(networks_of, image)
     test_accuracy = None
-    if trained:
+    if classes > 1:
         test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
         test_accuracy = training.accuracy(module.embed, test_images, test_labels)
+    whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
     with storage.new_folder(place, embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
+        embeddings.save_whitenings(folder, whitenings)
         description = embeddings.Description(
-            kind=embeddings.CLASSIFIER if trained else embeddings.UNTRAINED,
             image=image,
-            feature_size=classifier.FEATURES,
-            class_count=classes if trained else 0,
+            spaces=[
+                embeddings.Space(name=name, feature_size=len(whitening.mean), components=whitening.size)
+                for name, whitening in whitenings.items()
+            ],
+            class_count=classes if classes > 1 else 0,
             test_accuracy=test_accuracy,
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
@@ -62,19 +71,49 @@ def _make_embedding(
         storage.write_json(folder / embeddings.MANIFEST, description.to_json())
 
 
-class _Embedding(tf.Module):
-    """What is saved: one function from pixels to features and logits."""
+def _fit_whitenings(
+    module: "_Embedding", images: np.ndarray, test_count: int, seed: int
+) -> dict[str, whitening.Whitening]:
+    """The whitening of each space, from training images.
 
-    def __init__(self, model: keras.Model, image: records.ImageShape) -> None:
+    Raises:
+        DataError: The images do not differ.
+    """
+    images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
+    log.info("embed: fitting the whitenings on %d training images", len(images))
+    parts = [module.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
+    # Of as many directions as the test images can tell apart as well.
+    components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
+    try:
+        return {
+            name: whitening.fit_whitening(np.concatenate([part[name].numpy() for part in parts]), components)
+            for name in module.spaces
+        }
+    except ValueError as error:
+        raise DataError(f"the training images cannot be told apart: {error}") from None
+
+
+class _Embedding(tf.Module):
+    """What is saved: one function from pixels to the features of each space, and to the classifier's logits."""
+
+    def __init__(self, networks_of: dict[str, keras.Model], image: records.ImageShape) -> None:
         super().__init__(name="embedding")
-        self.weights = saved_models.plain_variables(model.trainable_variables)
-        self.statistics = saved_models.plain_variables(model.non_trainable_variables)
+        self.spaces = list(networks_of)
+        self.weights = {name: saved_models.plain_variables(of.trainable_variables) for name, of in networks_of.items()}
+        self.statistics = {
+            name: saved_models.plain_variables(of.non_trainable_variables) for name, of in networks_of.items()
+        }
         spec = tf.TensorSpec([None, image.height, image.width, image.channels], tf.uint8, name="images")
 
         def embed(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            outputs, _ = model.stateless_call(
-                self.weights, self.statistics, networks.to_unit_range(images), training=False
-            )
-            return {"features": outputs[0], "logits": outputs[1]}
+            pixels, outputs = networks.to_unit_range(images), {}
+            for name, network in networks_of.items():
+                (features, logits), _ = network.stateless_call(
+                    self.weights[name], self.statistics[name], pixels, training=False
+                )
+                outputs[name] = features
+                if name == embeddings.CLASSIFIER:
+                    outputs["logits"] = logits
+            return outputs
 
         self.embed = tf.function(embed, input_signature=[spec])

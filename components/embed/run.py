@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: EmbedConfig) -> StageResult:
-    """Makes an embedding of the dataset; where it has no classes, an untrained network of the same shape.
+    """Makes an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
 
     Where several workers train together, all of them run this; the chief alone writes, and all return what it wrote.
 
@@ -52,6 +52,6 @@ def run(config: EmbedConfig) -> StageResult:
         parameters={
             "embedding_uri": str(place),
             "embedding_digest": description.digest,
-            "summary": f"{description.feature_size} features: {what}",
+            "summary": what,
         }
     )

@@ -1,52 +1,16 @@
 """How far two sets of features, or of classes, are from each other. NumPy in float64 throughout.
 
-Distances are taken in the whitened space of a classifier trained on the dataset itself, hence "classifier distance"
-(FCD, KCD): their values cannot be compared with FID or KID, which use another network.
+Distances are taken in the whitened spaces of an embedding, foremost that of a classifier trained on the dataset itself,
+hence "classifier distance" (FCD, KCD): their values cannot be compared with FID or KID, which use another network.
 """
-
-import dataclasses
 
 import numpy as np
 
-COMPONENTS_AT_MOST = 64
-SMALLEST_EIGENVALUE = 1e-4  # of the largest; directions below it are rounding or all but dead units
+from components.whitening import checked, moments
+
 KERNEL_BLOCKS = 10
 KERNEL_BLOCK_AT_MOST = 1000
-
-
-@dataclasses.dataclass(frozen=True)
-class Whitening:
-    """Subtracts `mean` [d], then projects onto principal directions scaled to unit variance: `projection` [d, k]."""
-
-    mean: np.ndarray
-    projection: np.ndarray
-
-    @property
-    def size(self) -> int:
-        return self.projection.shape[1]
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Whitens features [n, d] to float64 [n, k]."""
-        return (np.asarray(features, np.float64) - self.mean) @ self.projection
-
-
-def fit_whitening(features: np.ndarray, components: int) -> Whitening:
-    """Fits a PCA whitening.
-
-    Args:
-        features: Real features [n, d].
-        components: Most principal directions to keep; those that hardly vary are left out.
-
-    Raises:
-        ValueError: Fewer than two rows, a number that is not finite, or features that do not vary at all.
-    """
-    mean, covariance = _moments(features)
-    eigenvalues, vectors = np.linalg.eigh(covariance)
-    eigenvalues, vectors = eigenvalues[::-1][:components], vectors[:, ::-1][:, :components]
-    kept = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[0], np.finfo(np.float64).tiny)
-    if not kept.any():
-        raise ValueError("the features do not vary")
-    return Whitening(mean, vectors[:, kept] / np.sqrt(eigenvalues[kept]))
+_HALVINGS = 20
 
 
 def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
@@ -61,8 +25,8 @@ def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
     Raises:
         ValueError: Fewer than two rows, or a number that is not finite.
     """
-    mean_x, covariance_x = _moments(x)
-    mean_y, covariance_y = _moments(y)
+    mean_x, covariance_x = moments(x)
+    mean_y, covariance_y = moments(y)
     eigenvalues, vectors = np.linalg.eigh(covariance_x)
     root = (vectors * np.sqrt(np.maximum(eigenvalues, 0))) @ vectors.T
     shared = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ covariance_y @ root), 0)).sum()
@@ -71,6 +35,27 @@ def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
     if distance < -1e-6 * max(spread, 1.0):
         raise AssertionError(f"a distance cannot be negative: {distance}")
     return max(float(distance), 0.0)
+
+
+def frechet_error(x: np.ndarray, y: np.ndarray, seed: int) -> float:
+    """Standard error of the Fréchet distance: the spread of that between random halves of both sets.
+
+    Halves are drawn without replacement. Resampling adds to the distance about as much bias as it has, so that only
+    the spread says anything; it is some 1.5 times that of whole sets, to the safe side.
+
+    Args:
+        x, y: Features [n, d] and [m, d], at least 4 of each.
+        seed: Decides the halves.
+
+    Raises:
+        ValueError: Too few rows, or a number that is not finite.
+    """
+    random = np.random.default_rng(seed)
+    halves = [
+        frechet_distance(*(rows[random.permutation(len(rows))[: len(rows) // 2]] for rows in (x, y)))
+        for _ in range(_HALVINGS)
+    ]
+    return float(np.std(halves, ddof=1))
 
 
 def frechet_floor(n: int, m: int, size: int) -> float:
@@ -93,7 +78,7 @@ def kernel_distance(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     Raises:
         ValueError: Too few rows, or a number that is not finite.
     """
-    x, y = _checked(x), _checked(y)
+    x, y = checked(x), checked(y)
     size_x, size_y = (min(len(rows) // KERNEL_BLOCKS, KERNEL_BLOCK_AT_MOST) for rows in (x, y))
     if min(size_x, size_y) < 2:
         raise ValueError(f"the kernel distance needs {2 * KERNEL_BLOCKS} rows, got {len(x)} and {len(y)}")
@@ -102,11 +87,6 @@ def kernel_distance(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         for block in range(KERNEL_BLOCKS)
     ]
     return float(np.mean(estimates)), float(np.std(estimates, ddof=1) / np.sqrt(KERNEL_BLOCKS))
-
-
-def class_shares(logits: np.ndarray) -> np.ndarray:
-    """Share of rows whose largest logit is that of each class: [n, classes] to [classes], summing to 1."""
-    return np.bincount(_checked(logits).argmax(axis=1), minlength=logits.shape[1]) / len(logits)
 
 
 def total_variation(p: np.ndarray, q: np.ndarray) -> float:
@@ -129,20 +109,3 @@ def _squared_discrepancy(x: np.ndarray, y: np.ndarray) -> float:
 
 def _kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x @ y.T / x.shape[1] + 1) ** 3
-
-
-def _moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [d] and unbiased covariance [d, d], in two passes."""
-    features = _checked(features)
-    mean = features.mean(axis=0)
-    centred = features - mean
-    return mean, centred.T @ centred / (len(features) - 1)
-
-
-def _checked(features: np.ndarray) -> np.ndarray:
-    features = np.asarray(features, np.float64)
-    if features.ndim != 2 or len(features) < 2:
-        raise ValueError(f"at least two rows of features are needed, got an array of shape {features.shape}")
-    if not np.isfinite(features).all():
-        raise ValueError("the features are not all finite")
-    return features

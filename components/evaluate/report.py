@@ -65,23 +65,23 @@ def grid(images: np.ndarray, columns: int = 0) -> bytes:
     return grids.png_grid(blocks.mean(axis=(2, 4)).round().astype(np.uint8), columns)
 
 
-def class_chart(classes: list[str], shares: dict[str, np.ndarray]) -> bytes:
-    """A bar for each class and each set of images, as PNG.
+def share_chart(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
+    """A bar for each group of images and each set of them, as PNG.
 
     Args:
-        classes: Names of the classes.
-        shares: Share of each class [classes], by the name of the set.
+        groups: Names of the classes or bins.
+        shares: Share of each group [groups], by the name of the set.
     """
     figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(shares)
     for index, (name, values) in enumerate(shares.items()):
-        places = np.arange(len(classes)) + (index - (len(shares) - 1) / 2) * width
+        places = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
         axes.bar(places, values, width, label=name, color=_COLOURS[index])
-    if len(classes) <= _NAMES_AT_MOST:
-        names = [name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in classes]
+    if len(groups) <= _NAMES_AT_MOST:
+        names = [name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…" for name in groups]
         rotation = 30 if len("".join(names)) > 40 else 0
-        axes.set_xticks(np.arange(len(classes)), names, rotation=rotation, parse_math=False)
+        axes.set_xticks(np.arange(len(groups)), names, rotation=rotation, parse_math=False)
     axes.set_ylabel("share of images")
     _legend(axes)
     return _png(figure)

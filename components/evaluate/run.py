@@ -2,12 +2,10 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from components import (
     checkpoints,
@@ -15,36 +13,24 @@ from components import (
     digests,
     embeddings,
     evaluations,
-    generators,
     grids,
     models,
-    networks,
     records,
     registry,
-    saved_models,
     settings,
     storage,
 )
 from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
-from components.evaluate import report, samples, scores
+from components.evaluate import contents, contestants, report, scores
 from components.evaluate.config import EvaluateConfig
+from components.evaluate.contestants import Judged
 from components.evaluate.verdict import Limits, Rival, Verdict, judge
 from components.executor import StageResult
 
 log = logging.getLogger(__name__)
 
-_GRID_COUNT = 64
 _UNREADABLE = "unreadable"
-_QUANTITIES = {
-    "fcd": "Fréchet classifier distance",
-    "fcd_ratio": "the same, in multiples of real against real",
-    "kcd": "kernel classifier distance",
-    "kcd_error": "its standard error",
-    "class_distance": "total variation between classes",
-    "class_ratio": "smallest share of a class, against its real share",
-    "class_accuracy": "samples that show the class they were asked for",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,16 +51,6 @@ class _Inputs:
             "embedding": self.embedding.digest,
             "champion": self.champion_digest,
         }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Scored:
-    """Of one model: the first samples, a row for each class if it takes labels, scores, share of each class."""
-
-    first: np.ndarray
-    rows: np.ndarray | None
-    scores: scores.Scores
-    class_shares: np.ndarray | None
 
 
 def run(config: EvaluateConfig) -> StageResult:
@@ -148,14 +124,16 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
         log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
-    train, _ = datasets.load_split(config.dataset, inputs.manifest, "train")
-    test, _ = datasets.load_split(config.dataset, inputs.manifest, "test")
-    reference = scores.make_reference(embeddings.load(config.embedding), train, test, count, config.seed)
-    del train
+    train = datasets.load_split(config.dataset, inputs.manifest, "train")
+    test = datasets.load_split(config.dataset, inputs.manifest, "test")
+    reference = scores.make_reference(embeddings.load(config.embedding), train[0], test[0], count, config.seed)
 
-    model = _score(_averaged(config, inputs.checkpoint), reference, inputs.manifest, config, "samples")
-    rival, champion = _score_rival(config, inputs, reference)
-    labelled = reference.class_shares is not None
+    generator = contestants.averaged(config, inputs.checkpoint)
+    model = contestants.score(generator, reference, train[0], inputs.manifest, config, "samples")
+    gaps = contestants.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
+    model.scores.update(gaps)
+    rival, champion = _score_rival(config, inputs, reference, train[0])
+    labelled = reference.groups.kind == "class"
     limits = Limits(
         distance_ratio=config.distance_ratio_limit,
         class_distance=config.class_distance_limit if labelled else None,
@@ -169,7 +147,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_json(folder / evaluations.METRICS, numbers)
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         storage.write_file(folder / evaluations.SAMPLES, sheet)
-        page = _report(config, inputs, reference, test, model, champion, rival, verdict)
+        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict)
         storage.write_file(folder / evaluations.REPORT, page.encode())
         description = evaluations.Description(
             verdict=verdict.verdict,
@@ -183,90 +161,24 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_json(folder / evaluations.MANIFEST, description.to_json())
 
 
-def _averaged(config: EvaluateConfig, checkpoint: checkpoints.Description) -> samples.Generator:
-    """The generator to judge."""
-    model = generators.load_averaged(config.checkpoint)
-
-    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        inputs = networks.with_labels(latents, labels, len(checkpoint.class_counts))
-        return model(inputs, training=False)
-
-    return samples.Generator(
-        images=images,
-        latent_size=checkpoint.network["latent_size"],
-        classes=checkpoint.classes,
-        class_counts=checkpoint.class_counts,
-    )
-
-
-def _published(folder: Path, model: models.Description) -> samples.Generator:
-    """A published generator, drawn from as whoever serves it does.
-
-    Raises:
-        DataError: TensorFlow cannot load it.
-    """
-    published = saved_models.load(folder, "model")
-
-    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        given = {} if labels is None else {"labels": labels}
-        return published.signatures["serving_default"](latents=latents, **given)["images"]
-
-    return samples.Generator(
-        images=images, latent_size=model.latent_size, classes=model.classes, class_counts=model.class_counts
-    )
-
-
-def _score(
-    generator: samples.Generator,
-    reference: scores.Reference,
-    manifest: records.Manifest,
-    config: EvaluateConfig,
-    what: str,
-) -> _Scored:
-    first: list[np.ndarray] = []
-    bad = 0
-
-    def pixels() -> Iterator[np.ndarray]:
-        nonlocal bad
-        for batch, bad_ones in samples.draw(generator, manifest.image, config.sample_count, config.seed):
-            bad += bad_ones
-            first.extend(batch[: _GRID_COUNT - len(first)])
-            yield batch
-
-    log.info("evaluate: drawing %d %s", config.sample_count, what)
-    labels = samples.draw_labels(generator, config.sample_count, config.seed)
-    if labels is not None:
-        # A champion of other classes cannot be asked for these.
-        labels = labels.numpy() if generator.classes == manifest.classes else None
-    found, shares = scores.score(reference, pixels(), what, labels)
-    if bad:
-        found, shares = scores.NO_SCORES, None
-    return _Scored(
-        first=np.stack(first),
-        rows=samples.draw_rows(generator, config.seed),
-        scores={**found, "bad_samples": bad},
-        class_shares=shares,
-    )
-
-
 def _score_rival(
-    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference
-) -> tuple[Rival | None, _Scored | None]:
+    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, train: np.ndarray
+) -> tuple[Rival | None, Judged | None]:
     """Scores the champion as the model was, from what is published of it, unless that is pointless or impossible."""
     rival, image = inputs.rival, inputs.manifest.image
     if rival is None or rival.problem or rival.image != image or rival.checkpoint_digest == inputs.checkpoint.digest:
         return rival, None
     try:
         folder = registry.version_folder(config.registry, rival.version)
-        published = _published(folder, models.describe(folder, inputs.champion_digest))
+        published = contestants.published(folder, models.describe(folder, inputs.champion_digest))
     except DataError as error:
         return _unreadable(config.registry, error), None
-    scored = _score(published, reference, inputs.manifest, config, "samples of the champion")
+    scored = contestants.score(published, reference, train, inputs.manifest, config, "samples of the champion")
     return dataclasses.replace(rival, fcd=scored.scores["fcd"]), scored
 
 
 def _numbers(
-    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, model: _Scored, champion: _Scored | None
+    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, model: Judged, champion: Judged | None
 ) -> dict[str, Any]:
     """The JSON value of metrics.json."""
 
@@ -276,21 +188,30 @@ def _numbers(
     return {
         "samples": config.sample_count,
         "compared": reference.count,
-        "components": reference.whitening.size,
         "low_n": reference.low_n,
-        "embedding_kind": inputs.embedding.kind,
+        "spaces": [
+            {"name": name, "components": reference.components[name], "fcd_of_gaussians": floor}
+            for name, floor in reference.formula_floors.items()
+        ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
         "model": model.scores,
         "champion": champion.scores if champion else None,
         "real": reference.floor,
-        "fcd_floor_of_gaussians": reference.formula_floor,
-        "classes": inputs.manifest.classes,
-        "class_shares": {
-            "model": shares(model.class_shares),
-            "champion": shares(champion.class_shares) if champion else None,
-            "real": shares(reference.class_shares),
+        "noise": reference.noise,
+        "groups": {
+            "kind": reference.groups.kind,
+            "names": _group_names(inputs.manifest, reference),
+            "model": shares(model.shares),
+            "champion": shares(champion.shares) if champion else None,
+            "real": shares(reference.shares),
         },
     }
+
+
+def _group_names(manifest: records.Manifest, reference: scores.Reference) -> list[str]:
+    if reference.groups.kind == "class":
+        return manifest.classes
+    return [f"bin {index + 1}" for index in range(reference.groups.count)]
 
 
 def _report(
@@ -298,49 +219,29 @@ def _report(
     inputs: _Inputs,
     reference: scores.Reference,
     test: np.ndarray,
-    model: _Scored,
-    champion: _Scored | None,
+    model: Judged,
+    champion: Judged | None,
     rival: Rival | None,
     verdict: Verdict,
 ) -> str:
-    pictures = [("samples of this model", report.grid(model.first))]
-    if model.rows is not None:
-        caption = "samples of this model by class: a row each, all from the same latents"
-        pictures.append((caption, report.grid(model.rows, GRID_COLUMNS)))
-    if champion:
-        pictures.append(("samples of the champion, from the same latents", report.grid(champion.first)))
-    pictures.append(("real test images", report.grid(test[:_GRID_COUNT])))
-    shares = {"test images": reference.class_shares, "samples": model.class_shares}
-    if champion:
-        shares["champion's samples"] = champion.class_shares
-    known = {name: values for name, values in shares.items() if values is not None}
     losses = report.read_losses(Path(config.checkpoint).parent / "metrics.jsonl", inputs.checkpoint.step)
-    accuracy = inputs.embedding.test_accuracy
+    shares = {"test images": reference.shares, "samples": model.shares}
+    if champion:
+        shares["champion's samples"] = champion.shares
+    known = {name: values for name, values in shares.items() if values is not None}
     evaluation, training = settings.values_in_key(config), inputs.checkpoint.settings
     return report.render(
         step=inputs.checkpoint.step,
         verdict=verdict,
         champion={"version": rival.version} if rival and champion else None,
-        metric_rows=[
-            {
-                "name": f"{text} ({name})",
-                "model": model.scores[name],
-                "champion": champion.scores[name] if champion else None,
-                "real": reference.floor[name],
-            }
-            for name, text in _QUANTITIES.items()
-            if name != "class_accuracy" or model.scores[name] is not None
-        ],
+        metric_tables=contents.metric_tables(reference, model, champion),
         count=reference.count,
         samples=config.sample_count,
-        components=reference.whitening.size,
-        embedding_text="an untrained network"
-        if accuracy is None
-        else f"a classifier of these images (test accuracy {accuracy:.2%})",
-        formula_floor=reference.formula_floor,
+        test_accuracy=inputs.embedding.test_accuracy,
         low_n=reference.low_n,
-        grids=[{"caption": caption, "png": sheet} for caption, sheet in pictures],
-        class_chart=report.class_chart(inputs.manifest.classes, known) if known else None,
+        grids=[{"caption": caption, "png": sheet} for caption, sheet in contents.pictures(model, champion, test)],
+        group_kind=reference.groups.kind,
+        group_chart=report.share_chart(_group_names(inputs.manifest, reference), known),
         loss_chart=report.loss_chart(losses) if losses else None,
         setting_rows=[
             {"name": name, "evaluation": evaluation.get(name, ""), "training": training.get(name, "")}

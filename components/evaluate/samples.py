@@ -51,6 +51,13 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
         yield _pixels(generator.images(latents[at : at + batch], some))
 
 
+def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
+    """Some of the samples of `draw` again, uint8 [len(chosen), height, width, channels], by their indices."""
+    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
+    some = None if labels is None else tf.gather(labels, chosen)
+    return _pixels(generator.images(tf.gather(latents, chosen), some))[0]
+
+
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """The labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
     return conditioning.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None

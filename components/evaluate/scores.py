@@ -1,6 +1,7 @@
-"""The numbers by which samples are judged, against the real test images in one whitened space."""
+"""The numbers by which samples are judged, against the real test images in the spaces of an embedding."""
 
 import dataclasses
+import hashlib
 import logging
 import math
 from collections.abc import Iterable, Iterator
@@ -9,21 +10,66 @@ import numpy as np
 
 from components import embeddings
 from components.errors import DataError
-from components.evaluate import metrics
+from components.evaluate import groups, metrics, neighbours
 
 log = logging.getLogger(__name__)
 
 LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
-_FIT_AT_MOST = 10_000  # training images that the whitening is fitted on
+_TRAIN_AT_MOST = 100_000  # training images among which copies are looked for
 _ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
 _ENOUGH = 1000  # images, below which distances are noisy
+_GROUP_LEAST = 10  # real images, below which the coverage of a group says nothing
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
+_PAIRS = 16
 
 Scores = dict[str, float | None]
-NO_SCORES: Scores = dict.fromkeys(
-    ("fcd", "fcd_ratio", "kcd", "kcd_error", "class_distance", "class_ratio", "class_accuracy")
-)
+OF_SPACE = ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error", "precision", "recall", "density", "coverage")
+_OF_GROUPS = ("distance", "ratio", "coverage")
+_OF_COPIES = ("distinct_share", "copy_z", "copy_share")
+
+
+def name_of(score: str, space: str, spaces: list[str]) -> str:
+    """The name of a score of a space: that of the first space goes without the space's."""
+    return score if space == spaces[0] else f"{space}_{score}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What the embedding makes of a set of images.
+
+    Attributes:
+        features: Whitened features float64 [n, components], by the name of the space.
+        logits: float64 [n, classes]; None without classes.
+        digests: Of each image.
+    """
+
+    features: dict[str, np.ndarray]
+    logits: np.ndarray | None
+    digests: list[bytes]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every number is finite."""
+        arrays = [*self.features.values(), *([] if self.logits is None else [self.logits])]
+        return all(np.isfinite(array).all() for array in arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Scores of a set of images, and what is shown beside them.
+
+    Attributes:
+        scores: By name; None for what could not be computed.
+        shares: Share of each group.
+        copies: Up to 16 samples that are closest to a training image: their indices among the samples, [n].
+        originals: The training images that they are closest to, indices among those given, [n].
+    """
+
+    scores: Scores
+    shares: np.ndarray | None
+    copies: np.ndarray
+    originals: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,46 +77,77 @@ class Reference:
     """What samples are compared with.
 
     Attributes:
-        embedding: From images to features and logits.
-        whitening: Fitted to features of training images.
-        features: Whitened features [n, k] of the test images.
-        class_shares: Share of each class among the test images, as the embedding sees them; None without classes.
+        embedding: From images to whitened features and logits.
+        seed: Decides the halves that standard errors are taken from.
+        real: Features of the test images, with their balls, by the name of the space.
+        groups: Classes, or bins where there are none.
+        members: The group of each test image, as the embedding sees it.
+        train: Features of the training images in the first space, [m, components].
+        held_out: Squared distance of each test image to the nearest training image.
         floor: Scores of as many training images: real against real.
+        noise: Scores of as many images of uniform noise.
     """
 
     embedding: embeddings.Embedding
-    whitening: metrics.Whitening
-    features: np.ndarray
-    class_shares: np.ndarray | None
+    seed: int
+    real: dict[str, neighbours.Balls]
+    groups: groups.Groups
+    members: np.ndarray
+    train: np.ndarray
+    held_out: np.ndarray
     floor: Scores
+    noise: Scores
+
+    @property
+    def spaces(self) -> list[str]:
+        """Names of the spaces."""
+        return list(self.real)
 
     @property
     def count(self) -> int:
         """How many images of each kind are compared: the bias of the distance depends on it."""
-        return len(self.features)
+        return len(self.members)
+
+    @property
+    def components(self) -> dict[str, int]:
+        """Dimensions of each space."""
+        return {name: balls.features.shape[1] for name, balls in self.real.items()}
 
     @property
     def low_n(self) -> bool:
         """Whether there are too few images for distances to be trusted closely."""
-        return self.count < _ENOUGH
+        return self.count < max(_ENOUGH, _ROWS_PER_COMPONENT * max(self.components.values()))
 
     @property
-    def formula_floor(self) -> float:
-        """What the floor would be if features were Gaussian."""
-        return metrics.frechet_floor(self.count, self.count, self.whitening.size)
+    def formula_floors(self) -> dict[str, float]:
+        """What the floor of each space would be if its features were Gaussian."""
+        return {name: metrics.frechet_floor(self.count, self.count, size) for name, size in self.components.items()}
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Share of each group among the test images, as the embedding sees them."""
+        return self.groups.shares(self.members)
+
+    @property
+    def no_scores(self) -> Scores:
+        """Every score, missing."""
+        of_spaces = [name_of(score, space, self.spaces) for space in self.spaces for score in OF_SPACE]
+        of_groups = [f"{self.groups.kind}_{score}" for score in _OF_GROUPS]
+        of_classes = ["class_accuracy"] if self.groups.kind == "class" else []
+        return dict.fromkeys([*of_spaces, *of_groups, *of_classes, *_OF_COPIES])
 
 
 def image_count(sample_count: int, train: int, test: int) -> int:
-    """How many images of each kind are compared; the other half of the training images fits the whitening.
+    """How many images of each kind are compared.
 
     Raises:
         DataError: There are too few.
     """
-    count = min(sample_count, test, train // 2)
+    count = min(sample_count, test, train)
     if count < LEAST:
         raise DataError(
-            f"{test} test images and {train} training images are too few to judge samples by: at least {LEAST} and "
-            f"{2 * LEAST} are needed; make the dataset of more images, or with a larger test_fraction"
+            f"{test} test images and {train} training images are too few to judge samples by: at least {LEAST} of each "
+            f"are needed; make the dataset of more images, or with a larger test_fraction"
         )
     return count
 
@@ -78,83 +155,144 @@ def image_count(sample_count: int, train: int, test: int) -> int:
 def make_reference(
     embedding: embeddings.Embedding, train: np.ndarray, test: np.ndarray, count: int, seed: int
 ) -> Reference:
-    """Embeds real images and measures real against real.
+    """Embeds real images and noise, and measures real against real and noise against real.
 
     Args:
-        embedding: From images to features and logits.
+        embedding: From images to whitened features and logits.
         train, test: Real images, uint8 [n, height, width, channels].
         count: What `image_count` said.
-        seed: Decides which images are taken, and their order.
+        seed: Decides which images are taken, their order, and the noise.
 
     Raises:
-        DataError: The images do not differ.
+        DataError: The embedding gives numbers that are not finite.
     """
     random = np.random.default_rng(seed)
-    train = train[random.permutation(len(train))[: count + _FIT_AT_MOST]]
-    train_features, train_logits = _embed(embedding, _chunks(train), "training images")
-    test = test[random.permutation(len(test))[:count]]
-    test_features, test_logits = _embed(embedding, _chunks(test), "test images")
-    components = min(metrics.COMPONENTS_AT_MOST, count // _ROWS_PER_COMPONENT)
-    try:
-        whitening = metrics.fit_whitening(train_features[count:], components)
-    except ValueError as error:
-        raise DataError(f"the training images cannot be told apart: {error}") from None
-    shares = None if test_logits is None else metrics.class_shares(test_logits)
-    reference = Reference(embedding, whitening, whitening(test_features), shares, NO_SCORES)
-    floor = _compare(reference, train_features[:count], None if train_logits is None else train_logits[:count])
-    return dataclasses.replace(reference, floor={**floor, "fcd_ratio": 1.0})
+    chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
+    seen_train = _see(embedding, _chunks(train[:_TRAIN_AT_MOST]), "training images")
+    drawn = _rows(seen_train, chosen[chosen < _TRAIN_AT_MOST][:count])
+    seen_test = _see(embedding, _chunks(test), "test images")
+    if not (seen_train.finite and seen_test.finite):
+        raise DataError("the embedding gives numbers that are not finite for real images; make another")
+    first = embedding.description.spaces[0].name
+    found_groups = (
+        groups.fit_bins(seen_train.features[first], seed)
+        if seen_test.logits is None
+        else groups.classes(seen_test.logits.shape[1])
+    )
+    reference = Reference(
+        embedding=embedding,
+        seed=seed,
+        real={name: neighbours.make_balls(features) for name, features in seen_test.features.items()},
+        groups=found_groups,
+        members=found_groups.of(seen_test.features[first], seen_test.logits),
+        train=seen_train.features[first],
+        held_out=neighbours.nearest(seen_test.features[first], seen_train.features[first])[0],
+        floor={},
+        noise={},
+    )
+    reference = dataclasses.replace(reference, floor=_measure(reference, drawn)[0])
+    noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
+    seen_noise = _see(embedding, _chunks(noise), "images of noise")
+    return dataclasses.replace(reference, noise=_measure(reference, seen_noise)[0])
 
 
-def score(
-    reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None
-) -> tuple[Scores, np.ndarray | None]:
-    """Scores samples, given in batches uint8 [n, height, width, channels]; also gives their class shares, if any.
+def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scored:
+    """Scores samples, given in batches uint8 [n, height, width, channels].
 
-    The first samples, as many as there are real images, are compared by distance; the classes are those of all.
-    `labels`, int32 [samples], are the classes that were asked for, if any were.
+    The first samples, as many as there are real images, are compared by distance and neighbours; groups and
+    duplicates are those of all. `labels`, int32 [samples], are the classes that were asked for, if any were.
     """
-    features, logits = _embed(reference.embedding, samples, what)
-    scores = _compare(reference, features[: reference.count], logits)
-    floor = reference.floor["fcd"]
-    scores["fcd_ratio"] = scores["fcd"] / floor if scores["fcd"] is not None and floor else None
-    if labels is not None and logits is not None:
-        scores["class_accuracy"] = float(np.mean(logits.argmax(axis=1) == labels))
-    return scores, None if logits is None else metrics.class_shares(logits)
-
-
-def _compare(reference: Reference, features: np.ndarray, logits: np.ndarray | None) -> Scores:
-    if not np.isfinite(features).all() or (logits is not None and not np.isfinite(logits).all()):
+    seen = _see(reference.embedding, samples, what)
+    if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
-        return dict(NO_SCORES)
-    white = reference.whitening(features)
-    kcd, kcd_error = metrics.kernel_distance(white, reference.features)
-    scores = {
-        **NO_SCORES,
-        "fcd": metrics.frechet_distance(white, reference.features),
+        return no_score(reference)
+    found, shares = _measure(reference, seen)
+    if labels is not None and seen.logits is not None:
+        found["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
+    distances, originals = neighbours.nearest(seen.features[reference.spaces[0]][: reference.count], reference.train)
+    found["copy_z"] = neighbours.copy_z(distances, reference.held_out)
+    found["copy_share"] = neighbours.copy_share(distances, reference.held_out)
+    closest = np.argsort(distances, kind="stable")[:_PAIRS]
+    return Scored(found, shares, closest, originals[closest])
+
+
+def no_score(reference: Reference) -> Scored:
+    """What is said of samples that cannot be scored."""
+    nothing = np.empty(0, np.int64)
+    return Scored(reference.no_scores, None, nothing, nothing)
+
+
+def _measure(reference: Reference, seen: Seen) -> tuple[Scores, np.ndarray]:
+    """Scores but those of copies and of classes asked for, and the share of each group."""
+    scores, first = reference.no_scores, reference.spaces[0]
+    covered = {}
+    for space in reference.spaces:
+        drawn = neighbours.make_balls(seen.features[space][: reference.count])
+        found, covered[space] = _in_space(drawn, reference.real[space], reference.seed)
+        floor = reference.floor.get(name_of("fcd", space, reference.spaces), found["fcd"])
+        found["fcd_ratio"] = found["fcd"] / floor if found["fcd"] is not None and floor else None
+        scores |= {name_of(score, space, reference.spaces): value for score, value in found.items()}
+    shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
+    of_groups = {
+        "distance": metrics.total_variation(shares, reference.shares),
+        "ratio": metrics.smallest_class_ratio(shares, reference.shares),
+        "coverage": _smallest_coverage(covered[first], reference.members),
+    }
+    scores |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
+    scores["distinct_share"] = len(set(seen.digests)) / len(seen.digests)
+    return {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}, shares
+
+
+def _in_space(drawn: neighbours.Balls, real: neighbours.Balls, seed: int) -> tuple[Scores, np.ndarray]:
+    """The scores of one space, and which of the real images are covered."""
+    kcd, kcd_error = metrics.kernel_distance(drawn.features, real.features)
+    shared = neighbours.overlap(drawn, real)
+    scores: Scores = {
+        "fcd": metrics.frechet_distance(drawn.features, real.features),
+        "fcd_error": metrics.frechet_error(drawn.features, real.features, seed),
         "kcd": kcd,
         "kcd_error": kcd_error,
+        "precision": shared.precision,
+        "recall": shared.recall,
+        "density": shared.density,
+        "coverage": float(shared.covered.mean()),
     }
-    if logits is not None and reference.class_shares is not None:
-        shares = metrics.class_shares(logits)
-        scores["class_distance"] = metrics.total_variation(shares, reference.class_shares)
-        scores["class_ratio"] = metrics.smallest_class_ratio(shares, reference.class_shares)
-    return {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
+    return scores, shared.covered
+
+
+def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> float | None:
+    """The smallest coverage of a group, over that of all; None if nothing is covered or no group is large enough."""
+    counts, of_group = np.bincount(members), np.bincount(members, covered)
+    enough = counts >= _GROUP_LEAST
+    if not covered.any() or not enough.any():
+        return 0.0 if enough.any() else None
+    return float((of_group[enough] / counts[enough]).min() / covered.mean())
 
 
 def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
     return (images[at : at + _CHUNK] for at in range(0, len(images), _CHUNK))
 
 
-def _embed(
-    embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: str
-) -> tuple[np.ndarray, np.ndarray | None]:
-    features, logits, done = [], [], 0
+def _rows(seen: Seen, chosen: np.ndarray) -> Seen:
+    return Seen(
+        {name: features[chosen] for name, features in seen.features.items()},
+        None if seen.logits is None else seen.logits[chosen],
+        [seen.digests[index] for index in chosen],
+    )
+
+
+def _see(embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: str) -> Seen:
+    features: dict[str, list[np.ndarray]] = {space.name: [] for space in embedding.description.spaces}
+    logits: list[np.ndarray] = []
+    digests: list[bytes] = []
     for images in batches:
         some_features, some_logits = embedding.embed(images)
-        features.append(some_features)
+        for name, values in some_features.items():
+            features[name].append(values)
         if some_logits is not None:
             logits.append(some_logits)
-        if (done + len(images)) // _LOG_EVERY > done // _LOG_EVERY:
-            log.info("evaluate: %d %s seen", done + len(images), what)
-        done += len(images)
-    return np.concatenate(features), np.concatenate(logits) if logits else None
+        if (len(digests) + len(images)) // _LOG_EVERY > len(digests) // _LOG_EVERY:
+            log.info("evaluate: %d %s seen", len(digests) + len(images), what)
+        digests += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
+    together = {name: np.concatenate(parts) for name, parts in features.items()}
+    return Seen(together, np.concatenate(logits) if logits else None, digests)

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, conditioning, digests, generators, models, networks, saved_models, storage
+from components import checkpoint_networks, checkpoints, conditioning, digests, models, networks, saved_models, storage
 from components.errors import StageError
 from components.executor import StageResult
 from components.export import serving
@@ -58,7 +58,7 @@ def run(config: ExportConfig) -> StageResult:
 
 def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> models.Description:
     network = networks.NetworkConfig.from_json(checkpoint.network)
-    generator = generators.load_averaged(config.checkpoint, checkpoint.digest)
+    generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
     with storage.new_folder(place, models.MANIFEST) as folder:
         served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)

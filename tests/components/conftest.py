@@ -27,16 +27,17 @@ def make_checkpoint() -> Callable[..., Path]:
         dataset_digest: str = "0" * 64,
         class_counts: Sequence[int] = (),
     ) -> Path:
-        from components import generators, networks
+        from components import checkpoint_networks, networks
 
         network = networks.NetworkConfig(image, 16, 8, classes=len(class_counts))
-        generator = networks.build_generator(network)
+        generator, critic = networks.build_generator(network), networks.build_critic(network)
         random = np.random.default_rng(seed)
         state = {
-            generators.AVERAGE + variable.path: random.uniform(0.0, 1.0, variable.shape).astype(np.float32) - 0.3
+            prefix + variable.path: random.uniform(0.0, 1.0, variable.shape).astype(np.float32) - 0.3
             if "variance" not in variable.path
             else np.ones(variable.shape, np.float32)
-            for variable in generator.variables
+            for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))
+            for variable in model.variables
         }
         description = checkpoints.Description(
             step=100 + seed,
@@ -101,11 +102,11 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
     """Exports a generator with random weights, without the drawing in a new process, and returns the model's folder."""
 
     def make(folder: Path, seed: int = 0, image: ImageShape = SHAPE, class_counts: Sequence[int] = ()) -> Path:
-        from components import generators, models, saved_models, storage
+        from components import checkpoint_networks, models, saved_models, storage
         from components.export.serving import ServedGenerator
 
         checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
-        served = ServedGenerator(generators.load_averaged(checkpoint), image, 16, class_counts)
+        served = ServedGenerator(checkpoint_networks.load_averaged(checkpoint), image, 16, class_counts)
         described = checkpoints.describe(checkpoint)
         model = folder / "model"
         saved_models.save(served, model, served.signatures_by_name)
@@ -154,21 +155,26 @@ def make_evaluation() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_embedding() -> Callable[..., Path]:
-    """Writes an embedding whose features are a fixed projection of the pixels and whose classes are the true ones."""
+    """Writes an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
 
     def make(folder: Path, dataset: str) -> Path:
         import tensorflow as tf
 
-        from components import embeddings, saved_models, storage
+        from components import datasets, embeddings, saved_models, storage
+        from components.whitening import fit_whitening
 
         manifest = records.read_manifest(dataset)
         image = manifest.image
+        spaces = [embeddings.CLASSIFIER, embeddings.UNTRAINED] if manifest.classes else [embeddings.UNTRAINED]
 
         class Projection(tf.Module):
             def __init__(self) -> None:
                 super().__init__()
                 pixels = image.height * image.width * image.channels
-                self.weight = tf.Variable(np.random.default_rng(0).normal(size=(pixels, 24)).astype(np.float32))
+                random = np.random.default_rng(0)
+                self.weights = {
+                    name: tf.Variable(random.normal(size=(pixels, 24)).astype(np.float32)) for name in spaces
+                }
                 shape = [None, image.height, image.width, image.channels]
                 self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
 
@@ -176,14 +182,16 @@ def make_embedding() -> Callable[..., Path]:
                 scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
                 halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
                 logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
-                features = tf.reshape(scaled, [-1, self.weight.shape[0]]) @ self.weight
-                return {"features": features, "logits": logits}
+                rows = tf.reshape(scaled, [len(images), -1])
+                return {"logits": logits} | {name: rows @ weight for name, weight in self.weights.items()}
 
-        saved_models.save(Projection(), folder / embeddings.MODEL_FOLDER)
+        projection = Projection()
+        saved_models.save(projection, folder / embeddings.MODEL_FOLDER)
+        features = projection.embed(datasets.load_split(dataset, manifest, "train")[0])
+        embeddings.save_whitenings(folder, {name: fit_whitening(features[name].numpy(), 24) for name in spaces})
         description = embeddings.Description(
-            kind=embeddings.CLASSIFIER if manifest.classes else embeddings.UNTRAINED,
             image=image,
-            feature_size=24,
+            spaces=[embeddings.Space(name=name, feature_size=24, components=24) for name in spaces],
             class_count=len(manifest.classes),
             test_accuracy=1.0 if manifest.classes else None,
             dataset_digest=manifest.digest,

@@ -32,7 +32,11 @@ def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> No
     loaded = embeddings.load(embedding)
     images, labels = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
     features, logits = loaded.embed(images)
-    assert features.shape == (120, 64)
+    assert {name: values.shape for name, values in features.items()} == {
+        space.name: (120, space.components) for space in loaded.description.spaces
+    }
+    assert [space.name for space in loaded.description.spaces] == ["classifier", "untrained"]
+    assert all(space.feature_size == 64 and space.components == 12 for space in loaded.description.spaces)
     assert logits is not None
     assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
     assert loaded.description.test_accuracy is not None
@@ -44,7 +48,16 @@ def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset
     images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
     together, _ = loaded.embed(images)
     alone, _ = loaded.embed(images[7:8])
-    np.testing.assert_allclose(alone[0], together[7], rtol=1e-4, atol=1e-5)
+    for name in together:
+        np.testing.assert_allclose(alone[name][0], together[name][7], rtol=1e-4, atol=1e-4)
+
+
+def test_training_images_are_white_in_each_space(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = embeddings.load(embedding)
+    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "train")
+    for features in loaded.embed(images)[0].values():
+        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-4)
+        np.testing.assert_allclose(np.cov(features.T), np.eye(12), atol=1e-3)
 
 
 def test_again_it_does_nothing_and_others_are_refused(embedding: Path, tiny_dataset: Path) -> None:
@@ -76,10 +89,10 @@ def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path
     done = embed(unlabelled_dataset, tmp_path / "e")
     assert done.returncode == 0, done.stderr
     loaded = embeddings.load(tmp_path / "e")
-    assert loaded.description.kind == "untrained"
+    assert [space.name for space in loaded.description.spaces] == ["untrained"]
     assert loaded.description.test_accuracy is None
     features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
-    assert features.shape == (2, 64)
+    assert features["untrained"].shape == (2, loaded.description.spaces[0].components)
     assert logits is None
 
 
@@ -94,7 +107,9 @@ def test_two_workers_make_the_embedding_that_one_makes(
     assert outputs[0] == outputs[1] != ""
     assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
     images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
-    one, two = (embeddings.load(folder).embed(images)[0] for folder in (embedding, tmp_path / "together"))
+    one, two = (embeddings.load(folder).embed(images)[1] for folder in (embedding, tmp_path / "together"))
+    assert one is not None
+    assert two is not None
     assert np.linalg.norm(one - two) <= 1e-2 * np.linalg.norm(one)
 
 

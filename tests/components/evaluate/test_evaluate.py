@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import checkpoints, datasets, embeddings, evaluations, generators, networks, records, registry
+from components import checkpoint_networks, checkpoints, datasets, embeddings, evaluations, networks, records, registry
 from components.errors import ConfigError, DataError
-from components.evaluate import metrics, report, samples, scores
+from components.evaluate import metrics, neighbours, report, samples, scores
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.verdict import Verdict
@@ -108,25 +108,27 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
 def test_numbers_are_those_of_the_definitions(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
 ) -> None:
-    """The distance in the whitened space that the stage chose, from samples drawn anew."""
+    """The scores of both spaces, from samples drawn anew."""
     manifest = records.read_manifest(dataset)
     train, _ = datasets.load_split(dataset, manifest, "train")
     test, _ = datasets.load_split(dataset, manifest, "test")
     loaded = embeddings.load(embedding)
     count = scores.image_count(500, len(train), len(test))
     assert count == len(test)
-    reference = scores.make_reference(loaded, train, test, count, 0)
     latents = tf.random.stateless_normal([500, 16], [0, 0], alg="philox")
-    drawn = networks.to_pixels(generators.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
+    drawn = networks.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, logits = loaded.embed(drawn)
     real_features, real_logits = loaded.embed(test)
     assert logits is not None
     assert real_logits is not None
-    white = reference.whitening
     found = _metrics(first)["model"]
-    assert found["fcd"] == pytest.approx(
-        metrics.frechet_distance(white(features[:count]), white(real_features)), rel=1e-6
-    )
+    for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
+        drawn_some, real = features[space][:count], real_features[space]
+        assert found[f"{prefix}fcd"] == pytest.approx(metrics.frechet_distance(drawn_some, real), rel=1e-6)
+        shared = neighbours.overlap(neighbours.make_balls(drawn_some), neighbours.make_balls(real))
+        assert found[f"{prefix}precision"] == shared.precision
+        assert found[f"{prefix}coverage"] == shared.covered.mean()
+    assert found["fcd"] != pytest.approx(found["untrained_fcd"])
     p, q = (np.bincount(values.argmax(axis=1), minlength=3) / len(values) for values in (logits, real_logits))
     assert found["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
     assert found["class_ratio"] == pytest.approx((p / q).min())
@@ -134,11 +136,19 @@ def test_numbers_are_those_of_the_definitions(
 
 def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first: StageResult) -> None:
     found = _metrics(first)
-    assert found["components"] == 24
-    assert 0.7 < found["real"]["fcd"] / found["fcd_floor_of_gaussians"] < 1.6
-    assert abs(found["real"]["kcd"]) < 4 * found["real"]["kcd_error"]
-    assert found["model"]["fcd_ratio"] > 5
-    assert found["real"]["class_distance"] < 0.1
+    real = found["real"]
+    assert [space["name"] for space in found["spaces"]] == ["classifier", "untrained"]
+    for space, prefix in zip(found["spaces"], ("", "untrained_"), strict=True):
+        assert space["components"] == 24
+        assert 0.7 < real[f"{prefix}fcd"] / space["fcd_of_gaussians"] < 1.6
+        assert abs(real[f"{prefix}kcd"]) < 4 * real[f"{prefix}kcd_error"]
+        assert real[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
+        assert real[f"{prefix}density"] == pytest.approx(1, abs=0.15)
+        assert found["model"][f"{prefix}fcd_ratio"] > 5
+        assert found["noise"][f"{prefix}fcd_ratio"] > 5
+        assert found["noise"][f"{prefix}precision"] < 0.1
+    assert real["class_distance"] < 0.1
+    assert real["distinct_share"] == 1
 
 
 def test_the_same_again_gives_the_same_digest(
@@ -166,7 +176,7 @@ def test_limits_reject_and_fewer_samples_can_be_asked_for(
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "fcd_ratio is" in str(result.parameters["summary"])
     assert result.metrics["samples"] == 100
-    assert _metrics(result)["components"] == 10
+    assert _metrics(result)["compared"] == 100
 
 
 def test_challenger_against_champion_both_ways_round(
@@ -229,7 +239,7 @@ def test_conditional_against_unconditional_both_ways_round(
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
-    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 5  # one more: a row for each class
+    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 6  # one more: a row for each class
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
@@ -265,8 +275,8 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
         assert asked is not None
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
         drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
-        found, _ = scores.score(reference, drawn, "samples", asked.numpy())
-        assert found["class_accuracy"] == expected
+        found = scores.score(reference, drawn, "samples", asked.numpy())
+        assert found.scores["class_accuracy"] == expected
 
 
 def test_the_champion_itself_is_held(
@@ -341,6 +351,8 @@ def test_without_classes_the_class_rules_are_left_out(
     assert [rule["rule"] for rule in rules] == ["bad_samples", "fcd_ratio"]
     assert result.parameters["verdict"] == evaluations.PROMOTE
     assert "class_distance" not in result.metrics
+    assert 0 <= float(result.metrics["bin_ratio"]) <= 1
+    assert "Share of each bin" in (tmp_path / "e" / evaluations.REPORT).read_text()
 
 
 def test_too_few_images_and_strangers_are_refused(
@@ -390,7 +402,7 @@ def test_the_report_stands_alone(
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
     assert "script" not in page.tags
     assert page.links == []
-    assert len(page.sources) == 5  # samples, the champion's, real ones, classes, losses
+    assert len(page.sources) == 6  # samples, the champion's, real ones, closest pairs, classes, losses
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert "http" not in text.replace("http-equiv", "")
     assert "champion, version 1" in text
@@ -404,20 +416,19 @@ def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
     with Image.open(io.BytesIO(report.grid(noise, columns=8))) as rows:
         assert rows.width == rows.height  # all 64 of them
     names = ["<script>alert(1)</script>", "$x_{", "a" * 99]
-    assert report.class_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
+    assert report.share_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
     text = report.render(
         step=1,
         verdict=Verdict("HOLD", [], ["<script>alert(1)</script> & more"]),
         champion=None,
-        metric_rows=[],
+        metric_tables=[{"caption": "<script>", "floor": 1.0, "rows": []}],
         count=1,
         samples=1,
-        components=1,
-        embedding_text="",
-        formula_floor=1.0,
+        test_accuracy=None,
         low_n=True,
         grids=[{"caption": '"><script>', "png": b""}],
-        class_chart=None,
+        group_kind="class",
+        group_chart=b"",
         loss_chart=None,
         setting_rows=[],
         digests={},

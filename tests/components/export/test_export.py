@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import checkpoints, digests, generators, models, networks
+from components import checkpoint_networks, checkpoints, digests, models, networks
 from components.errors import ConfigError, DataError, StageError
 from components.executor import StageResult
 from components.export import run as export
@@ -49,7 +49,7 @@ def test_serving_default_gives_the_generators_images(exported: Exported) -> None
     checkpoint, model, _ = exported
     latents = np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32)
     served = tf.saved_model.load(str(model)).signatures["serving_default"](latents=tf.constant(latents))["images"]
-    expected = generators.load_averaged(checkpoint)(latents, training=False)
+    expected = checkpoint_networks.load_averaged(checkpoint)(latents, training=False)
     np.testing.assert_allclose(served, expected, atol=1e-5)
 
 
@@ -89,7 +89,8 @@ def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tupl
     latents = np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32)
     labels = np.array([2, 0, 1, 1], np.int32)
     served = signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(labels))["images"]
-    expected = generators.load_averaged(checkpoint)([latents, np.eye(3, dtype=np.float32)[labels]], training=False)
+    one_hot = np.eye(3, dtype=np.float32)[labels]
+    expected = checkpoint_networks.load_averaged(checkpoint)([latents, one_hot], training=False)
     np.testing.assert_allclose(served, expected, atol=1e-5)
     for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
@@ -167,7 +168,7 @@ def test_a_generator_other_than_the_saved_one_is_noticed(
     exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:
     _, model, _ = exported
-    other = generators.load_averaged(make_checkpoint(tmp_path, seed=2))
+    other = checkpoint_networks.load_averaged(make_checkpoint(tmp_path, seed=2))
     with pytest.raises(StageError, match="serving_default draws other images"):
         export._check(model, other, 16)
 

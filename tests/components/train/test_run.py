@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import checkpoints, datasets, errors, generators, networks, records
+from components import checkpoint_networks, checkpoints, datasets, errors, networks, records
 from components.conditioning import GRID_COLUMNS
 from components.records import ImageShape
 from components.train.config import TrainConfig
@@ -145,7 +145,7 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
 
 
 def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
-    model = generators.load_averaged(checkpoints.step_folder(uninterrupted, 30))
+    model = checkpoint_networks.load_averaged(checkpoints.step_folder(uninterrupted, 30))
     images = model(np.zeros((2, 8), np.float32), training=False)
     assert images.shape == (2, 12, 10, 1)
 
@@ -173,7 +173,7 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditiona
     labels = np.arange(300) % 3
     latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
     inputs = networks.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
-    pixels = networks.to_pixels(generators.load_averaged(folder)(inputs, training=False)).numpy()
+    pixels = networks.to_pixels(checkpoint_networks.load_averaged(folder)(inputs, training=False)).numpy()
     assert np.mean(classes_seen(pixels) == labels) > 0.8
     assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
     description = checkpoints.describe(folder)

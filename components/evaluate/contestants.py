@@ -1,0 +1,151 @@
+"""The model under judgement and the champion: drawn from and scored alike."""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from components import checkpoint_networks, checkpoints, models, networks, records, saved_models
+from components.evaluate import critic, samples, scores
+from components.evaluate.config import EvaluateConfig
+
+log = logging.getLogger(__name__)
+
+GRID_COUNT = 64
+_CRITIC_SAMPLES = 2000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Of one model: the first samples, a row for each class if it takes labels, scores, share of each class or bin.
+
+    `copies` are the samples closest to training images, each followed by the image that it is closest to.
+    """
+
+    first: np.ndarray
+    rows: np.ndarray | None
+    scores: scores.Scores
+    shares: np.ndarray | None
+    copies: np.ndarray | None
+
+
+def averaged(config: EvaluateConfig, checkpoint: checkpoints.Description) -> samples.Generator:
+    """The generator to judge."""
+    model = checkpoint_networks.load_averaged(config.checkpoint)
+
+    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        inputs = networks.with_labels(latents, labels, len(checkpoint.class_counts))
+        return model(inputs, training=False)
+
+    return samples.Generator(
+        images=images,
+        latent_size=checkpoint.network["latent_size"],
+        classes=checkpoint.classes,
+        class_counts=checkpoint.class_counts,
+    )
+
+
+def published(folder: Path, model: models.Description) -> samples.Generator:
+    """A published generator, drawn from as whoever serves it does.
+
+    Raises:
+        DataError: TensorFlow cannot load it.
+    """
+    served = saved_models.load(folder, "model")
+
+    def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        given = {} if labels is None else {"labels": labels}
+        return served.signatures["serving_default"](latents=latents, **given)["images"]
+
+    return samples.Generator(
+        images=images, latent_size=model.latent_size, classes=model.classes, class_counts=model.class_counts
+    )
+
+
+def score(
+    generator: samples.Generator,
+    reference: scores.Reference,
+    train: np.ndarray,
+    manifest: records.Manifest,
+    config: EvaluateConfig,
+    what: str,
+) -> Judged:
+    """Draws a generator's samples and scores them; no score at all if one of them is not finite.
+
+    Args:
+        generator: What draws.
+        reference: What samples are compared with.
+        train: The training images that `reference` was made of, uint8 [n, height, width, channels].
+        manifest: Of the dataset.
+        config: Says how many samples, from which seed.
+        what: What the samples are called in the log.
+    """
+    first: list[np.ndarray] = []
+    bad = 0
+
+    def pixels() -> Iterator[np.ndarray]:
+        nonlocal bad
+        for batch, bad_ones in samples.draw(generator, manifest.image, config.sample_count, config.seed):
+            bad += bad_ones
+            first.extend(batch[: GRID_COUNT - len(first)])
+            yield batch
+
+    log.info("evaluate: drawing %d %s", config.sample_count, what)
+    labels = samples.draw_labels(generator, config.sample_count, config.seed)
+    if labels is not None:
+        # A champion of other classes cannot be asked for these.
+        labels = labels.numpy() if generator.classes == manifest.classes else None
+    scored = scores.score(reference, pixels(), what, labels)
+    if bad:
+        scored = scores.no_score(reference)
+    copies = None
+    if len(scored.copies):
+        drawn = samples.draw_chosen(generator, config.sample_count, config.seed, scored.copies)
+        pairs = np.stack([drawn, train[scored.originals]], axis=1)
+        copies = pairs.reshape(-1, *train.shape[1:])
+    return Judged(
+        first=np.stack(first),
+        rows=samples.draw_rows(generator, config.seed),
+        scores={**scored.scores, "bad_samples": bad},
+        shares=scored.shares,
+        copies=copies,
+    )
+
+
+def critic_gaps(
+    config: EvaluateConfig,
+    checkpoint: checkpoints.Description,
+    generator: samples.Generator,
+    image: records.ImageShape,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+) -> scores.Scores:
+    """What the critic of a checkpoint makes of images that it was trained on and of others, as of `critic.gaps`.
+
+    Args:
+        config: Says which checkpoint, how many images at most, and the seed.
+        checkpoint: What the checkpoint says of itself.
+        generator: What draws the samples.
+        image: Shape of the images.
+        train, test: Images uint8 [n, height, width, channels] and labels int32 [n].
+    """
+    classes = len(checkpoint.class_counts)
+    count = min(config.sample_count, _CRITIC_SAMPLES)
+    labels = samples.draw_labels(generator, count, config.seed)
+
+    def drawn() -> Iterator[critic.Labelled]:
+        at = 0
+        for batch, _ in samples.draw(generator, image, count, config.seed):
+            yield batch, None if labels is None else labels[at : at + len(batch)].numpy()
+            at += len(batch)
+
+    def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labelled:
+        chosen = np.random.default_rng(config.seed).permutation(len(split[0]))[: config.sample_count]
+        return split[0][chosen], split[1][chosen] if classes else None
+
+    found = critic.gaps(checkpoint_networks.load_critic(config.checkpoint), classes, drawn(), some(train), some(test))
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}

@@ -1,0 +1,54 @@
+"""Groups of images, whose shares and coverage show what a generator leaves out: classes, or else bins."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import scipy.cluster.vq
+
+_BINS_AT_MOST = 20
+_REAL_PER_BIN = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """How images are put into groups.
+
+    Attributes:
+        kind: `class` for those of a classifier, `bin` for those of a clustering.
+        centres: Of the bins, float64 [bins, k] in the first space; None for classes.
+        count: How many groups.
+    """
+
+    kind: str
+    count: int
+    centres: np.ndarray | None = None
+
+    def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
+        """The group of each image, int64 [n], by its features [n, k] in the first space or its logits [n, classes]."""
+        if self.centres is None:
+            if logits is None:
+                raise AssertionError("classes need logits")
+            return logits.argmax(axis=1)
+        return scipy.cluster.vq.vq(features, self.centres)[0].astype(np.int64)
+
+    def shares(self, members: np.ndarray) -> np.ndarray:
+        """Share of each group among the groups of images: [n] to [count], summing to 1."""
+        return np.bincount(members, minlength=self.count) / len(members)
+
+
+def classes(count: int) -> Groups:
+    """The classes of a classifier."""
+    return Groups("class", count)
+
+
+def fit_bins(features: np.ndarray, seed: int) -> Groups:
+    """Clusters real features [n, k] by k-means; for about 50 images or more in each of at most 20 bins."""
+    count = max(2, min(_BINS_AT_MOST, len(features) // _REAL_PER_BIN))
+    features = np.unique(features, axis=0)
+    count = min(count, len(features))
+    with warnings.catch_warnings():
+        # A bin may stay empty, which then counts for nothing.
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+        centres, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
+    return Groups("bin", len(centres), centres)
