@@ -23,12 +23,14 @@ _CRITIC_SAMPLES = 2000
 class Judged:
     """Of one model: the first samples, a row for each class if it takes labels, scores, share of each class or bin.
 
-    `copies` are the samples closest to training images, each followed by the image that it is closest to.
+    `blocks` are the kernel distances of blocks, by the name of the space. `copies` are the samples closest to training
+    images, each followed by the image that it is closest to.
     """
 
     first: np.ndarray
     rows: np.ndarray | None
     scores: scores.Scores
+    blocks: dict[str, list[float]]
     shares: np.ndarray | None
     copies: np.ndarray | None
 
@@ -111,6 +113,7 @@ def score(
         first=np.stack(first),
         rows=samples.draw_rows(generator, config.seed),
         scores={**scored.scores, "bad_samples": bad},
+        blocks=scored.blocks,
         shares=scored.shares,
         copies=copies,
     )

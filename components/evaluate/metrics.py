@@ -63,17 +63,16 @@ def frechet_floor(n: int, m: int, size: int) -> float:
     return (1 / n + 1 / m) * (size + size * (size + 1) / 4)
 
 
-def kernel_distance(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 (Binkowski et al., 2018), unbiased.
+def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 (Binkowski et al., 2018), unbiased, by blocks.
 
-    The rows are cut, in their order, into disjoint blocks, whose estimates are independent: their spread gives an
-    honest standard error. The value can be negative.
+    The rows are cut, in their order, into disjoint blocks, whose estimates are independent. They can be negative.
 
     Args:
         x, y: Features [n, d] and [m, d], in random order, at least 20 of each.
 
     Returns:
-        The mean over blocks, and its standard error.
+        The estimate of each block, [10].
 
     Raises:
         ValueError: Too few rows, or a number that is not finite.
@@ -82,11 +81,17 @@ def kernel_distance(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     size_x, size_y = (min(len(rows) // KERNEL_BLOCKS, KERNEL_BLOCK_AT_MOST) for rows in (x, y))
     if min(size_x, size_y) < 2:
         raise ValueError(f"the kernel distance needs {2 * KERNEL_BLOCKS} rows, got {len(x)} and {len(y)}")
-    estimates = [
-        _squared_discrepancy(x[block * size_x :][:size_x], y[block * size_y :][:size_y])
-        for block in range(KERNEL_BLOCKS)
-    ]
-    return float(np.mean(estimates)), float(np.std(estimates, ddof=1) / np.sqrt(KERNEL_BLOCKS))
+    return np.array(
+        [
+            _squared_discrepancy(x[block * size_x :][:size_x], y[block * size_y :][:size_y])
+            for block in range(KERNEL_BLOCKS)
+        ]
+    )
+
+
+def mean_and_error(blocks: np.ndarray) -> tuple[float, float]:
+    """The mean of independent estimates [n], and its standard error."""
+    return float(np.mean(blocks)), float(np.std(blocks, ddof=1) / np.sqrt(len(blocks)))
 
 
 def total_variation(p: np.ndarray, q: np.ndarray) -> float:

@@ -25,7 +25,7 @@ from components.errors import ConfigError, DataError
 from components.evaluate import contents, contestants, report, scores
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.contestants import Judged
-from components.evaluate.verdict import Limits, Rival, Verdict, judge
+from components.evaluate.verdict import Limits, Rival, Standing, Verdict, judge
 from components.executor import StageResult
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,12 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         class_ratio=config.class_ratio_limit if labelled else None,
     )
     verdict = judge(
-        model.scores, limits, rival, checkpoint_digest=inputs.checkpoint.digest, image=inputs.manifest.image
+        Standing(scores=model.scores, blocks=model.blocks),
+        limits,
+        rival,
+        floor_errors=reference.floor_errors,
+        checkpoint_digest=inputs.checkpoint.digest,
+        image=inputs.manifest.image,
     )
     with storage.new_folder(place, evaluations.MANIFEST) as folder:
         numbers = _numbers(config, inputs, reference, model, champion)
@@ -174,7 +179,7 @@ def _score_rival(
     except DataError as error:
         return _unreadable(config.registry, error), None
     scored = contestants.score(published, reference, train, inputs.manifest, config, "samples of the champion")
-    return dataclasses.replace(rival, fcd=scored.scores["fcd"]), scored
+    return dataclasses.replace(rival, standing=Standing(scores=scored.scores, blocks=scored.blocks)), scored
 
 
 def _numbers(

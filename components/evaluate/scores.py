@@ -61,12 +61,14 @@ class Scored:
 
     Attributes:
         scores: By name; None for what could not be computed.
+        blocks: Kernel distance of each block, by the name of the space; none if there are no scores.
         shares: Share of each group.
         copies: Up to 16 samples that are closest to a training image: their indices among the samples, [n].
         originals: The training images that they are closest to, indices among those given, [n].
     """
 
     scores: Scores
+    blocks: dict[str, list[float]]
     shares: np.ndarray | None
     copies: np.ndarray
     originals: np.ndarray
@@ -122,6 +124,11 @@ class Reference:
     def formula_floors(self) -> dict[str, float]:
         """What the floor of each space would be if its features were Gaussian."""
         return {name: metrics.frechet_floor(self.count, self.count, size) for name, size in self.components.items()}
+
+    @property
+    def floor_errors(self) -> dict[str, float | None]:
+        """Standard error of the kernel distance of real images, in each space."""
+        return {space: self.floor[name_of("kcd_error", space, self.spaces)] for space in self.spaces}
 
     @property
     def shares(self) -> np.ndarray:
@@ -206,29 +213,30 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
         return no_score(reference)
-    found, shares = _measure(reference, seen)
+    found, blocks, shares = _measure(reference, seen)
     if labels is not None and seen.logits is not None:
         found["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
     distances, originals = neighbours.nearest(seen.features[reference.spaces[0]][: reference.count], reference.train)
     found["copy_z"] = neighbours.copy_z(distances, reference.held_out)
     found["copy_share"] = neighbours.copy_share(distances, reference.held_out)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
-    return Scored(found, shares, closest, originals[closest])
+    return Scored(found, blocks, shares, closest, originals[closest])
 
 
 def no_score(reference: Reference) -> Scored:
     """What is said of samples that cannot be scored."""
     nothing = np.empty(0, np.int64)
-    return Scored(reference.no_scores, None, nothing, nothing)
+    return Scored(reference.no_scores, {}, None, nothing, nothing)
 
 
-def _measure(reference: Reference, seen: Seen) -> tuple[Scores, np.ndarray]:
-    """Scores but those of copies and of classes asked for, and the share of each group."""
+def _measure(reference: Reference, seen: Seen) -> tuple[Scores, dict[str, list[float]], np.ndarray]:
+    """Scores but those of copies and of classes asked for, blocks of the kernel distance, share of each group."""
     scores, first = reference.no_scores, reference.spaces[0]
-    covered = {}
+    blocks, covered = {}, {}
     for space in reference.spaces:
         drawn = neighbours.make_balls(seen.features[space][: reference.count])
-        found, covered[space] = _in_space(drawn, reference.real[space], reference.seed)
+        blocks[space] = metrics.kernel_distances(drawn.features, reference.real[space].features)
+        found, covered[space] = _in_space(drawn, reference.real[space], blocks[space], reference.seed)
         floor = reference.floor.get(name_of("fcd", space, reference.spaces), found["fcd"])
         found["fcd_ratio"] = found["fcd"] / floor if found["fcd"] is not None and floor else None
         scores |= {name_of(score, space, reference.spaces): value for score, value in found.items()}
@@ -240,12 +248,15 @@ def _measure(reference: Reference, seen: Seen) -> tuple[Scores, np.ndarray]:
     }
     scores |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
     scores["distinct_share"] = len(set(seen.digests)) / len(seen.digests)
-    return {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}, shares
+    finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
+    return finite, {space: [float(value) for value in of_space] for space, of_space in blocks.items()}, shares
 
 
-def _in_space(drawn: neighbours.Balls, real: neighbours.Balls, seed: int) -> tuple[Scores, np.ndarray]:
+def _in_space(
+    drawn: neighbours.Balls, real: neighbours.Balls, blocks: np.ndarray, seed: int
+) -> tuple[Scores, np.ndarray]:
     """The scores of one space, and which of the real images are covered."""
-    kcd, kcd_error = metrics.kernel_distance(drawn.features, real.features)
+    kcd, kcd_error = metrics.mean_and_error(blocks)
     shared = neighbours.overlap(drawn, real)
     scores: Scores = {
         "fcd": metrics.frechet_distance(drawn.features, real.features),

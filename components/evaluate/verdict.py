@@ -2,10 +2,15 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from components import records
+from components.evaluate.comparison import compare
 from components.evaluations import HOLD, PROMOTE, REJECT
+
+# How much less diverse than the champion a model may be, and how much further from the classes' shares.
+_LESS_DIVERSE = 0.05
+_LESS_BALANCED = 0.03
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +29,19 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What is known of a model.
+
+    Attributes:
+        scores: By name; None or absent is a failure of every rule that asks for it.
+        blocks: Kernel distance of each block, by the name of the space.
+    """
+
+    scores: Mapping[str, float | None]
+    blocks: Mapping[str, Sequence[float]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rival:
     """The champion that a model has to beat.
 
@@ -31,14 +49,14 @@ class Rival:
         version: Its version in the registry; 0 when even that could not be read.
         checkpoint_digest: The checkpoint that it was made of.
         image: Shape of its images.
-        fcd: Its distance to the same test images in the same space; None if it could not be scored.
+        standing: Its scores against the same test images in the same spaces; None if it could not be scored.
         problem: Why it could not be read or scored; empty if it could.
     """
 
     version: int = 0
     checkpoint_digest: str = ""
     image: records.ImageShape | None = None
-    fcd: float | None = None
+    standing: Standing | None = None
     problem: str = ""
 
 
@@ -63,30 +81,34 @@ class Verdict:
 
 
 def judge(
-    scores: Mapping[str, float | None],
+    model: Standing,
     limits: Limits,
     rival: Rival | None,
     *,
+    floor_errors: Mapping[str, float | None],
     checkpoint_digest: str,
     image: records.ImageShape,
 ) -> Verdict:
     """Judges a model.
 
     Args:
-        scores: `bad_samples` (samples with a pixel that is not finite), `fcd`, `fcd_ratio` (to real against real),
-            and for images with classes `class_distance` and `class_ratio`. None or absent is a failure.
+        model: Its scores: `bad_samples` (samples with a pixel that is not finite), `fcd_ratio` (to real against real),
+            and for images with classes `class_distance` and `class_ratio`; beside a rival `recall` and `coverage` too.
         limits: The absolute limits.
         rival: The champion, scored in the same run; None only if the registry surely has none.
+        floor_errors: Standard error of the kernel distance of real images, by the name of each space.
         checkpoint_digest: The checkpoint under judgement.
         image: Shape of the images of the dataset.
     """
+    scores = model.scores
     rules = [_at_most("bad_samples", scores, 0), _at_most("fcd_ratio", scores, limits.distance_ratio)]
     if limits.class_distance is not None:
         rules.append(_at_most("class_distance", scores, limits.class_distance))
     if limits.class_ratio is not None:
         rules.append(_at_least("class_ratio", scores, limits.class_ratio))
     if rival is not None:
-        rules += _against(rival, scores, checkpoint_digest, image)
+        unable = _incomparable(rival, checkpoint_digest, image)
+        rules += [unable] if unable else _against(rival, model, floor_errors, limits.class_distance is not None)
     failed = [rule for rule in rules if not rule.passed]
     reasons = [_reason(rule) for rule in failed]
     if any(rule.otherwise == REJECT for rule in failed):
@@ -97,25 +119,60 @@ def judge(
     return Verdict(PROMOTE, rules, [f"within every limit and {better}"])
 
 
-def _against(
-    rival: Rival, scores: Mapping[str, float | None], checkpoint_digest: str, image: records.ImageShape
-) -> list[Rule]:
+def _incomparable(rival: Rival, checkpoint_digest: str, image: records.ImageShape) -> Rule | None:
+    """The rule that fails where there is nothing to compare; None where there is."""
     if rival.problem:
-        return [Rule("champion", f"cannot be read: {rival.problem}", "to be compared with", False)]
+        return Rule("champion", f"cannot be read: {rival.problem}", "to be compared with", False)
     if rival.image != image:
-        return [Rule("champion", f"draws images of {rival.image}", f"images of {image}", False)]
+        return Rule("champion", f"draws images of {rival.image}", f"images of {image}", False)
     if rival.checkpoint_digest == checkpoint_digest:
-        return [Rule("checkpoint", f"is already the champion, version {rival.version}", "a new one", False, HOLD)]
-    champion_fcd, value = _finite(rival.fcd), _finite(scores.get("fcd"))
-    if champion_fcd is None:
+        return Rule("checkpoint", f"is already the champion, version {rival.version}", "a new one", False, HOLD)
+    return None
+
+
+def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | None], labelled: bool) -> list[Rule]:
+    """Not worse than the champion in any space, not less diverse, and better in at least one space."""
+    if rival.standing is None:
         return [Rule("champion", "has no score", "to be compared with", False)]
-    limit = f"below {champion_fcd:.4g}, the score of the champion, version {rival.version}"
-    return [Rule("fcd", value, limit, value is not None and value < champion_fcd, REJECT if value is None else HOLD)]
+    theirs, rules, best = rival.standing, [], math.inf
+    for space, error in floor_errors.items():
+        name = f"kernel distance to the champion's ({space})"
+        try:
+            found = compare(model.blocks.get(space, ()), theirs.blocks.get(space, ()), _known(error), len(floor_errors))
+        except ValueError:
+            rules.append(Rule(name, None, "comparable blocks", False))
+            continue
+        best = min(best, found.upper)
+        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g} more", found.not_worse))
+    for name in ("recall", "coverage"):
+        rules.append(_not_below(name, model.scores, theirs.scores))
+    if labelled:
+        champions = _finite(theirs.scores.get("class_distance"))
+        most = None if champions is None else champions + _LESS_BALANCED
+        rules.append(_at_most("class_distance", model.scores, most, " by the champion's"))
+    limit = f"surely below 0 in a space, as against the champion, version {rival.version}"
+    rules.append(Rule("smallest difference in kernel distance", _finite(best), limit, best < 0, HOLD))
+    return rules
 
 
-def _at_most(name: str, scores: Mapping[str, float | None], limit: float) -> Rule:
+def _not_below(name: str, scores: Mapping[str, float | None], champions: Mapping[str, float | None]) -> Rule:
+    value, other = _finite(scores.get(name)), _finite(champions.get(name))
+    if other is None:
+        return Rule(name, value, "to be compared with the champion's, which is missing", False)
+    limit = other - _LESS_DIVERSE
+    return Rule(name, value, f"at least {limit:.4g} by the champion's", value is not None and value >= limit)
+
+
+def _known(value: float | None) -> float:
+    """The value; of none or of what is not finite NaN, which no comparison survives."""
+    return math.nan if _finite(value) is None else float(value or 0.0)
+
+
+def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
     value = _finite(scores.get(name))
-    return Rule(name, value, f"at most {limit:g}", value is not None and value <= limit)
+    if limit is None:
+        return Rule(name, value, "to be compared with the champion's, which is missing", False)
+    return Rule(name, value, f"at most {limit:.4g}{why}", value is not None and value <= limit)
 
 
 def _at_least(name: str, scores: Mapping[str, float | None], limit: float) -> Rule:
