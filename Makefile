@@ -49,6 +49,9 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4 replicas: at least 0.91 (docs/proofs.md)
 	$(BIN)/python tests/proofs/classifier.py --source $(FASHION_MNIST)
 
+prove-verdict: install ## Count how often the verdict calls an equal model better on Fashion-MNIST (docs/proofs.md)
+	$(BIN)/python -m tests.proofs.equal_models --source $(FASHION_MNIST)
+
 prove-replicas: install ## Print by how much 1, 2, 4 and 8 replicas differ (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.replicas
 

@@ -1,0 +1,90 @@
+"""How often the verdict calls a model better than its equal, on Fashion-MNIST: at most as often as it says.
+
+`make prove-verdict` runs it: too long for the tests. Two models are equal that draw from one generator; a pair is two
+disjoint draws of 10,000 from a pool of its samples, both compared with the 10,000 test images. docs/proofs.md keeps
+what it showed.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+from components import checkpoints, datasets, embeddings, records
+from components.evaluate import contestants, metrics, samples
+from components.evaluate.comparison import LEVEL, Difference, compare
+from components.evaluate.config import EvaluateConfig
+
+PAIRS = 400
+POOL, DRAWN = 40_000, 10_000
+STEPS = 2000
+
+
+def stage(name: str, **settings: object) -> None:
+    """Runs a stage as a process; raises CalledProcessError if it fails."""
+    flags = [f"--{setting}={value}" for setting, value in settings.items()]
+    subprocess.run([sys.executable, "-m", f"components.{name}", *flags], check=True)
+
+
+def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
+    """Features of the pool, of test images and of training images in random order, by the name of the space."""
+    config = EvaluateConfig(checkpoint=str(checkpoint), dataset=str(dataset), embedding=str(embedding), evaluation="-")
+    manifest, loaded = records.read_manifest(str(dataset), ""), embeddings.load(embedding)
+    generator = contestants.averaged(config, checkpoints.describe(checkpoint))
+    batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
+    drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    random, found = np.random.default_rng(0), [drawn]
+    for split in ("test", "train"):
+        images, _ = datasets.load_split(str(dataset), manifest, split)
+        found.append(loaded.embed(images[random.permutation(len(images))[:DRAWN]])[0])
+    return found
+
+
+def outcome(differences: list[Difference]) -> str:
+    """What the rules of the kernel distance come to."""
+    if not all(difference.not_worse for difference in differences):
+        return "REJECT"
+    return "PROMOTE" if any(difference.better for difference in differences) else "HOLD"
+
+
+def main() -> int:
+    """Prints how often each outcome came; 1 if an equal model was called better too often, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
+    parser.add_argument("--root", type=Path, default=Path("build/proofs"), help="folder for all that is made")
+    given = parser.parse_args()
+    dataset, embedding = given.root / "fashion-mnist", given.root / "embedding"
+    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
+    stage("embed", dataset=dataset, embedding=embedding)
+    stage("train", dataset=dataset, checkpoints=given.root / "checkpoints", steps=STEPS)
+    drawn, real, train = features_of(dataset, embedding, checkpoints.step_folder(given.root / "checkpoints", STEPS))
+    floor_errors = {
+        space: metrics.mean_and_error(metrics.kernel_distances(train[space], real[space]))[1] for space in real
+    }
+    random, outcomes, better = np.random.default_rng(0), Counter[str](), 0
+    for pair in range(PAIRS):
+        chosen = random.permutation(POOL)
+        differences = []
+        for space, features in drawn.items():
+            one, other = (
+                list(metrics.kernel_distances(features[chosen[at : at + DRAWN]], real[space])) for at in (0, DRAWN)
+            )
+            differences.append(compare(one, other, floor_errors[space], len(drawn)))
+        outcomes[outcome(differences)] += 1
+        better += any(difference.better for difference in differences)
+        if (pair + 1) % 50 == 0:
+            print(f"{pair + 1} pairs of {PAIRS}", file=sys.stderr, flush=True)
+    low, high = scipy.stats.binomtest(better, PAIRS).proportion_ci(0.95, method="exact")
+    print(f"{better} of {PAIRS} equal models were called better in a space: {better / PAIRS:.4f}", end="")
+    print(f" (95%: {low:.4f} to {high:.4f}), at most {LEVEL} by intention")
+    for name in ("PROMOTE", "HOLD", "REJECT"):
+        print(f"{name:8} {outcomes[name]:4}")
+    return 1 if low > LEVEL else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
