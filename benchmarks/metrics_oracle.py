@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.evaluate import metrics, neighbours
+from components import metrics, neighbours
 
 _COUNT = 10_000
 _NEIGHBOUR = 5

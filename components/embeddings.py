@@ -20,6 +20,7 @@ MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
 SCHEMA_VERSION = 2
 CLASSIFIER, UNTRAINED = "classifier", "untrained"
+PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
 _WHITENING = "whitening.npz"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Whitening))
 _BATCH = 512
@@ -50,6 +51,8 @@ class Description:
         spaces: The one that matters most is the first; without classes to learn, `untrained` is the only one.
         class_count: Number of logits; 0 without a classifier.
         test_accuracy: Share of test images that the classifier gets right; None without one.
+        certificate: `outcome`, which is `passed`, `failed` or `too few images`; `images`, how many each set had;
+            `checks`, each with `check`, `space`, `value`, `limit` and `passed`.
         dataset_digest: Digest of the dataset that it was trained on.
         settings: The settings that decide the result.
         files: sha256 of every other file, by its path within the artefact.
@@ -59,6 +62,7 @@ class Description:
     spaces: list[Space]
     class_count: int
     test_accuracy: float | None
+    certificate: dict[str, Any]
     dataset_digest: str
     settings: dict[str, Any]
     files: dict[str, str]

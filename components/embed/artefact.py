@@ -11,7 +11,7 @@ from components import datasets, embeddings, networks, records, saved_models, se
 from components.accelerator import choose_strategy
 from components.agreement import Agreement
 from components.cluster import Cluster
-from components.embed import classifier, training
+from components.embed import certificate, classifier, training
 from components.embed.config import EmbedConfig
 from components.errors import DataError
 
@@ -48,11 +48,10 @@ def _make_embedding(
     if not workers.is_chief:
         return
     module = _Embedding(networks_of, image)
-    test_accuracy = None
-    if classes > 1:
-        test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
-        test_accuracy = training.accuracy(module.embed, test_images, test_labels)
+    test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
+    test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
+    certified = _certify(module, whitenings, images, labels, test_images, classes, config.seed)
     with storage.new_folder(place, embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
         embeddings.save_whitenings(folder, whitenings)
@@ -64,11 +63,35 @@ def _make_embedding(
             ],
             class_count=classes if classes > 1 else 0,
             test_accuracy=test_accuracy,
+            certificate=certified.to_json(),
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
         )
         storage.write_json(folder / embeddings.MANIFEST, description.to_json())
+
+
+def _certify(
+    module: "_Embedding",
+    whitenings: dict[str, whitening.Whitening],
+    train: np.ndarray,
+    labels: np.ndarray,
+    test: np.ndarray,
+    classes: int,
+    seed: int,
+) -> certificate.Certificate:
+    def embed(images: np.ndarray) -> dict[str, np.ndarray]:
+        parts = [module.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
+        return {name: white(np.concatenate([part[name] for part in parts])) for name, white in whitenings.items()}
+
+    log.info("embed: checking that distances in it tell known faults of real images")
+    found = certificate.certify(embed, train, labels, test, classes, seed)
+    log.info("embed: certificate: %s, %d checks on %d images each", found.outcome, len(found.checks), found.images)
+    for check in found.failures:
+        space = f" ({check.space})" if check.space else ""
+        value = "not a number" if check.value is None else f"{check.value:.4g}"
+        log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
+    return found
 
 
 def _fit_whitenings(

@@ -52,6 +52,6 @@ def run(config: EmbedConfig) -> StageResult:
         parameters={
             "embedding_uri": str(place),
             "embedding_digest": description.digest,
-            "summary": what,
+            "summary": f"{what}; certificate: {description.certificate['outcome']}",
         }
     )

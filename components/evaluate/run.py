@@ -95,6 +95,12 @@ def _read_inputs(config: EvaluateConfig) -> _Inputs:
     ]
     if strangers:
         raise ConfigError(*strangers)
+    if embedding.certificate["outcome"] == embeddings.FAILED:
+        failed = [check["check"] for check in embedding.certificate["checks"] if not check["passed"]]
+        raise DataError(
+            f"embedding {config.embedding} failed its certificate, so that nothing can be judged in it: "
+            f"{'; '.join(failed)}; make another, with more classifier_epochs or of more images"
+        )
     champion_digest, rival = _read_rival(config.registry)
     return _Inputs(
         checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion_digest=champion_digest, rival=rival

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from components import embeddings
+from components import embeddings, metrics, neighbours
 from components.errors import DataError
-from components.evaluate import groups, metrics, neighbours
+from components.evaluate import groups
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from components import checkpoints, datasets, embeddings, records
-from components.evaluate import contestants, metrics, samples
+from components import checkpoints, datasets, embeddings, metrics, records
+from components.evaluate import contestants, samples
 from components.evaluate.comparison import LEVEL, Difference, compare
 from components.evaluate.config import EvaluateConfig
 

@@ -37,6 +37,7 @@ def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> No
     }
     assert [space.name for space in loaded.description.spaces] == ["classifier", "untrained"]
     assert all(space.feature_size == 64 and space.components == 12 for space in loaded.description.spaces)
+    assert loaded.description.certificate == {"outcome": "too few images", "images": 60, "checks": []}
     assert logits is not None
     assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
     assert loaded.description.test_accuracy is not None

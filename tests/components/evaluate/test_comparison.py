@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from components.evaluate import metrics
+from components import metrics
 from components.evaluate.comparison import LEVEL, compare
 
 

@@ -14,9 +14,20 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import checkpoint_networks, checkpoints, datasets, embeddings, evaluations, networks, records, registry
+from components import (
+    checkpoint_networks,
+    checkpoints,
+    datasets,
+    embeddings,
+    evaluations,
+    metrics,
+    neighbours,
+    networks,
+    records,
+    registry,
+)
 from components.errors import ConfigError, DataError
-from components.evaluate import metrics, neighbours, report, samples, scores
+from components.evaluate import report, samples, scores
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.verdict import Verdict
@@ -376,6 +387,21 @@ def test_too_few_images_and_strangers_are_refused(
         run(checkpoint, tmp_path / "e", embedding=embedding)
     assert len(raised.value.problems) == 2
     assert "was made of dataset" in raised.value.problems[0]
+
+
+def test_an_embedding_whose_certificate_failed_is_refused(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    dataset: str,
+    make_embedding: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
+    certificate = {"outcome": embeddings.FAILED, "images": 5000, "checks": checks}
+    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
+    with pytest.raises(DataError, match="failed its certificate, so that nothing can be judged in it: blur; make"):
+        run(two_checkpoints[0], tmp_path / "e", embedding=embedding)
+    assert not (tmp_path / "e").exists()
 
 
 class _Page(html.parser.HTMLParser):

@@ -1,4 +1,4 @@
-"""Tests for components/evaluate/neighbours.py, against plain double loops and closed forms."""
+"""Tests for components/neighbours.py, against plain double loops and closed forms."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from components.evaluate import neighbours
+from components import neighbours
 
 K = 5
 

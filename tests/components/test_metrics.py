@@ -1,4 +1,4 @@
-"""Tests for components/evaluate/metrics.py, against closed forms and plain double loops."""
+"""Tests for components/metrics.py, against closed forms and plain double loops."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from components.evaluate import metrics
+from components import metrics
 
 
 def _gaussian(count: int, size: int, seed: int = 0) -> np.ndarray:

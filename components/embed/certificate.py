@@ -1,0 +1,249 @@
+"""Whether distances in an embedding can be trusted: on real images whose faults are known they must tell the faults.
+
+The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), made for
+whitened features of a network of one's own.
+"""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from components import metrics, neighbours
+from components.embed.disturbances import Disturbed, disturbances
+from components.embeddings import FAILED, PASSED, TOO_FEW
+
+log = logging.getLogger(__name__)
+
+LEAST = 1000  # images of a set, below which chance decides the checks
+_AT_MOST = 5000
+_TRAIN_AT_MOST = 60_000
+_DRAWS = 12
+_REPEATED = ("repeats", 25)
+# Standard deviations of real against real that a fault must show, with 5,000 images: the spread falls as their number.
+_SENSITIVE, _LEAST_SENSITIVE = 5.0, 2.0
+# What must be seen in one space at least, as no space sees everything.
+_MUST_BE_SEEN = (("noise", 0.05), ("blur", 0.5), ("dropped classes", 1), ("repeats", 5), ("garbage", 0.05))
+
+Embed = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What was measured, in which space (empty for all), its value (None if not finite), its limit, whether it held."""
+
+    check: str
+    space: str
+    value: float | None
+    limit: str
+    passed: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What the checks came to.
+
+    Attributes:
+        outcome: `passed`; `failed`; `too few images` where they would not mean anything.
+        images: How many each set had.
+        checks: In the order in which they were made.
+    """
+
+    outcome: str
+    images: int
+    checks: list[Check]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value."""
+        return dataclasses.asdict(self)
+
+    @property
+    def failures(self) -> list[Check]:
+        """The checks that failed."""
+        return [check for check in self.checks if not check.passed]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """Distances of one disturbed set from the reference, by the name of the space."""
+
+    disturbed: tuple[str, float]
+    fcd: dict[str, float]
+    kcd: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Real:
+    """Real images in one space: the reference, others of the test images, draws of the training images.
+
+    `floors` and `kernel_floors` are the distances of the draws to the reference.
+    """
+
+    reference: np.ndarray
+    base: np.ndarray
+    draws: list[np.ndarray]
+    floors: np.ndarray
+    kernel_floors: np.ndarray
+
+
+def certify(
+    embed: Embed,
+    train: np.ndarray,
+    train_labels: np.ndarray,
+    test: np.ndarray,
+    classes: int,
+    seed: int,
+) -> Certificate:
+    """Makes every check.
+
+    Args:
+        embed: From images uint8 [n, height, width, channels] to whitened features [n, components], by space.
+        train, test: Real images, uint8 [n, height, width, channels].
+        train_labels: Classes of the training images, int32 [n]; -1 without classes.
+        classes: How many there are; below 2 for none.
+        seed: Decides which images are taken, and all noise.
+    """
+    count = min(_AT_MOST, len(test) // 2, len(train) // 2)
+    if count < LEAST:
+        return Certificate(outcome=TOO_FEW, images=count, checks=[])
+    random = np.random.default_rng(seed)
+    test = test[random.permutation(len(test))]
+    reference, base = test[:count], test[count : 2 * count]
+    chosen = random.permutation(len(train))[:_TRAIN_AT_MOST]
+    train, train_labels = train[chosen], train_labels[chosen]
+    in_train, in_reference, in_base = embed(train), embed(reference), embed(base)
+    real = {space: _real(in_reference[space], in_base[space], in_train[space], count, random) for space in in_reference}
+    measured: list[_Measured] = []
+    repeated: Mapping[str, np.ndarray] = {}
+    for disturbed in disturbances(base, train, train_labels, classes, random):
+        log.info("embed: certificate: %s %g", disturbed.kind, disturbed.strength)
+        features = embed(disturbed.images)
+        measured.append(_measure(disturbed, features, real))
+        if (disturbed.kind, disturbed.strength) == _REPEATED:
+            repeated = features
+    checks = []
+    for space, images in real.items():
+        checks += _of_real_images(space, images)
+        checks += _monotone(space, measured)
+        checks += _of_neighbours(space, images, repeated[space], in_train[space])
+    checks += _across_spaces(real, measured)
+    outcome = PASSED if all(check.passed for check in checks) else FAILED
+    return Certificate(outcome=outcome, images=count, checks=checks)
+
+
+def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, count: int, random: np.random.Generator) -> _Real:
+    draws = [train[random.permutation(len(train))[:count]] for _ in range(_DRAWS)]
+    return _Real(
+        reference,
+        base,
+        draws,
+        np.array([metrics.frechet_distance(draw, reference) for draw in draws]),
+        np.array([metrics.kernel_distances(draw, reference).mean() for draw in draws]),
+    )
+
+
+def _measure(disturbed: Disturbed, features: Mapping[str, np.ndarray], real: Mapping[str, _Real]) -> _Measured:
+    return _Measured(
+        (disturbed.kind, disturbed.strength),
+        {space: metrics.frechet_distance(features[space], real[space].reference) for space in real},
+        {space: float(metrics.kernel_distances(features[space], real[space].reference).mean()) for space in real},
+    )
+
+
+def _of_real_images(space: str, real: _Real) -> list[Check]:
+    """Real images are near each other, about as near as Gaussian ones, whichever split they come from."""
+    count, size = real.reference.shape
+    floor, spread = real.floors.mean(), real.floors.std(ddof=1)
+    # The distance of white Gaussians is a sum of about so many squares, whose mean varies the more the fewer they are.
+    squares = size + size * (size + 1) / 2
+    held_out = metrics.frechet_distance(real.base, real.reference)
+    reversed_pair = metrics.frechet_distance(real.reference, real.base[::-1])
+    mean, error = metrics.mean_and_error(metrics.kernel_distances(real.base, real.reference))
+    gaussian = metrics.frechet_floor(count, count, size)
+    return [
+        _between("real against real over the closed form", space, _ratio(floor, gaussian), 0.8, 1.6),
+        _between(
+            "its coefficient of variation", space, _ratio(spread, floor), 0, max(0.15, 2 * math.sqrt(2 / squares))
+        ),
+        _between("training against test images, in spreads", space, _ratio(floor - held_out, spread), -math.inf, 5),
+        _between("kernel distance of real images, in errors", space, _ratio(mean, error), -4, 4),
+        _between(
+            "both ways round, relative difference", space, _ratio(abs(held_out - reversed_pair), held_out), 0, 1e-6
+        ),
+    ]
+
+
+def _monotone(space: str, measured: list[_Measured]) -> list[Check]:
+    """Distances grow with the disturbance; the first step of a kind may be lost among real images."""
+    checks = []
+    for kind in dict.fromkeys(one.disturbed[0] for one in measured):
+        distances = [one.fcd[space] for one in measured if one.disturbed[0] == kind]
+        steps = np.diff(distances[1:]) if kind in ("noise", "blur", "shift") else np.diff(distances)
+        if len(steps):
+            smallest = _ratio(steps.min(), distances[-1])
+            checks.append(_between(f"{kind}: smallest step, of the largest distance", space, smallest, 0.0, math.inf))
+    return checks
+
+
+def _of_neighbours(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
+    """Coverage sees repeats, and copies of training images are told from real ones."""
+    reference = neighbours.make_balls(real.reference)
+    fresh, collapsed = (neighbours.overlap(neighbours.make_balls(rows), reference) for rows in (real.base, repeated))
+    checks = [
+        _between("coverage of real images", space, fresh.covered.mean(), 1 - 2**-5 - 0.03, 1 - 2**-5 + 0.03),
+        _between("density of real images", space, fresh.density, 0.9, 1.1),
+        _between(f"coverage of images repeated {_REPEATED[1]} times", space, collapsed.covered.mean(), 0, 0.5),
+    ]
+    held_out = neighbours.nearest(real.reference, train)[0]
+    copies = real.draws[0] + np.random.default_rng(0).normal(0.0, 0.01, real.draws[0].shape)
+    tenth = len(copies) // 10
+    partly = np.concatenate([copies[:tenth], real.base[tenth:]])
+    of_fresh, of_partly, of_copies = (neighbours.nearest(rows, train)[0] for rows in (real.base, partly, copies))
+    checks += [
+        _between("copies among real images, in spreads", space, neighbours.copy_z(of_fresh, held_out), -4.0, math.inf),
+        _between("copies, in spreads", space, neighbours.copy_z(of_copies, held_out), -math.inf, -10.0),
+        _between("share of close images among real ones", space, neighbours.copy_share(of_fresh, held_out), 0.0, 0.03),
+        _between("and where a tenth are copies", space, neighbours.copy_share(of_partly, held_out), 0.05, 1.0),
+    ]
+    return checks
+
+
+def _across_spaces(real: Mapping[str, _Real], measured: list[_Measured]) -> list[Check]:
+    """What one space at least must see, and that the spaces agree on which disturbances are worse."""
+    checks, count = [], len(next(iter(real.values())).reference)
+    least = max(_LEAST_SENSITIVE, _SENSITIVE * count / _AT_MOST)
+    for kind, strength in _MUST_BE_SEEN:
+        for one in measured:
+            if one.disturbed == (kind, strength):
+                for name, distances in (("Fréchet", one.fcd), ("kernel", one.kcd)):
+                    best = max(_in_spreads(real[space], distances[space], name) for space in real)
+                    checks.append(
+                        _between(f"{kind} {strength:g}, {name} distance in spreads", "", best, least, math.inf)
+                    )
+    if len(real) > 1:
+        first, second = ([one.fcd[space] for one in measured] for space in real)
+        agreement = float(scipy.stats.spearmanr(first, second).statistic)
+        checks.append(_between("rank correlation of the spaces", "", agreement, 0.8, 1.0))
+    return checks
+
+
+def _in_spreads(real: _Real, distance: float, name: str) -> float:
+    floors = real.floors if name == "Fréchet" else real.kernel_floors
+    return _ratio(distance - floors.mean(), floors.std(ddof=1))
+
+
+def _ratio(value: float, of: float) -> float:
+    """A ratio; to nothing it is NaN, which passes no check."""
+    return float(value) / float(of) if of else math.nan
+
+
+def _between(check: str, space: str, value: float, low: float, high: float) -> Check:
+    limit = f"{low:g} to {high:g}"
+    if math.inf in (high, -low):
+        limit = f"at least {low:g}" if high == math.inf else f"at most {high:g}"
+    known = round(float(value), 6) if math.isfinite(value) else None
+    return Check(check, space, known, limit, known is not None and low <= known <= high)
