@@ -131,27 +131,30 @@ def _incomparable(rival: Rival, checkpoint_digest: str, image: records.ImageShap
 
 
 def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | None], labelled: bool) -> list[Rule]:
-    """Not worse than the champion in any space, not less diverse, and better in at least one space."""
+    """Not worse than the champion in any space, not less diverse, and better in at least one space.
+
+    The value of an excess is the upper end of where it surely lies.
+    """
     if rival.standing is None:
         return [Rule("champion", "has no score", "to be compared with", False)]
     theirs, rules, best = rival.standing, [], math.inf
     for space, error in floor_errors.items():
-        name = f"kernel distance to the champion's ({space})"
+        name = f"excess over the champion's kernel distance ({space})"
         try:
             found = compare(model.blocks.get(space, ()), theirs.blocks.get(space, ()), _known(error), len(floor_errors))
         except ValueError:
             rules.append(Rule(name, None, "comparable blocks", False))
             continue
         best = min(best, found.upper)
-        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g} more", found.not_worse))
+        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse))
     for name in ("recall", "coverage"):
         rules.append(_not_below(name, model.scores, theirs.scores))
     if labelled:
         champions = _finite(theirs.scores.get("class_distance"))
         most = None if champions is None else champions + _LESS_BALANCED
         rules.append(_at_most("class_distance", model.scores, most, " by the champion's"))
-    limit = f"surely below 0 in a space, as against the champion, version {rival.version}"
-    rules.append(Rule("smallest difference in kernel distance", _finite(best), limit, best < 0, HOLD))
+    limit = f"surely below 0, to be better than version {rival.version}"
+    rules.append(Rule("smallest excess over the champion's kernel distance", _finite(best), limit, best < 0, HOLD))
     return rules
 
 

@@ -213,7 +213,7 @@ def test_challenger_against_champion_both_ways_round(
     reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=other)
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
-    assert "kernel distance to the champion's (classifier)" in str(reverse.parameters["summary"])
+    assert "excess over the champion's kernel distance (classifier)" in str(reverse.parameters["summary"])
 
 
 def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_conditional_against_unconditional_both_ways_round(
     challenger = run(conditional, tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     rules = {rule["rule"] for rule in evaluations.describe(tmp_path / "e").rules}
-    assert {"kernel distance to the champion's (classifier)", "recall", "coverage"} <= rules
+    assert {"excess over the champion's kernel distance (classifier)", "recall", "coverage"} <= rules
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()

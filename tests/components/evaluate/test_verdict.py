@@ -101,7 +101,7 @@ def test_challenger_and_champion_both_ways_round() -> None:
     assert better.reasons == ["within every limit and better than the champion, version 3"]
     swapped = _judge(rival=_with(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
     assert swapped.verdict == REJECT
-    assert "kernel distance to the champion's (classifier)" in swapped.reasons[0]
+    assert "excess over the champion's kernel distance (classifier)" in swapped.reasons[0]
 
 
 def test_the_same_samples_hold() -> None:
