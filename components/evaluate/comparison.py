@@ -36,6 +36,11 @@ class Difference:
         return self.upper < 0
 
     @property
+    def worse(self) -> bool:
+        """Whether the challenger is surely worse, by more than the margin or not."""
+        return self.lower > 0
+
+    @property
     def not_worse(self) -> bool:
         """Whether the challenger is surely not worse by more than the margin."""
         return self.upper <= self.margin

@@ -133,7 +133,7 @@ def _incomparable(rival: Rival, checkpoint_digest: str, image: records.ImageShap
 def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | None], labelled: bool) -> list[Rule]:
     """Not worse than the champion in any space, not less diverse, and better in at least one space.
 
-    The value of an excess is the upper end of where it surely lies.
+    The value of an excess is the upper end of where it surely lies. What is surely worse is rejected, what may be held.
     """
     if rival.standing is None:
         return [Rule("champion", "has no score", "to be compared with", False)]
@@ -146,7 +146,8 @@ def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | N
             rules.append(Rule(name, None, "comparable blocks", False))
             continue
         best = min(best, found.upper)
-        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse))
+        otherwise = REJECT if found.worse else HOLD
+        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse, otherwise))
     for name in ("recall", "coverage"):
         rules.append(_not_below(name, model.scores, theirs.scores))
     if labelled:

@@ -46,9 +46,10 @@ def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[s
 
 def outcome(differences: list[Difference]) -> str:
     """What the rules of the kernel distance come to."""
-    if not all(difference.not_worse for difference in differences):
+    if any(difference.worse and not difference.not_worse for difference in differences):
         return "REJECT"
-    return "PROMOTE" if any(difference.better for difference in differences) else "HOLD"
+    all_within = all(difference.not_worse for difference in differences)
+    return "PROMOTE" if all_within and any(difference.better for difference in differences) else "HOLD"
 
 
 def main() -> int:

@@ -117,8 +117,10 @@ def test_one_space_is_enough_to_be_better_unless_the_other_is_worse() -> None:
     assert _judge(rival=CHAMPION, blocks=mixed).verdict == REJECT
 
 
-def test_a_difference_within_the_spread_of_the_blocks_holds() -> None:
-    apart = {space: [value + (-1) ** index * 2e-4 for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
+@pytest.mark.parametrize("spread", [2e-4, 4e-3])
+def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> None:
+    """Whether it is small enough to be within the margin, or too large to tell."""
+    apart = {space: [value + (-1) ** index * spread for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
     assert _judge(rival=CHAMPION, blocks=apart).verdict == HOLD
 
 
