@@ -81,8 +81,7 @@ def _certify(
     seed: int,
 ) -> certificate.Certificate:
     def embed(images: np.ndarray) -> dict[str, np.ndarray]:
-        parts = [module.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
-        return {name: white(np.concatenate([part[name] for part in parts])) for name, white in whitenings.items()}
+        return {name: whitenings[name](features) for name, features in module.features_of(images).items()}
 
     log.info("embed: checking that distances in it tell known faults of real images")
     found = certificate.certify(embed, train, labels, test, classes, seed)
@@ -104,13 +103,11 @@ def _fit_whitenings(
     """
     images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
     log.info("embed: fitting the whitenings on %d training images", len(images))
-    parts = [module.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
     # Of as many directions as the test images can tell apart as well.
     components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
     try:
         return {
-            name: whitening.fit_whitening(np.concatenate([part[name].numpy() for part in parts]), components)
-            for name in module.spaces
+            name: whitening.fit_whitening(features, components) for name, features in module.features_of(images).items()
         }
     except ValueError as error:
         raise DataError(f"the training images cannot be told apart: {error}") from None
@@ -140,3 +137,8 @@ class _Embedding(tf.Module):
             return outputs
 
         self.embed = tf.function(embed, input_signature=[spec])
+
+    def features_of(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Features float32 [n, 64] of images uint8 [n, height, width, channels], by the name of the space."""
+        parts = [self.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
+        return {name: np.concatenate([part[name].numpy() for part in parts]) for name in self.spaces}

@@ -16,7 +16,6 @@ log = logging.getLogger(__name__)
 
 LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
 _TRAIN_AT_MOST = 100_000  # training images among which copies are looked for
-_ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
 _ENOUGH = 1000  # images, below which distances are noisy
 _GROUP_LEAST = 10  # real images, below which the coverage of a group says nothing
 _CHUNK = 500
@@ -118,7 +117,7 @@ class Reference:
     @property
     def low_n(self) -> bool:
         """Whether there are too few images for distances to be trusted closely."""
-        return self.count < max(_ENOUGH, _ROWS_PER_COMPONENT * max(self.components.values()))
+        return self.count < _ENOUGH
 
     @property
     def formula_floors(self) -> dict[str, float]:
@@ -272,11 +271,13 @@ def _in_space(
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> float | None:
-    """The smallest coverage of a group, over that of all; None if nothing is covered or no group is large enough."""
+    """The smallest coverage of a group, over that of all; 0 if nothing is covered, None if no group is large enough."""
     counts, of_group = np.bincount(members), np.bincount(members, covered)
     enough = counts >= _GROUP_LEAST
-    if not covered.any() or not enough.any():
-        return 0.0 if enough.any() else None
+    if not enough.any():
+        return None
+    if not covered.any():
+        return 0.0
     return float((of_group[enough] / counts[enough]).min() / covered.mean())
 
 

@@ -169,7 +169,8 @@ def _not_below(name: str, scores: Mapping[str, float | None], champions: Mapping
 
 def _known(value: float | None) -> float:
     """The value; of none or of what is not finite NaN, which no comparison survives."""
-    return math.nan if _finite(value) is None else float(value or 0.0)
+    finite = _finite(value)
+    return math.nan if finite is None else finite
 
 
 def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:

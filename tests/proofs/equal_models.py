@@ -6,7 +6,6 @@ what it showed.
 """
 
 import argparse
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,16 +17,11 @@ from components import checkpoints, datasets, embeddings, metrics, records
 from components.evaluate import contestants, samples
 from components.evaluate.comparison import LEVEL, Difference, compare
 from components.evaluate.config import EvaluateConfig
+from tests.proofs.classifier import stage
 
 PAIRS = 400
 POOL, DRAWN = 40_000, 10_000
 STEPS = 2000
-
-
-def stage(name: str, **settings: object) -> None:
-    """Runs a stage as a process; raises CalledProcessError if it fails."""
-    flags = [f"--{setting}={value}" for setting, value in settings.items()]
-    subprocess.run([sys.executable, "-m", f"components.{name}", *flags], check=True)
 
 
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
