@@ -70,6 +70,11 @@ def step_folder(checkpoints: Path, step: int) -> Path:
     return checkpoints / f"step-{step:010d}"
 
 
+def steps(checkpoints: Path) -> list[int]:
+    """The steps of which there is a checkpoint, whole or not, from the first on."""
+    return sorted(int(found[1]) for path in checkpoints.glob("step-*") if (found := _STEP_FOLDER.fullmatch(path.name)))
+
+
 def save(checkpoints: Path, description: Description, state: Mapping[str, np.ndarray]) -> Description:
     """Writes one checkpoint, whole or not at all.
 
@@ -119,7 +124,7 @@ def newest(checkpoints: Path) -> tuple[Path, Description] | None:
     Raises:
         DataError: There are checkpoints and every one of them is damaged: never a silent start from nothing.
     """
-    folders = sorted((path for path in checkpoints.glob("step-*") if _STEP_FOLDER.fullmatch(path.name)), reverse=True)
+    folders = [step_folder(checkpoints, step) for step in reversed(steps(checkpoints))]
     for folder in folders:
         try:
             return folder, describe(folder)
@@ -146,9 +151,8 @@ def load_state(checkpoint: str | Path, prefix: str = "") -> dict[str, np.ndarray
 
 def keep_newest(checkpoints: Path, count: int) -> None:
     """Removes all but the newest `count` checkpoints."""
-    folders = sorted(path for path in checkpoints.glob("step-*") if _STEP_FOLDER.fullmatch(path.name))
-    for folder in folders[:-count]:
-        shutil.rmtree(folder, ignore_errors=True)
+    for step in steps(checkpoints)[:-count]:
+        shutil.rmtree(step_folder(checkpoints, step), ignore_errors=True)
 
 
 def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:

@@ -24,8 +24,14 @@ def evaluate(
     embedding_digest: str = EvaluateConfig.embedding_digest,
     sample_count: int = EvaluateConfig.sample_count,
     distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
+    recall_limit: float = EvaluateConfig.recall_limit,
+    coverage_limit: float = EvaluateConfig.coverage_limit,
     class_distance_limit: float = EvaluateConfig.class_distance_limit,
     class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
+    class_coverage_limit: float = EvaluateConfig.class_coverage_limit,
+    distinct_share_limit: float = EvaluateConfig.distinct_share_limit,
+    copy_share_limit: float = EvaluateConfig.copy_share_limit,
+    copy_z_limit: float = EvaluateConfig.copy_z_limit,
     seed: int = EvaluateConfig.seed,
 ) -> dsl.ContainerSpec:
     """Scores a checkpoint and gives a verdict."""

@@ -27,8 +27,18 @@ class EvaluateConfig:
     sample_count: Annotated[int, Setting("Samples drawn for the metrics.", at_least=100, at_most=1_000_000)] = 10_000
     distance_ratio_limit: Annotated[
         float,
-        Setting("Most that the Fréchet classifier distance may be, in multiples of real against real.", above=0.0),
+        Setting(
+            "Most that the Fréchet distance may be in any space, in multiples of real against real; 0 for no limit "
+            "at all, and then nothing is promoted.",
+            at_least=0.0,
+        ),
     ] = 25.0
+    recall_limit: Annotated[
+        float, Setting("Least recall, in multiples of that of real images.", at_least=0.0, at_most=1.0)
+    ] = 0.5
+    coverage_limit: Annotated[
+        float, Setting("Least coverage, in multiples of that of real images.", at_least=0.0, at_most=1.0)
+    ] = 0.5
     class_distance_limit: Annotated[
         float,
         Setting(
@@ -43,6 +53,22 @@ class EvaluateConfig:
             "Least that the rarest class among the samples may be, against its real share.", at_least=0.0, at_most=1.0
         ),
     ] = 0.25
+    class_coverage_limit: Annotated[
+        float, Setting("Least coverage of a class, in multiples of that of all.", at_least=0.0, at_most=1.0)
+    ] = 0.5
+    distinct_share_limit: Annotated[float, Setting("Least share of distinct samples.", at_least=0.0, at_most=1.0)] = (
+        0.999
+    )
+    copy_share_limit: Annotated[
+        float,
+        Setting(
+            "Most samples that may be as near to a training image as 1% of test images are.", above=0.0, at_most=1.0
+        ),
+    ] = 0.03
+    copy_z_limit: Annotated[
+        float,
+        Setting("Least z of the samples' nearness to training images, against that of test images."),
+    ] = -3.0
     seed: Annotated[int, Setting("Decides the samples.", at_least=0, below=2**31)] = 0
 
     def __post_init__(self) -> None:

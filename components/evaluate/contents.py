@@ -32,6 +32,8 @@ _OF_IMAGES = {
     "bin_distance": "total variation between bins of a clustering",
     "bin_ratio": "smallest share of a bin, against its real share",
     "bin_coverage": "smallest coverage of a bin, against that of all",
+    "pixel_mean_ratio": "mean of the pixels, in multiples of that of test images",
+    "pixel_deviation_ratio": "their standard deviation, likewise",
     "distinct_share": "distinct images",
     "copy_z": "nearness to training images, against that of test images: negative is nearer",
     "copy_share": "images as near to a training image as 1% of test images are",

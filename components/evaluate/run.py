@@ -139,17 +139,12 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     gaps = contestants.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
     model.scores.update(gaps)
     rival, champion = _score_rival(config, inputs, reference, train[0])
-    labelled = reference.groups.kind == "class"
-    limits = Limits(
-        distance_ratio=config.distance_ratio_limit,
-        class_distance=config.class_distance_limit if labelled else None,
-        class_ratio=config.class_ratio_limit if labelled else None,
-    )
     verdict = judge(
         Standing(scores=model.scores, blocks=model.blocks),
-        limits,
+        _limits(config),
         rival,
-        floor_errors=reference.floor_errors,
+        real=reference.floor,
+        spaces=reference.spaces,
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
     )
@@ -170,6 +165,14 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
             **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
         )
         storage.write_json(folder / evaluations.MANIFEST, description.to_json())
+
+
+def _limits(config: EvaluateConfig) -> Limits | None:
+    """The limits that are set; None if there are none."""
+    if not config.distance_ratio_limit:
+        return None
+    names = [field.name for field in dataclasses.fields(Limits)]
+    return Limits(**{name: getattr(config, f"{name}_limit") for name in names})
 
 
 def _score_rival(

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -25,10 +25,11 @@ _PAIRS = 16
 Scores = dict[str, float | None]
 OF_SPACE = ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error", "precision", "recall", "density", "coverage")
 _OF_GROUPS = ("distance", "ratio", "coverage")
-_OF_COPIES = ("distinct_share", "copy_z", "copy_share")
+_OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio", "distinct_share")
+_OF_COPIES = ("copy_z", "copy_share")
 
 
-def name_of(score: str, space: str, spaces: list[str]) -> str:
+def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
     """The name of a score of a space: that of the first space goes without the space's."""
     return score if space == spaces[0] else f"{space}_{score}"
 
@@ -41,11 +42,20 @@ class Seen:
         features: Whitened features float64 [n, components], by the name of the space.
         logits: float64 [n, classes]; None without classes.
         digests: Of each image.
+        brightness, power: Mean of the pixels of each image, from 0 to 255, and of their squares, float64 [n].
     """
 
     features: dict[str, np.ndarray]
     logits: np.ndarray | None
     digests: list[bytes]
+    brightness: np.ndarray
+    power: np.ndarray
+
+    @property
+    def pixels(self) -> tuple[float, float]:
+        """Mean and standard deviation of all pixels."""
+        mean = float(self.brightness.mean())
+        return mean, math.sqrt(max(0.0, float(self.power.mean()) - mean**2))
 
     @property
     def finite(self) -> bool:
@@ -83,6 +93,7 @@ class Reference:
         real: Features of the test images, with their balls, by the name of the space.
         groups: Classes, or bins where there are none.
         members: The group of each test image, as the embedding sees it.
+        pixels: Mean and standard deviation of the pixels of the test images.
         train: Features of the training images in the first space, [m, components].
         held_out: Squared distance of each test image to the nearest training image.
         floor: Scores of as many training images: real against real.
@@ -94,6 +105,7 @@ class Reference:
     real: dict[str, neighbours.Balls]
     groups: groups.Groups
     members: np.ndarray
+    pixels: tuple[float, float]
     train: np.ndarray
     held_out: np.ndarray
     floor: Scores
@@ -125,22 +137,16 @@ class Reference:
         return {name: metrics.frechet_floor(self.count, self.count, size) for name, size in self.components.items()}
 
     @property
-    def floor_errors(self) -> dict[str, float | None]:
-        """Standard error of the kernel distance of real images, in each space."""
-        return {space: self.floor[name_of("kcd_error", space, self.spaces)] for space in self.spaces}
-
-    @property
     def shares(self) -> np.ndarray:
         """Share of each group among the test images, as the embedding sees them."""
         return self.groups.shares(self.members)
 
     @property
     def no_scores(self) -> Scores:
-        """Every score, missing."""
+        """Every score but what only images of classes that were asked for have, missing."""
         of_spaces = [name_of(score, space, self.spaces) for space in self.spaces for score in OF_SPACE]
         of_groups = [f"{self.groups.kind}_{score}" for score in _OF_GROUPS]
-        of_classes = ["class_accuracy"] if self.groups.kind == "class" else []
-        return dict.fromkeys([*of_spaces, *of_groups, *of_classes, *_OF_COPIES])
+        return dict.fromkeys([*of_spaces, *of_groups, *_OF_PIXELS, *_OF_COPIES])
 
 
 def image_count(sample_count: int, train: int, test: int) -> int:
@@ -191,6 +197,7 @@ def make_reference(
         real={name: neighbours.make_balls(features) for name, features in seen_test.features.items()},
         groups=found_groups,
         members=found_groups.of(seen_test.features[first], seen_test.logits),
+        pixels=seen_test.pixels,
         train=seen_train.features[first],
         held_out=neighbours.nearest(seen_test.features[first], seen_train.features[first])[0],
         floor={},
@@ -246,6 +253,8 @@ def _measure(reference: Reference, seen: Seen) -> tuple[Scores, dict[str, list[f
         "coverage": _smallest_coverage(covered[first], reference.members),
     }
     scores |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
+    for name, ours, real in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=False):
+        scores[name] = ours / real if real else None
     scores["distinct_share"] = len(set(seen.digests)) / len(seen.digests)
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
     return finite, {space: [float(value) for value in of_space] for space, of_space in blocks.items()}, shares
@@ -290,6 +299,8 @@ def _rows(seen: Seen, chosen: np.ndarray) -> Seen:
         {name: features[chosen] for name, features in seen.features.items()},
         None if seen.logits is None else seen.logits[chosen],
         [seen.digests[index] for index in chosen],
+        seen.brightness[chosen],
+        seen.power[chosen],
     )
 
 
@@ -297,6 +308,8 @@ def _see(embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: s
     features: dict[str, list[np.ndarray]] = {space.name: [] for space in embedding.description.spaces}
     logits: list[np.ndarray] = []
     digests: list[bytes] = []
+    brightness: list[np.ndarray] = []
+    power: list[np.ndarray] = []
     for images in batches:
         some_features, some_logits = embedding.embed(images)
         for name, values in some_features.items():
@@ -305,6 +318,10 @@ def _see(embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: s
             logits.append(some_logits)
         if (len(digests) + len(images)) // _LOG_EVERY > len(digests) // _LOG_EVERY:
             log.info("evaluate: %d %s seen", len(digests) + len(images), what)
+        pixels = images.reshape(len(images), -1).astype(np.float64)
+        brightness.append(pixels.mean(axis=1))
+        power.append(np.square(pixels).mean(axis=1))
         digests += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
     together = {name: np.concatenate(parts) for name, parts in features.items()}
-    return Seen(together, np.concatenate(logits) if logits else None, digests)
+    all_logits = np.concatenate(logits) if logits else None
+    return Seen(together, all_logits, digests, np.concatenate(brightness), np.concatenate(power))

@@ -6,26 +6,41 @@ from collections.abc import Mapping, Sequence
 
 from components import records
 from components.evaluate.comparison import compare
+from components.evaluate.scores import name_of
 from components.evaluations import HOLD, PROMOTE, REJECT
 
 # How much less diverse than the champion a model may be, and how much further from the classes' shares.
 _LESS_DIVERSE = 0.05
 _LESS_BALANCED = 0.03
+# Brightness and contrast of samples in multiples of those of real images: beyond, pixels are of another range.
+_PIXEL_RANGE = (0.5, 2.0)
+_NAMED = 5  # of the scores that are missing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a model must keep to, whatever the champion is.
+    """What a model must keep to, whatever the champion is; how they were found: docs/calibration.md.
 
     Attributes:
-        distance_ratio: Most Fréchet classifier distance, in multiples of real against real.
-        class_distance: Most total variation between classes; None where the images have no classes.
-        class_ratio: Least share of the rarest class against its real share; None likewise.
+        distance_ratio: Most Fréchet distance in any space, in multiples of real against real.
+        recall, coverage: Least of each in the first space, in multiples of real against real.
+        class_distance: Most total variation between classes.
+        class_ratio: Least share of the rarest class against its real share.
+        class_coverage: Least coverage of a class against that of all.
+        distinct_share: Least share of distinct images.
+        copy_share: Most images as near to a training image as 1% of test images are.
+        copy_z: Least z of the samples' nearness to training images against that of test images.
     """
 
     distance_ratio: float
-    class_distance: float | None
-    class_ratio: float | None
+    recall: float
+    coverage: float
+    class_distance: float
+    class_ratio: float
+    class_coverage: float
+    distinct_share: float
+    copy_share: float
+    copy_z: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,41 +97,82 @@ class Verdict:
 
 def judge(
     model: Standing,
-    limits: Limits,
+    limits: Limits | None,
     rival: Rival | None,
     *,
-    floor_errors: Mapping[str, float | None],
+    real: Mapping[str, float | None],
+    spaces: Sequence[str],
     checkpoint_digest: str,
     image: records.ImageShape,
 ) -> Verdict:
     """Judges a model.
 
     Args:
-        model: Its scores: `bad_samples` (samples with a pixel that is not finite), `fcd_ratio` (to real against real),
-            and for images with classes `class_distance` and `class_ratio`; beside a rival `recall` and `coverage` too.
-        limits: The absolute limits.
+        model: Its scores, as of `scores.score`, with `bad_samples` (samples with a pixel that is not finite); those of
+            classes where the images have classes.
+        limits: What it must keep to whatever the champion is; None, which rejects, if nobody has set any.
         rival: The champion, scored in the same run; None only if the registry surely has none.
-        floor_errors: Standard error of the kernel distance of real images, by the name of each space.
+        real: Scores of real images against real images.
+        spaces: Names of the spaces, the one that matters most first.
         checkpoint_digest: The checkpoint under judgement.
         image: Shape of the images of the dataset.
     """
-    scores = model.scores
-    rules = [_at_most("bad_samples", scores, 0), _at_most("fcd_ratio", scores, limits.distance_ratio)]
-    if limits.class_distance is not None:
-        rules.append(_at_most("class_distance", scores, limits.class_distance))
-    if limits.class_ratio is not None:
-        rules.append(_at_least("class_ratio", scores, limits.class_ratio))
+    labelled = "class_distance" in model.scores
+    rules = _integrity(model.scores)
+    if limits is None:
+        rules.append(Rule("limits", "are not set", "limits to keep to", False))
+    else:
+        rules += _within(limits, model.scores, real, spaces, labelled)
     if rival is not None:
         unable = _incomparable(rival, checkpoint_digest, image)
-        rules += [unable] if unable else _against(rival, model, floor_errors, limits.class_distance is not None)
+        floor_errors = {space: real.get(name_of("kcd_error", space, spaces)) for space in spaces}
+        rules += [unable] if unable else _against(rival, model, floor_errors, labelled)
     failed = [rule for rule in rules if not rule.passed]
-    reasons = [_reason(rule) for rule in failed]
+    told = {name for name, value in model.scores.items() if _finite(value) is None}  # by the rule on all scores
+    reasons = [_reason(rule) for rule in failed if rule.value is not None or rule.rule not in told]
     if any(rule.otherwise == REJECT for rule in failed):
         return Verdict(REJECT, rules, reasons)
     if failed:
         return Verdict(HOLD, rules, reasons)
     better = f"better than the champion, version {rival.version}" if rival else "the first to be published"
     return Verdict(PROMOTE, rules, [f"within every limit and {better}"])
+
+
+def _integrity(scores: Mapping[str, float | None]) -> list[Rule]:
+    """Every number is there, and the samples are pictures at all."""
+    missing = [name for name, value in scores.items() if _finite(value) is None]
+    some = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
+    low, high = _PIXEL_RANGE
+    return [
+        _at_most("bad_samples", scores, 0),
+        Rule("scores", f"{some} are missing or not finite" if missing else 0, "finite numbers, every one", not missing),
+        *(_between(name, scores, low, high) for name in ("pixel_mean_ratio", "pixel_deviation_ratio")),
+    ]
+
+
+def _within(
+    limits: Limits,
+    scores: Mapping[str, float | None],
+    real: Mapping[str, float | None],
+    spaces: Sequence[str],
+    labelled: bool,
+) -> list[Rule]:
+    """The limits: on distances in every space, on collapse in the first, on classes if there are any, on copies."""
+    first = spaces[0]
+    rules = [_at_most(name_of("fcd_ratio", space, spaces), scores, limits.distance_ratio) for space in spaces]
+    for score, share in (("recall", limits.recall), ("coverage", limits.coverage)):
+        name = name_of(score, first, spaces)
+        reals = _finite(real.get(name))
+        limit = None if reals is None else share * reals
+        rules.append(_at_least(name, scores, limit, f" ({share:g} of that of real images)"))
+    if labelled:
+        rules.append(_at_most("class_distance", scores, limits.class_distance))
+        rules.append(_at_least("class_ratio", scores, limits.class_ratio))
+        rules.append(_at_least("class_coverage", scores, limits.class_coverage))
+    rules.append(_at_least("distinct_share", scores, limits.distinct_share))
+    rules.append(_at_most("copy_share", scores, limits.copy_share))
+    rules.append(_at_least("copy_z", scores, limits.copy_z))
+    return rules
 
 
 def _incomparable(rival: Rival, checkpoint_digest: str, image: records.ImageShape) -> Rule | None:
@@ -137,7 +193,7 @@ def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | N
     """
     if rival.standing is None:
         return [Rule("champion", "has no score", "to be compared with", False)]
-    theirs, rules, best = rival.standing, [], math.inf
+    theirs, rules, best, spaces = rival.standing, [], math.inf, list(floor_errors)
     for space, error in floor_errors.items():
         name = f"excess over the champion's kernel distance ({space})"
         try:
@@ -148,8 +204,8 @@ def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | N
         best = min(best, found.upper)
         otherwise = REJECT if found.worse else HOLD
         rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse, otherwise))
-    for name in ("recall", "coverage"):
-        rules.append(_not_below(name, model.scores, theirs.scores))
+    for score in ("recall", "coverage"):
+        rules.append(_not_below(name_of(score, spaces[0], spaces), model.scores, theirs.scores))
     if labelled:
         champions = _finite(theirs.scores.get("class_distance"))
         most = None if champions is None else champions + _LESS_BALANCED
@@ -180,9 +236,16 @@ def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None,
     return Rule(name, value, f"at most {limit:.4g}{why}", value is not None and value <= limit)
 
 
-def _at_least(name: str, scores: Mapping[str, float | None], limit: float) -> Rule:
+def _at_least(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
     value = _finite(scores.get(name))
-    return Rule(name, value, f"at least {limit:g}", value is not None and value >= limit)
+    if limit is None:
+        return Rule(name, value, "to be compared with that of real images, which is missing", False)
+    return Rule(name, value, f"at least {limit:.4g}{why}", value is not None and value >= limit)
+
+
+def _between(name: str, scores: Mapping[str, float | None], low: float, high: float) -> Rule:
+    value = _finite(scores.get(name))
+    return Rule(name, value, f"from {low:g} to {high:g}", value is not None and low <= value <= high)
 
 
 def _finite(value: float | None) -> float | None:

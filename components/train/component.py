@@ -39,6 +39,7 @@ def train(
     accelerator: str = TrainConfig.accelerator,
     tpu: str = TrainConfig.tpu,
     replicas: int = TrainConfig.replicas,
+    when_unhealthy: str = TrainConfig.when_unhealthy,
     log_every: int = TrainConfig.log_every,
     sample_every: int = TrainConfig.sample_every,
     checkpoint_every: int = TrainConfig.checkpoint_every,

@@ -84,6 +84,14 @@ class TrainConfig:
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""
     replicas: Replicas = 0
+    when_unhealthy: Annotated[
+        str,
+        Setting(
+            "What becomes of a training that will not recover: it is ended, or only warned of.",
+            choices=("stop", "warn"),
+            in_key=False,
+        ),
+    ] = "stop"
     log_every: Annotated[int, Setting("Generator updates between lines of the log.", at_least=1, in_key=False)] = 50
     sample_every: Annotated[int, Setting("Generator updates between grids of samples.", at_least=1, in_key=False)] = (
         1000

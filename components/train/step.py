@@ -21,7 +21,8 @@ _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
 _PURPOSES = 4
 
 # What a block reports for each step, all of them global means.
-REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "healthy")
+REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score", "healthy")
+_OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> networks.NetworkConfig:
@@ -106,7 +107,7 @@ class WganStep(Resumable):
 
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
-        sums = {name: tf.zeros([], self._float) for name in ("loss", "penalty", "gradient_norm")}
+        sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
         healthy = tf.ones([], self._float)
         for inner in range(self._config.critic_steps):
             of_batch = [] if labels is None else [labels[inner]]
@@ -115,10 +116,9 @@ class WganStep(Resumable):
             healthy = tf.minimum(healthy, means["healthy"])
         means = self._run(self.generator_update, self.generator_noise(), *of_batch)
         return {
-            "critic_loss": sums["loss"],
+            "critic_loss": sums.pop("loss"),
             "generator_loss": means["loss"],
-            "penalty": sums["penalty"],
-            "gradient_norm": sums["gradient_norm"],
+            **sums,
             "healthy": tf.minimum(healthy, means["healthy"]),
         }
 
@@ -147,13 +147,15 @@ class WganStep(Resumable):
             both = None if mine is None else tf.concat([mine, mine], axis=0)
             fake = tf.stop_gradient(self._draw(share.of(latents), mine))
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both), 2)
+            gap = real_scores - fake_scores
             loss = losses.critic_loss(real_scores, fake_scores)
             points = losses.interpolate(real, fake, share.of(weights))
             norms = losses.gradient_norms(lambda images: self._score(images, mine), points)
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
-            return Terms(loss, {"penalty": penalty, "gradient_norm": norms})
+            reported = {"penalty": penalty, "gradient_norm": norms, "critic_gap": gap, "real_score": real_scores}
+            return Terms(loss, reported)
 
         means = descend(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
         if config.constraint == "weight_clipping":

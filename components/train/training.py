@@ -22,9 +22,11 @@ from components.data_order import EndlessOrder
 from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
 from components.precision import choose_precision
+from components.train import health
 from components.train.config import TrainConfig
 from components.train.progress import Progress
 from components.train.step import WganStep, network_of
+from components.train.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -72,22 +74,27 @@ def _train(
     images, labels = datasets.load_split(config.dataset, manifest, "train")
     network = network_of(config, manifest.image, manifest.class_count)
     wgan = WganStep(config, network, strategy, precision)
-    progress = Progress(place if workers.is_chief else None, config)
+    own_place = place if workers.is_chief else None
+    progress = Progress(own_place, config)
+    class_counts = manifest.splits["train"].class_counts if network.classes else []
+    held_out = datasets.load_split(config.dataset, manifest, "validation")
+    watch = Watch(own_place, config, wgan, class_counts, (images, labels), held_out)
     step = 0
     if found is not None:
-        step = _restore(wgan, progress, *found)
+        step = _restore(wgan, progress, watch, *found)
         log.info("train: going on from step %d of %d", step, config.steps)
     batches = _Batches(images, labels, config)
     grid_inputs, grid_columns = _fixed_grid(config, network)
     log.info("train: %d images of %s; the first block compiles, which takes some seconds", len(images), manifest.image)
 
     def save() -> None:
-        state = {**wgan.state_arrays(), **progress.state()}
+        state = {**wgan.state_arrays(), **progress.state(), **watch.state()}
         checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
         checkpoints.keep_newest(place, _KEPT_CHECKPOINTS)
 
     with deferred() as stop, progress:
         progress.drop_after(step)
+        watch.drop_after(step)
         compiling = True
         for length in _block_lengths(step, config):
             started = time.monotonic()
@@ -98,13 +105,19 @@ def _train(
             # The first block compiles; its time says nothing of the speed.
             progress.add(block, None if compiling else time.monotonic() - started)
             compiling = False
+            watch.add(block)
+            if step % health.window_steps(config) == 0:
+                findings = watch.end_window(step)
+                if config.when_unhealthy == "stop":
+                    _require_recovery(findings, watch, workers, place, step)
             # A signal to one worker is a signal to all, at the same step.
             stop.signal = workers.largest(stop.signal or 0) or None
             if step % config.log_every == 0 or step == config.steps:
                 progress.write_row(step)
             if workers.is_chief and (step % config.sample_every == 0 or step == config.steps):
                 _write_samples(wgan.average, grid_inputs, grid_columns, place, step)
-            if workers.is_chief and (step % config.checkpoint_every == 0 or step == config.steps or stop):
+            due = step % config.checkpoint_every == 0 and not (watch.in_doubt and config.when_unhealthy == "stop")
+            if workers.is_chief and (due or step == config.steps or stop):
                 save()
             if stop:
                 log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
@@ -163,8 +176,9 @@ class _Batches:
 
 def _block_lengths(step: int, config: TrainConfig) -> Iterator[int]:
     """Lengths of the blocks from a step to the last, each ending at the latest where something is due."""
+    periods = (config.log_every, config.sample_every, config.checkpoint_every, health.window_steps(config))
     while step < config.steps:
-        due = min(every - step % every for every in (config.log_every, config.sample_every, config.checkpoint_every))
+        due = min(every - step % every for every in periods)
         length = min(_BLOCK_STEPS, due, config.steps - step)
         yield length
         step += length
@@ -181,14 +195,30 @@ def _check_healthy(block: dict[str, np.ndarray], step: int) -> None:
         )
 
 
-def _restore(wgan: WganStep, progress: Progress, folder: Path, description: checkpoints.Description) -> int:
+def _require_recovery(findings: list[health.Finding], watch: Watch, workers: Agreement, place: Path, step: int) -> None:
+    """Ends a training that will not recover, on all workers if on one; its last good checkpoint stays."""
+    if not workers.largest(len(findings)):
+        return
+    good = max((found for found in checkpoints.steps(place) if found <= watch.last_good), default=None)
+    kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
+    raise TrainingDiverged(
+        f"{' and '.join(map(str, findings)) or 'another worker gives up'}, at step {step} as in each window since step "
+        f"{watch.last_good}; such a training does not recover, and {kept}"
+        + "".join(f". To train anew, {finding.remedy}" for finding in findings[:1])
+    )
+
+
+def _restore(
+    wgan: WganStep, progress: Progress, watch: Watch, folder: Path, description: checkpoints.Description
+) -> int:
     arrays = checkpoints.load_state(folder)
-    wanted = {**wgan.state_arrays(), **progress.state()}
+    wanted = {**wgan.state_arrays(), **progress.state(), **watch.state()}
     wrong = checkpoints.differences(wanted, arrays)
     if wrong:
         raise DataError(f"checkpoint {folder} does not fit: {'; '.join(wrong)}")
     wgan.restore(arrays)
     progress.restore(arrays)
+    watch.restore(arrays)
     return description.step
 
 

@@ -12,16 +12,34 @@ from components.evaluations import HOLD, PROMOTE, REJECT
 from components.records import ImageShape
 
 SHAPE = ImageShape(8, 8, 1)
-GOOD = {
+GOOD: dict[str, float | None] = {
     "bad_samples": 0,
+    "pixel_mean_ratio": 1.1,
+    "pixel_deviation_ratio": 0.9,
     "fcd_ratio": 4.0,
-    "class_distance": 0.1,
-    "class_ratio": 0.8,
+    "untrained_fcd_ratio": 6.0,
     "recall": 0.6,
     "coverage": 0.7,
+    "class_distance": 0.1,
+    "class_ratio": 0.8,
+    "class_coverage": 0.9,
+    "distinct_share": 1.0,
+    "copy_share": 0.01,
+    "copy_z": 0.5,
 }
+REAL: dict[str, float | None] = {"recall": 0.9, "coverage": 0.95, "kcd_error": 1e-4, "untrained_kcd_error": 1e-4}
 BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
-LIMITS = Limits(distance_ratio=10.0, class_distance=0.25, class_ratio=0.25)
+LIMITS = Limits(
+    distance_ratio=10.0,
+    recall=0.5,
+    coverage=0.6,
+    class_distance=0.25,
+    class_ratio=0.25,
+    class_coverage=0.5,
+    distinct_share=0.999,
+    copy_share=0.03,
+    copy_z=-3.0,
+)
 CHAMPION = Rival(version=3, checkpoint_digest="old", image=SHAPE, standing=Standing(scores=GOOD, blocks=BLOCKS))
 
 
@@ -38,16 +56,19 @@ def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
 def _judge(
     scores: dict[str, float | None] | None = None,
     rival: Rival | None = None,
-    limits: Limits = LIMITS,
+    limits: Limits | None = LIMITS,
     digest: str = "new",
     blocks: Mapping[str, Sequence[float]] | None = None,
-    floor_error: float | None = 1e-4,
+    real: dict[str, float | None] | None = None,
+    without: Sequence[str] = (),
 ) -> Verdict:
+    known = {name: value for name, value in (GOOD | (scores or {})).items() if name not in without}
     return judge(
-        Standing(scores=GOOD | (scores or {}), blocks=_moved(-0.005) if blocks is None else blocks),
+        Standing(scores=known, blocks=_moved(-0.005) if blocks is None else blocks),
         limits,
         rival,
-        floor_errors=dict.fromkeys(BLOCKS, floor_error),
+        real=REAL | (real or {}),
+        spaces=list(BLOCKS),
         checkpoint_digest=digest,
         image=SHAPE,
     )
@@ -62,12 +83,28 @@ def _with(rival: Rival, scores: dict[str, float | None] | None = None, **changes
 def test_the_first_good_model_is_promoted() -> None:
     found = _judge()
     assert found.verdict == PROMOTE
-    assert [rule.rule for rule in found.rules] == ["bad_samples", "fcd_ratio", "class_distance", "class_ratio"]
+    assert [rule.rule for rule in found.rules] == ["bad_samples", "scores", *list(GOOD)[1:]]
     assert all(rule.passed for rule in found.rules)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("bad_samples", 1), ("fcd_ratio", 10.1), ("class_distance", 0.26), ("class_ratio", 0.24)]
+    ("name", "value"),
+    [
+        ("bad_samples", 1),
+        ("pixel_mean_ratio", 2.1),
+        ("pixel_mean_ratio", 0.4),
+        ("pixel_deviation_ratio", 0.4),
+        ("fcd_ratio", 10.1),
+        ("untrained_fcd_ratio", 10.1),
+        ("recall", 0.44),
+        ("coverage", 0.56),
+        ("class_distance", 0.26),
+        ("class_ratio", 0.24),
+        ("class_coverage", 0.49),
+        ("distinct_share", 0.998),
+        ("copy_share", 0.031),
+        ("copy_z", -3.1),
+    ],
 )
 def test_every_limit_alone_rejects(name: str, value: float) -> None:
     found = _judge({name: value})
@@ -81,7 +118,32 @@ def test_every_limit_alone_rejects(name: str, value: float) -> None:
 def test_a_number_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
     found = _judge({name: value}, CHAMPION)
     assert found.verdict == REJECT
-    assert "missing or not a number" in found.reasons[0]
+    assert f"the scores {name} are missing or not finite; expected finite numbers, every one" in found.reasons
+    assert not next(rule for rule in found.rules if rule.rule == name).passed
+
+
+@pytest.mark.parametrize("name", sorted(GOOD.keys() - {"class_distance"}))  # without it, there are no classes
+def test_a_score_that_a_rule_asks_for_and_that_is_not_there_rejects(name: str) -> None:
+    assert _judge(without=[name]).verdict == REJECT
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_a_score_that_no_rule_asks_for_must_be_a_number_too(value: float | None) -> None:
+    found = _judge({"density": value})
+    assert found.verdict == REJECT
+    assert found.reasons == ["the scores density are missing or not finite; expected finite numbers, every one"]
+
+
+def test_without_limits_nothing_is_promoted() -> None:
+    found = _judge(limits=None)
+    assert found.verdict == REJECT
+    assert found.reasons == ["the limits are not set; expected limits to keep to"]
+
+
+@pytest.mark.parametrize("name", ["recall", "coverage"])
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_a_number_that_real_images_lack_rejects(name: str, value: float | None) -> None:
+    assert _judge(real={name: value}).verdict == REJECT
 
 
 @pytest.mark.parametrize("name", ["recall", "coverage", "class_distance"])
@@ -91,8 +153,9 @@ def test_a_number_that_the_champion_lacks_rejects(name: str, value: float | None
 
 
 def test_limits_on_classes_are_left_out_without_classes() -> None:
-    scores: dict[str, float | None] = {"class_distance": None, "class_ratio": None}
-    assert _judge(scores, limits=Limits(distance_ratio=10.0, class_distance=None, class_ratio=None)).verdict == PROMOTE
+    found = _judge(without=["class_distance", "class_ratio", "class_coverage"])
+    assert found.verdict == PROMOTE
+    assert not [rule.rule for rule in found.rules if "class" in rule.rule]
 
 
 def test_challenger_and_champion_both_ways_round() -> None:
@@ -147,7 +210,7 @@ def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[str, l
 
 @pytest.mark.parametrize("error", [None, math.nan, math.inf])
 def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
-    assert _judge(rival=CHAMPION, floor_error=error).verdict == REJECT
+    assert _judge(rival=CHAMPION, real={"untrained_kcd_error": error}).verdict == REJECT
 
 
 def test_the_champion_itself_is_held() -> None:

@@ -150,6 +150,24 @@ def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
     assert images.shape == (2, 12, 10, 1)
 
 
+def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
+    """Without a penalty: exit code, term and step, and no checkpoint in bad windows."""
+    sick = {"penalty_weight": 0, "critic_learning_rate": 0.05, "steps": 5000, "batch_size": 4}
+    every = {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
+    done = train(tiny_dataset, tmp_path, **sick, **every)
+    assert done.returncode == errors.DEFECT, done.stderr
+    assert "excess_slope is " in done.stderr
+    assert "at step 1200 as in each window since step 600; such a training does not recover" in done.stderr
+    assert "the checkpoint of step 600 is from before. To train anew, lower critic_learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert checkpoints.steps(tmp_path) == [500, 600, 700]
+    health = [json.loads(line) for line in (tmp_path / "health.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
+    assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
+
+
 @pytest.fixture(scope="module")
 def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training that learns which class has its blob where."""
