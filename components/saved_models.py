@@ -1,8 +1,8 @@
 """SavedModels: saving one so that the same weights and code give the same bytes, whatever the process did before.
 
-TensorFlow numbers functions by a counter of the process, stores functions and map entries in no fixed order, and adds a
-`fingerprint.pb` with a random part. Here functions are numbered from 0, everything is sorted, and the fingerprint,
-which nothing needs, is left out.
+TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
+fixed order, and adds a `fingerprint.pb` with a random part. Here both are numbered from 0, everything is sorted, and
+the fingerprint, which nothing needs, is left out.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from components.errors import DataError
 _GRAPH = "saved_model.pb"
 _FINGERPRINT = "fingerprint.pb"
 _NUMBERED = re.compile(r"(.*_)(\d+)")
+_GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
 _CAPTURE_NAME = "_user_specified_name"  # of a captured variable it is the number of a tensor in this process
 
 
@@ -58,17 +59,32 @@ def load(folder: Path, what: str) -> Any:
 
 
 def canonical(saved_model: bytes) -> bytes:
-    """The same SavedModel with functions numbered from 0 in their order of creation, and everything sorted."""
+    """The same SavedModel with functions and custom gradients numbered from 0 in order of creation, all sorted."""
     model = saved_model_pb2.SavedModel.FromString(saved_model)
     for meta_graph in model.meta_graphs:
         functions = meta_graph.graph_def.library.function
         _rename(meta_graph, _renaming([function.signature.name for function in functions]))
+        _renumber_gradients(meta_graph.graph_def.library)
         ordered = sorted(functions, key=lambda function: function.signature.name)
         parts = [function.SerializeToString(deterministic=True) for function in ordered]
         del functions[:]
         for part in parts:
             functions.add().ParseFromString(part)
     return model.SerializeToString(deterministic=True)
+
+
+def _renumber_gradients(library: Any) -> None:
+    names = {
+        gradient.registered_op_type: f"CustomGradient-{rank}"
+        for rank, gradient in enumerate(library.registered_gradients)
+    }
+    for gradient in library.registered_gradients:
+        gradient.registered_op_type = names[gradient.registered_op_type]
+    for function in library.function:
+        for node in function.node_def:
+            name = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
+            if name in names:
+                node.attr[_GRADIENT].s = names[name].encode()
 
 
 def _renaming(names: list[str]) -> Callable[[str], str]:
