@@ -13,6 +13,7 @@ _SPACES = {
     embeddings.CLASSIFIER: "features of a classifier of these images",
     embeddings.UNTRAINED: "features of an untrained network",
 }
+_OWN_SPACE = "features of {}, the user's own embedding"
 _OF_SPACE = {
     "fcd": "Fréchet distance",
     "fcd_error": "its standard error",
@@ -73,7 +74,8 @@ def metric_tables(reference: scores.Reference, model: Judged, champion: Judged |
 
     tables = [
         {
-            "caption": f"In {reference.components[space]} whitened directions of the {_SPACES[space]}",
+            "caption": f"In {reference.components[space]} whitened directions of the "
+            + _SPACES.get(space, _OWN_SPACE.format(space)),
             "floor": reference.formula_floors[space],
             "rows": [row(scores.name_of(name, space, reference.spaces), text) for name, text in _OF_SPACE.items()],
         }

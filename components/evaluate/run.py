@@ -97,9 +97,10 @@ def _read_inputs(config: EvaluateConfig) -> _Inputs:
         raise ConfigError(*strangers)
     if embedding.certificate["outcome"] == embeddings.FAILED:
         failed = [check["check"] for check in embedding.certificate["checks"] if not check["passed"]]
+        remedy = "with another own_embedding" if embedding.own_embedding_digest else "with more classifier_epochs"
         raise DataError(
             f"embedding {config.embedding} failed its certificate, so that nothing can be judged in it: "
-            f"{'; '.join(failed)}; make another, with more classifier_epochs or of more images"
+            f"{'; '.join(failed)}; make another, {remedy} or of more images"
         )
     champion_digest, rival = _read_rival(config.registry)
     return _Inputs(
@@ -268,14 +269,18 @@ def _report(
 def _result(place: Path) -> StageResult:
     described = evaluations.describe(place)
     numbers = storage.read_json(place / evaluations.METRICS, "evaluation")
+    spaces = [space["name"] for space in numbers["spaces"]]
+    fcd, fcd_ratio = (scores.name_of(score, spaces[0], spaces) for score in ("fcd", "fcd_ratio"))
     rows = {
         **numbers["model"],
-        "fcd_floor": numbers["real"]["fcd"],
-        "champion_fcd": numbers["champion"]["fcd"] if numbers["champion"] else None,
+        f"{fcd}_floor": numbers["real"][fcd],
+        f"champion_{fcd}": numbers["champion"][fcd] if numbers["champion"] else None,
         "samples": numbers["samples"],
     }
-    fcd, ratio = numbers["model"]["fcd"], numbers["model"]["fcd_ratio"]
-    distance = "no FCD" if fcd is None or ratio is None else f"FCD {fcd:.3g}, {ratio:.1f} x real against real"
+    value, ratio, name = numbers["model"][fcd], numbers["model"][fcd_ratio], "FCD" if fcd == "fcd" else fcd
+    distance = (
+        f"no {name}" if value is None or ratio is None else f"{name} {value:.3g}, {ratio:.1f} x real against real"
+    )
     return StageResult(
         parameters={
             "evaluation_uri": str(place),

@@ -24,13 +24,19 @@ _PAIRS = 16
 
 Scores = dict[str, float | None]
 OF_SPACE = ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error", "precision", "recall", "density", "coverage")
+_OF_OWN = {name: name.replace("cd", "d") for name in ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error")}
 _OF_GROUPS = ("distance", "ratio", "coverage")
 _OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio", "distinct_share")
 _OF_COPIES = ("copy_z", "copy_share")
 
 
 def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """The name of a score of a space: that of the first space goes without the space's."""
+    """The name of a score of a space: that of the first space goes without the space's, but for a user's own.
+
+    Of those `fcd` and `kcd`, distances of a classifier, are `fd` and `kd`.
+    """
+    if space not in (embeddings.CLASSIFIER, embeddings.UNTRAINED):
+        return f"{space}_{_OF_OWN.get(score, score)}"
     return score if space == spaces[0] else f"{space}_{score}"
 
 
