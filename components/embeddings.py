@@ -31,8 +31,8 @@ class Space:
     """One space.
 
     Attributes:
-        name: `classifier`, the features of a network that knows the classes, or `untrained`, those of one that knows
-            nothing.
+        name: `classifier`, the features of a network that knows the classes; `untrained`, those of one that knows
+            nothing; or else the name of a user's own.
         feature_size: Numbers in a feature vector.
         components: Whitened directions of it that are compared.
     """
@@ -56,6 +56,8 @@ class Description:
         dataset_digest: Digest of the dataset that it was trained on.
         settings: The settings that decide the result.
         files: sha256 of every other file, by its path within the artefact.
+        own_embedding_digest: Of the SavedModel that the user gave, whose space is the first; else empty, and not
+            written.
     """
 
     image: records.ImageShape
@@ -66,10 +68,14 @@ class Description:
     dataset_digest: str
     settings: dict[str, Any]
     files: dict[str, str]
+    own_embedding_digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `embedding.json`."""
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        if not self.own_embedding_digest:
+            del value["own_embedding_digest"]  # so that embeddings from before there were any keep their digest
+        return value
 
     @property
     def digest(self) -> str:

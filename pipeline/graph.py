@@ -59,6 +59,11 @@ def wgan_gp(
     classifier_epochs: int = EmbedConfig.classifier_epochs,
     classifier_batch_size: int = EmbedConfig.classifier_batch_size,
     classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
+    own_embedding: str = EmbedConfig.own_embedding,
+    own_embedding_name: str = EmbedConfig.own_embedding_name,
+    own_embedding_size: int = EmbedConfig.own_embedding_size,
+    own_embedding_range: str = EmbedConfig.own_embedding_range,
+    own_embedding_output: str = EmbedConfig.own_embedding_output,
     sample_count: int = EvaluateConfig.sample_count,
     distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
     recall_limit: float = EvaluateConfig.recall_limit,
@@ -78,7 +83,7 @@ def wgan_gp(
     registry = f"{root}/registry"
 
     # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion now.
-    fingerprinted = fingerprint(source=source).set_caching_options(False)
+    fingerprinted = fingerprint(source=source, own_embedding=own_embedding).set_caching_options(False)
 
     dataset = preprocess(
         source=source,
@@ -138,6 +143,12 @@ def wgan_gp(
         classifier_epochs=classifier_epochs,
         classifier_batch_size=classifier_batch_size,
         classifier_learning_rate=classifier_learning_rate,
+        own_embedding=own_embedding,
+        own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
+        own_embedding_name=own_embedding_name,
+        own_embedding_size=own_embedding_size,
+        own_embedding_range=own_embedding_range,
+        own_embedding_output=own_embedding_output,
         seed=seed,
         accelerator=accelerator,
         tpu=tpu,

@@ -1,4 +1,6 @@
-"""From a dataset to the embedding artefact: classifier, its accuracy, an untrained twin, whitenings, description."""
+"""From a dataset to the embedding artefact: classifier, its accuracy, an untrained twin or a user's own network beside
+it, whitenings, description.
+"""
 
 import logging
 from pathlib import Path
@@ -13,6 +15,7 @@ from components.agreement import Agreement
 from components.cluster import Cluster
 from components.embed import certificate, classifier, training
 from components.embed.config import EmbedConfig
+from components.embed.own import OwnNetwork
 from components.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -26,11 +29,16 @@ def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path,
     """Trains the classifier, if the dataset has classes, measures its accuracy, and writes the artefact.
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
+
+    Raises:
+        DataError: The user's own embedding cannot be used, or the images cannot be told apart.
+        TrainingDiverged: The classifier's loss is no longer finite.
     """
     strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
     with workers.or_try_again():
-        workers.require_same({**settings.values_in_key(config), "dataset": manifest.digest}, 0)
+        identity = {"dataset": manifest.digest, "own_embedding": config.own_embedding_digest}
+        workers.require_same({**settings.values_in_key(config), **identity}, 0)
         _make_embedding(config, manifest, place, strategy, workers)
         workers.wait()
 
@@ -40,6 +48,9 @@ def _make_embedding(
 ) -> None:
     image, classes = manifest.image, manifest.class_count
     images, labels = datasets.load_split(config.dataset, manifest, "train")
+    own = OwnNetwork(config, image) if config.own_embedding else None
+    if own:
+        own.try_on(images)
     networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
     if classes > 1:
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
@@ -47,7 +58,7 @@ def _make_embedding(
         networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
     if not workers.is_chief:
         return
-    module = _Embedding(networks_of, image)
+    module = _Embedding(networks_of, own, image)
     test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
     test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
@@ -67,6 +78,7 @@ def _make_embedding(
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
+            own_embedding_digest=config.own_embedding_digest,
         )
         storage.write_json(folder / embeddings.MANIFEST, description.to_json())
 
@@ -81,7 +93,12 @@ def _certify(
     seed: int,
 ) -> certificate.Certificate:
     def embed(images: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: whitenings[name](features) for name, features in module.features_of(images).items()}
+        # By batches, as a user's own features may be many.
+        parts = [
+            {name: whitenings[name](features) for name, features in module.features_of(batch).items()}
+            for batch in (images[at : at + _BATCH] for at in range(0, len(images), _BATCH))
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in whitenings}
 
     log.info("embed: checking that distances in it tell known faults of real images")
     found = certificate.certify(embed, train, labels, test, classes, seed)
@@ -114,11 +131,16 @@ def _fit_whitenings(
 
 
 class _Embedding(tf.Module):
-    """What is saved: one function from pixels to the features of each space, and to the classifier's logits."""
+    """What is saved: one function from pixels to the features of each space, and to the classifier's logits.
 
-    def __init__(self, networks_of: dict[str, keras.Model], image: records.ImageShape) -> None:
+    A user's own network takes the classifier's place as a space.
+    """
+
+    def __init__(self, networks_of: dict[str, keras.Model], own: OwnNetwork | None, image: records.ImageShape) -> None:
         super().__init__(name="embedding")
-        self.spaces = list(networks_of)
+        self.spaces = list(networks_of) if own is None else [own.name, embeddings.UNTRAINED]
+        if own:
+            self.own_variables = own.variables
         self.weights = {name: saved_models.plain_variables(of.trainable_variables) for name, of in networks_of.items()}
         self.statistics = {
             name: saved_models.plain_variables(of.non_trainable_variables) for name, of in networks_of.items()
@@ -131,14 +153,25 @@ class _Embedding(tf.Module):
                 (features, logits), _ = network.stateless_call(
                     self.weights[name], self.statistics[name], pixels, training=False
                 )
-                outputs[name] = features
+                if name in self.spaces:
+                    outputs[name] = features
                 if name == embeddings.CLASSIFIER:
                     outputs["logits"] = logits
+            if own:
+                outputs[own.name] = own.features(images)
             return outputs
 
         self.embed = tf.function(embed, input_signature=[spec])
 
     def features_of(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """Features float32 [n, 64] of images uint8 [n, height, width, channels], by the name of the space."""
+        """Features float32 [n, d] of images uint8 [n, height, width, channels], by the name of the space.
+
+        Raises:
+            DataError: They are not all finite.
+        """
         parts = [self.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
-        return {name: np.concatenate([part[name].numpy() for part in parts]) for name in self.spaces}
+        found = {name: np.concatenate([part[name].numpy() for part in parts]) for name in self.spaces}
+        for name, features in found.items():
+            if not np.isfinite(features).all():
+                raise DataError(f"the features of the space {name} are not all finite; give another network or images")
+        return found

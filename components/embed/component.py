@@ -18,12 +18,18 @@ def embed(
     classifier_epochs: int = EmbedConfig.classifier_epochs,
     classifier_batch_size: int = EmbedConfig.classifier_batch_size,
     classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
+    own_embedding: str = EmbedConfig.own_embedding,
+    own_embedding_digest: str = EmbedConfig.own_embedding_digest,
+    own_embedding_name: str = EmbedConfig.own_embedding_name,
+    own_embedding_size: int = EmbedConfig.own_embedding_size,
+    own_embedding_range: str = EmbedConfig.own_embedding_range,
+    own_embedding_output: str = EmbedConfig.own_embedding_output,
     seed: int = EmbedConfig.seed,
     accelerator: str = EmbedConfig.accelerator,
     tpu: str = EmbedConfig.tpu,
     replicas: int = EmbedConfig.replicas,
 ) -> dsl.ContainerSpec:
-    """Trains the classifier whose features are the space of the metrics."""
+    """Makes the spaces of the metrics: trains the classifier, takes in a user's own embedding."""
     return dsl.ContainerSpec(
         image=image("train"),
         command=["python", "-m", "components.embed"],

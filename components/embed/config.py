@@ -1,15 +1,21 @@
 """What the embed stage can be told."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
 from components.hardware import Accelerator, Replicas, Tpu
+from components.own_embedding import OwnEmbedding
 from components.settings import Setting, require_valid, share_problem
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+# The other spaces, what the artefact calls the classes, and what scores of images begin with.
+_TAKEN = ("classifier", "untrained", "logits", "class", "bin")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedConfig:
-    """Trains a small classifier whose features are the space in which samples are compared with real images."""
+    """Makes the spaces in which samples are compared with real images, of networks that it trains or is given."""
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     embedding: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
@@ -19,6 +25,32 @@ class EmbedConfig:
     classifier_learning_rate: Annotated[
         float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)
     ] = 2e-3
+    own_embedding: OwnEmbedding = ""
+    own_embedding_digest: Annotated[
+        str, Setting("The digest that own_embedding must have; any when empty.", in_key=False)
+    ] = ""
+    own_embedding_name: Annotated[
+        str, Setting("What own_embedding is called; the names of its scores begin with it. Needed with it.")
+    ] = ""
+    own_embedding_size: Annotated[
+        int,
+        Setting(
+            "Height and width, in pixels, that images are resized to for own_embedding; 0 is the size that it asks "
+            "for, or that of the images if it takes any.",
+            at_least=0,
+            at_most=1024,
+        ),
+    ] = 0
+    own_embedding_range: Annotated[
+        str,
+        Setting(
+            "What own_embedding wants black and white to be; -1..1 is given with an equals sign.",
+            choices=("-1..1", "0..1", "0..255"),
+        ),
+    ] = "-1..1"
+    own_embedding_output: Annotated[
+        str, Setting("The output of own_embedding that holds the features; needed if there are several.")
+    ] = ""
     seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""
@@ -26,5 +58,19 @@ class EmbedConfig:
 
     def __post_init__(self) -> None:
         require_valid(
-            self, share_problem("classifier_batch_size", self.classifier_batch_size, self.replicas, self.accelerator)
+            self,
+            share_problem("classifier_batch_size", self.classifier_batch_size, self.replicas, self.accelerator),
+            self._own_problem(),
         )
+
+    def _own_problem(self) -> str:
+        """What is wrong with the name of the user's own embedding, or with its absence; empty if nothing is."""
+        name = self.own_embedding_name
+        if not self.own_embedding:
+            return f"own_embedding_name is {name!r}, but own_embedding is empty; give its folder" if name else ""
+        if not _NAME.fullmatch(name) or name in _TAKEN:
+            return (
+                f"own_embedding_name must be up to 31 small letters, digits and underscores, a letter first, "
+                f"and none of {', '.join(_TAKEN)}, got {name!r}"
+            )
+        return ""

@@ -1,9 +1,11 @@
 """The embed stage, top to bottom: dataset, folder, what is there already, the artefact."""
 
+import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
-from components import digests, embeddings, records, settings, storage
+from components import digests, embeddings, own_embedding, records, settings, storage
 from components.cluster import cluster_for
 from components.embed.config import EmbedConfig
 from components.executor import StageResult
@@ -14,6 +16,8 @@ log = logging.getLogger(__name__)
 def run(config: EmbedConfig) -> StageResult:
     """Makes an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
 
+    A user's own network takes the place of the classifier, which then only tells the classes.
+
     Where several workers train together, all of them run this; the chief alone writes, and all return what it wrote.
 
     Returns:
@@ -21,19 +25,22 @@ def run(config: EmbedConfig) -> StageResult:
 
     Raises:
         ConfigError: The hardware cannot do what was asked, or `TF_CONFIG` is malformed.
-        DataError: The dataset is missing or damaged.
+        DataError: The dataset or the user's own embedding is missing, damaged, or cannot be used.
         TrainingDiverged: The loss is no longer finite.
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
-    place = Path(digests.fill_key(config.embedding, "embed", config, {"dataset": manifest.digest}))
+    own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
+    config = dataclasses.replace(config, own_embedding_digest=own_digest)
+    inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
+    place = Path(digests.fill_key(config.embedding, "embed", config, inputs))
     former = embeddings.describe(place) if (place / embeddings.MANIFEST).exists() else None
     storage.require_own_place(
         place,
         "embedding",
-        None if former is None else {**former.settings, "dataset_digest": former.dataset_digest},
-        {**settings.values_in_key(config), "dataset_digest": manifest.digest},
+        None if former is None else _identity(former.settings, former.dataset_digest, former.own_embedding_digest),
+        _identity(settings.values_in_key(config), manifest.digest, own_digest),
     )
     if former is not None:
         log.info("embed: already complete at %s", place)
@@ -43,15 +50,22 @@ def run(config: EmbedConfig) -> StageResult:
 
         make_embedding(config, manifest, place, cluster)
     description = embeddings.describe(place)
-    what = (
-        f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
-        if description.test_accuracy is not None
-        else "untrained network, as the dataset has no classes"
-    )
     return StageResult(
         parameters={
             "embedding_uri": str(place),
             "embedding_digest": description.digest,
-            "summary": f"{what}; certificate: {description.certificate['outcome']}",
+            "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
         }
     )
+
+
+def _identity(settings_in_key: dict[str, Any], dataset_digest: str, own_digest: str) -> dict[str, Any]:
+    return {**settings_in_key, "dataset_digest": dataset_digest, "own_embedding_digest": own_digest}
+
+
+def _what_it_is(description: embeddings.Description) -> str:
+    if description.test_accuracy is None:
+        known = "untrained network, as the dataset has no classes"
+    else:
+        known = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
+    return f"{description.spaces[0].name}, the user's own; {known}" if description.own_embedding_digest else known

@@ -3,14 +3,19 @@
 
 from kfp import dsl
 
+from components.fingerprint.config import FingerprintConfig
 from components.images import image
 
 
 @dsl.container_component
 def fingerprint(
-    source: str, source_fingerprint: dsl.OutputPath(str), summary: dsl.OutputPath(str)
+    source: str,
+    source_fingerprint: dsl.OutputPath(str),
+    own_embedding_digest: dsl.OutputPath(str),
+    summary: dsl.OutputPath(str),
+    own_embedding: str = FingerprintConfig.own_embedding,
 ) -> dsl.ContainerSpec:
-    """Tells what a source of images holds now."""
+    """Tells what a source of images holds now, and a user's own embedding."""
     return dsl.ContainerSpec(
         image=image("preprocess"),
         command=["python", "-m", "components.fingerprint"],

@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from components.own_embedding import OwnEmbedding
 from components.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
 class FingerprintConfig:
-    """Tells what a source of images holds now, without decoding it, so that later stages know what changed."""
+    """Tells what a source of images holds now, and a user's own embedding, so that later stages know what changed."""
 
     source: Annotated[
         str, Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.")
     ]
+    own_embedding: OwnEmbedding = ""
 
     def __post_init__(self) -> None:
         require_valid(self)

@@ -1,6 +1,6 @@
-"""The fingerprint stage: what a source holds now."""
+"""The fingerprint stage: what a source holds now, and a user's own embedding."""
 
-from components import sources
+from components import own_embedding, sources
 from components.executor import StageResult
 from components.fingerprint.config import FingerprintConfig
 
@@ -10,9 +10,13 @@ def run(config: FingerprintConfig) -> StageResult:
 
     Returns:
         source_fingerprint: 64 hexadecimal digits that change when a file's name or content does.
+        own_embedding_digest: The like of the user's own embedding; empty without one.
 
     Raises:
-        DataError: The source does not exist or holds no images.
+        DataError: The source does not exist or holds no images, or the embedding is no SavedModel.
     """
     fingerprint, summary = sources.fingerprint(config.source)
-    return StageResult(parameters={"source_fingerprint": fingerprint, "summary": summary})
+    own_digest = own_embedding.digest_of_content(config.own_embedding)
+    return StageResult(
+        parameters={"source_fingerprint": fingerprint, "own_embedding_digest": own_digest, "summary": summary}
+    )

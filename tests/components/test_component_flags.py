@@ -12,7 +12,7 @@ from components import cli, executor, settings
 
 STAGES = ("fingerprint", "preprocess", "train", "embed", "evaluate", "export", "publish")
 OUTPUTS = {
-    "fingerprint": {"source_fingerprint": "String", "summary": "String"},
+    "fingerprint": {"source_fingerprint": "String", "own_embedding_digest": "String", "summary": "String"},
     "preprocess": {"dataset_uri": "String", "dataset_digest": "String", "summary": "String"},
     "train": {"checkpoint_uri": "String", "checkpoint_digest": "String", "summary": "String"},
     "embed": {"embedding_uri": "String", "embedding_digest": "String", "summary": "String"},

@@ -146,13 +146,20 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
     compiled = package.read(compiled_package(), "the pipeline")
     tasks = {task.name: task for task in compiled.root.leaves()}
 
-    def parts(digest: str = "0", uri: str = "/a", **parameters: object) -> dict[str, Any]:
-        made = {tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {})}
+    def parts(digest: str = "0", uri: str = "/a", own: str = "", **parameters: object) -> dict[str, Any]:
+        made = {
+            tasks["fingerprint"]: Outputs({"own_embedding_digest": own}, {}),
+            tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {}),
+        }
         given = {"source": "digits", "root": "/runs", **parameters}
         return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}))
 
     assert parts(uri="/b") == parts()
     assert parts(steps=5) == parts()
+    assert parts(own="1", own_embedding="/here") == parts(own="1", own_embedding="/there")
+    assert cache.differences(parts(own="1", own_embedding="/here"), parts(own="2", own_embedding="/here")) == [
+        "own_embedding_digest: 1 -> 2"
+    ]
     assert cache.differences(parts(classifier_epochs=10), parts(digest="1", classifier_epochs=2)) == [
         "classifier_epochs: 10 -> 2",
         "dataset_digest: 0 -> 1",

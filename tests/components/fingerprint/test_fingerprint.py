@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from components import sources
+from components.errors import DataError
 from components.fingerprint import run as stage
 from components.fingerprint.config import FingerprintConfig
 
@@ -12,7 +15,21 @@ from components.fingerprint.config import FingerprintConfig
 def test_result() -> None:
     fingerprint, summary = sources.fingerprint("digits")
     result = stage.run(FingerprintConfig(source="digits"))
-    assert result.parameters == {"source_fingerprint": fingerprint, "summary": summary}
+    assert result.parameters == {"source_fingerprint": fingerprint, "own_embedding_digest": "", "summary": summary}
+
+
+def test_an_own_embedding_is_told_by_its_content(tmp_path: Path) -> None:
+    digests = []
+    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / name / "variables").mkdir(parents=True)
+        (tmp_path / name / "saved_model.pb").write_bytes(b"graph")
+        (tmp_path / name / "variables" / "variables.index").write_bytes(weights)
+        config = FingerprintConfig(source="digits", own_embedding=str(tmp_path / name))
+        digests.append(str(stage.run(config).parameters["own_embedding_digest"]))
+    assert digests[0] == digests[1] != digests[2]
+    assert {len(digest) for digest in digests} == {64}
+    with pytest.raises(DataError, match=r"is no SavedModel: saved_model\.pb is missing; give the folder that holds it"):
+        stage.run(FingerprintConfig(source="digits", own_embedding=str(tmp_path)))
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
