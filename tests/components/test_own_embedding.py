@@ -1,6 +1,5 @@
 """Tests for a user's own embedding: small real SavedModels through the embed stage and through evaluate."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -194,17 +193,28 @@ def test_a_champion_is_compared_in_its_space(
     assert all(rule["value"] is not None for rule in rules.values())
 
 
-def test_one_that_failed_its_certificate_is_refused(
-    embedding: Path, dataset: str, two_checkpoints: list[Path], tmp_path: Path
+def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
+    make_dataset: Callable[..., str], make_checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:
-    copy = tmp_path / "embedding"
-    shutil.copytree(embedding, copy)
-    value = json.loads((copy / embeddings.MANIFEST).read_text())
-    failed = {"check": "blur", "space": "mine", "value": 0.0, "limit": "at least 5", "passed": False}
-    value["certificate"] = {"outcome": embeddings.FAILED, "images": 1000, "checks": [failed]}
-    (copy / embeddings.MANIFEST).write_text(json.dumps(value))
-    with pytest.raises(DataError, match=r"failed its certificate.*: blur; make another, with another own_embedding or"):
-        judge(two_checkpoints[0], dataset, copy, tmp_path / "e")
+    """Of four strips of an image it tells only whether each is bright, so that most images are alike to it."""
+    dataset = make_dataset(tmp_path / "dataset", {"train": 2000, "test": 2000}, classes=[])
+
+    def bright(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"bright": tf.sign(tf.reduce_mean(tf.reshape(pixels, [-1, 4, 2 * 8 * 3]), 2) + 0.3)}
+
+    place = save(tmp_path / "given", bright, tf.TensorSpec([None, 8, 8, 3]))
+    config = EmbedConfig(
+        dataset=dataset, embedding=str(tmp_path / "e"), own_embedding=place, own_embedding_name="strips"
+    )
+    assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
+    checks = embeddings.describe(tmp_path / "e").certificate["checks"]
+    failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
+    assert {"density of real images", "coverage of images repeated 25 times"} <= failed
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    with pytest.raises(
+        DataError, match=r"failed its certificate.*; make another, with another own_embedding or of mor"
+    ):
+        judge(checkpoint, dataset, tmp_path / "e", tmp_path / "evaluation")
 
 
 @pytest.fixture(scope="module")
