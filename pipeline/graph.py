@@ -56,6 +56,7 @@ def wgan_gp(
     log_every: int = TrainConfig.log_every,
     sample_every: int = TrainConfig.sample_every,
     checkpoint_every: int = TrainConfig.checkpoint_every,
+    keep_checkpoints: int = TrainConfig.keep_checkpoints,
     classifier_epochs: int = EmbedConfig.classifier_epochs,
     classifier_batch_size: int = EmbedConfig.classifier_batch_size,
     classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
@@ -134,6 +135,7 @@ def wgan_gp(
         log_every=log_every,
         sample_every=sample_every,
         checkpoint_every=checkpoint_every,
+        keep_checkpoints=keep_checkpoints,
     ).set_retry(**_RETRIES)
 
     embedding = embed(

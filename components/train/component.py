@@ -43,6 +43,7 @@ def train(
     log_every: int = TrainConfig.log_every,
     sample_every: int = TrainConfig.sample_every,
     checkpoint_every: int = TrainConfig.checkpoint_every,
+    keep_checkpoints: int = TrainConfig.keep_checkpoints,
 ) -> dsl.ContainerSpec:
     """Trains a WGAN-GP on a dataset."""
     return dsl.ContainerSpec(

@@ -97,6 +97,9 @@ class TrainConfig:
         1000
     )
     checkpoint_every: Annotated[int, Setting("Generator updates between checkpoints.", at_least=1, in_key=False)] = 1000
+    keep_checkpoints: Annotated[
+        int, Setting("How many of the newest checkpoints are kept; 0 keeps all.", at_least=0, in_key=False)
+    ] = 3
 
     def __post_init__(self) -> None:
         require_valid(

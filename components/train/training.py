@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 # Few enough that a signal is noticed within seconds, enough that a call's overhead is nothing.
 _BLOCK_STEPS = 10
-_KEPT_CHECKPOINTS = 3
 _GRID_IMAGES = 64
 
 
@@ -90,7 +89,8 @@ def _train(
     def save() -> None:
         state = {**wgan.state_arrays(), **progress.state(), **watch.state()}
         checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
-        checkpoints.keep_newest(place, _KEPT_CHECKPOINTS)
+        if config.keep_checkpoints:
+            checkpoints.keep_newest(place, config.keep_checkpoints)
 
     with deferred() as stop, progress:
         progress.drop_after(step)

@@ -33,9 +33,9 @@ def command(dataset: Path, folder: Path | str, **changes: object) -> list[str]:
     return [sys.executable, "-m", "components.train", *flags]
 
 
-def slow_command(dataset: Path, folder: Path) -> list[str]:
+def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
     """The like, kept busy with checkpoints, so that a signal finds it in the middle also on a loaded machine."""
-    return command(dataset, folder, checkpoint_every=1)
+    return command(dataset, folder, checkpoint_every=1, **changes)
 
 
 def train(dataset: Path, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -54,6 +54,10 @@ def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) 
     done = train(tiny_dataset, folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def kept_steps(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
 
 
 def assert_same_training(one: Path, other: Path) -> None:
@@ -84,7 +88,8 @@ def test_sigint_in_the_middle_and_the_same_command_again(
     tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "interrupted"
-    with subprocess.Popen(slow_command(tiny_dataset, folder), stderr=subprocess.PIPE, text=True) as process:
+    slow = slow_command(tiny_dataset, folder, keep_checkpoints=0)
+    with subprocess.Popen(slow, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = []
         for line in process.stderr:
@@ -95,10 +100,12 @@ def test_sigint_in_the_middle_and_the_same_command_again(
     stopped = checkpoints.newest(folder)
     assert stopped is not None
     assert 7 <= stopped[1].step < 30
-    done = train(tiny_dataset, folder)
+    done = train(tiny_dataset, folder, keep_checkpoints=0)
     assert done.returncode == 0, done.stderr
     assert f"going on from step {stopped[1].step} of 30" in done.stderr
     assert_same_training(uninterrupted, folder)
+    later = [step for step in (10, 20, 30) if step > stopped[1].step]
+    assert kept_steps(folder) == [*range(1, stopped[1].step + 1), *later]
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -113,6 +120,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     assert done.returncode == 0, done.stderr
     assert "going on from step" in done.stderr
     assert_same_training(uninterrupted, folder)
+    assert len(kept_steps(folder)) == 3
 
 
 def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
