@@ -25,12 +25,10 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
     """Writes the features of samples and of test images in each space, float64 [10000, components]."""
     from components import checkpoints, datasets, embeddings, records
     from components.evaluate import contestants, samples
-    from components.evaluate.config import EvaluateConfig
 
-    config = EvaluateConfig(checkpoint=checkpoint, dataset=dataset, embedding=embedding, evaluation="-")
     manifest = records.read_manifest(dataset, "")
     loaded = embeddings.load(embedding)
-    generator = contestants.averaged(config, checkpoints.describe(checkpoint))
+    generator = contestants.averaged(checkpoint, checkpoints.describe(checkpoint))
     drawn = np.concatenate([batch for batch, _ in samples.draw(generator, manifest.image, _COUNT, seed=0)])
     real = datasets.load_split(dataset, manifest, "test")[0]
     real = real[np.random.default_rng(0).permutation(len(real))[:_COUNT]]

@@ -9,7 +9,7 @@ import logging
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +124,27 @@ def newest(checkpoints: Path) -> tuple[Path, Description] | None:
     Raises:
         DataError: There are checkpoints and every one of them is damaged: never a silent start from nothing.
     """
-    folders = [step_folder(checkpoints, step) for step in reversed(steps(checkpoints))]
-    for folder in folders:
+    found_steps = steps(checkpoints)
+    found = next(_whole(checkpoints, reversed(found_steps)), None)
+    if found_steps and found is None:
+        raise DataError(
+            f"none of the {len(found_steps)} checkpoints in {checkpoints} is whole; remove them to start again"
+        )
+    return found
+
+
+def all_whole(checkpoints: Path) -> list[tuple[Path, Description]]:
+    """Every checkpoint that is whole, by step; damaged ones are reported and passed over."""
+    return list(_whole(checkpoints, steps(checkpoints)))
+
+
+def _whole(checkpoints: Path, some_steps: Iterable[int]) -> Iterator[tuple[Path, Description]]:
+    for step in some_steps:
+        folder = step_folder(checkpoints, step)
         try:
-            return folder, describe(folder)
+            yield folder, describe(folder)
         except DataError as error:
             log.error("passed over: %s", error)
-    if folders:
-        raise DataError(f"none of the {len(folders)} checkpoints in {checkpoints} is whole; remove them to start again")
-    return None
 
 
 def load_state(checkpoint: str | Path, prefix: str = "") -> dict[str, np.ndarray]:

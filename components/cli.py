@@ -36,13 +36,14 @@ def log_to_stderr() -> None:
     )
 
 
-def main(stage: str, config_class: type, arguments: list[str] | None = None) -> int:
+def main(stage: str, config_class: type, arguments: list[str] | None = None, variant: str = "") -> int:
     """Runs one stage and returns its exit code (see `components.errors`).
 
     Args:
         stage: The stage's folder in `components`; its `run` module holds `run(config) -> StageResult`.
         config_class: The stage's configuration dataclass.
         arguments: The command line after the program's name; `sys.argv[1:]` when None.
+        variant: Another module of that folder to take in place of `run`, which was asked for by a flag of its name.
     """
     log_to_stderr()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -51,9 +52,10 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None) -> 
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        given, executor = _read_arguments(stage, config_class, sys.argv[1:] if arguments is None else arguments)
+        program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
+        given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
         config = build(config_class, given)
-        result: StageResult = importlib.import_module(f"components.{stage}.run").run(config)
+        result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
         if executor is not None:
             executor.write_output(result)
         else:
@@ -114,9 +116,9 @@ def build(config_class: type, given: dict[str, Any]) -> Any:
 
 
 def _read_arguments(
-    stage: str, config_class: type, arguments: list[str]
+    program: str, config_class: type, arguments: list[str]
 ) -> tuple[dict[str, Any], ExecutorInput | None]:
-    parser = Parser(prog=f"python -m components.{stage}", description=config_class.__doc__, allow_abbrev=False)
+    parser = Parser(prog=program, description=config_class.__doc__, allow_abbrev=False)
     parser.add_argument("--executor-input", help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)

@@ -104,6 +104,21 @@ def describe(embedding: str | Path, expected_digest: str = "") -> Description:
     return description
 
 
+def require_certified(embedding: str | Path, description: Description) -> None:
+    """Refuses an embedding that failed its certificate.
+
+    Raises:
+        DataError: It did; the message names the checks.
+    """
+    if description.certificate["outcome"] == FAILED:
+        failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
+        remedy = "with another own_embedding" if description.own_embedding_digest else "with more classifier_epochs"
+        raise DataError(
+            f"embedding {embedding} failed its certificate, so that nothing can be judged in it: {'; '.join(failed)}; "
+            f"make another, {remedy} or of more images"
+        )
+
+
 def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
     """Writes the whitening of each space, by its name."""
     arrays = {f"{name}/{field}": getattr(of, field) for name, of in whitenings.items() for field in _FIELDS}

@@ -29,6 +29,8 @@ class Description:
         champion_version: Its version in the registry; 0 if there was none.
         settings: The settings that decide the result.
         files: sha256 of every other file of the artefact, by name.
+        candidates_digest: Names the checkpoints of which that one was the best; empty if the last was judged, and not
+            written.
     """
 
     verdict: str
@@ -41,10 +43,14 @@ class Description:
     champion_version: int
     settings: dict[str, Any]
     files: dict[str, str]
+    candidates_digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `verdict.json`."""
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        if not self.candidates_digest:
+            del value["candidates_digest"]
+        return value
 
     @property
     def digest(self) -> str:
@@ -60,6 +66,7 @@ class Description:
             "dataset_digest": self.dataset_digest,
             "embedding_digest": self.embedding_digest,
             "champion_digest": self.champion_digest,
+            **({"candidates_digest": self.candidates_digest} if self.candidates_digest else {}),
         }
 
 

@@ -3,6 +3,7 @@
 wgan run --source digits --root runs/demo --steps 2000
 wgan plan --source digits --root runs/demo --steps 3000
 wgan compile --output pipeline.yaml
+wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan selfcheck
 """
@@ -25,6 +26,7 @@ _RUN_HELP = {
 }
 
 _PROGRAMS = {
+    "evaluate": "judge a checkpoint, or score them all (--all-checkpoints)",
     "sample": "draw images from the registry's champion",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }

@@ -65,6 +65,7 @@ def wgan_gp(
     own_embedding_size: int = EmbedConfig.own_embedding_size,
     own_embedding_range: str = EmbedConfig.own_embedding_range,
     own_embedding_output: str = EmbedConfig.own_embedding_output,
+    export_checkpoint: str = EvaluateConfig.export_checkpoint,
     sample_count: int = EvaluateConfig.sample_count,
     distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
     recall_limit: float = EvaluateConfig.recall_limit,
@@ -166,6 +167,7 @@ def wgan_gp(
         checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
         dataset_digest=dataset.outputs["dataset_digest"],
         embedding_digest=embedding.outputs["embedding_digest"],
+        export_checkpoint=export_checkpoint,
         sample_count=sample_count,
         distance_ratio_limit=distance_ratio_limit,
         recall_limit=recall_limit,
@@ -180,9 +182,9 @@ def wgan_gp(
     ).set_caching_options(False)
 
     model = export(
-        checkpoint=checkpoint.outputs["checkpoint_uri"],
+        checkpoint=evaluation.outputs["judged_checkpoint_uri"],
         model=f"{root}/models/{{key}}",
-        checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
+        checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
     )
 
     with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):

@@ -75,7 +75,10 @@ def _decide(task: Task, resolver: Resolver, cache: Cache, made: dict[Task, Outpu
     try:
         parts = key_parts(task, resolver)
     except NotYetMade as missing:
-        return RUNS, f"its input {_input_from(task, missing, resolver)} comes from {missing.task.name}, which runs"
+        name = _input_from(task, missing, resolver)
+        if not missing.task.cached and all(need in made for need in missing.task.needs if need.is_leaf):
+            return MAYBE, f"decided by its input {name}, which comes from {missing.task.name}"
+        return RUNS, f"its input {name} comes from {missing.task.name}, which runs"
     unfinished = [need for need in task.needs if need.is_leaf and need not in made]
     if unfinished:
         return RUNS, f"it comes after {unfinished[0].name}, which runs"

@@ -5,12 +5,22 @@ from typing import Annotated
 
 from components.settings import Setting, require_valid
 
+BEST = "best"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """Scores a checkpoint's samples against the test images, and the champion's beside them, and gives a verdict."""
+    """Scores a checkpoint's samples against the test images, and the champion's beside them, and gives a verdict.
 
-    checkpoint: Annotated[str, Setting("Folder of the checkpoint to judge.", in_key=False)]
+    With --all-checkpoints it scores every checkpoint instead; see --all-checkpoints --help.
+    """
+
+    checkpoint: Annotated[
+        str,
+        Setting(
+            "Folder of the checkpoint to judge; the last to choose from under export_checkpoint best.", in_key=False
+        ),
+    ]
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     embedding: Annotated[str, Setting("Folder of the embedding.", in_key=False)]
     evaluation: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
@@ -24,6 +34,14 @@ class EvaluateConfig:
     embedding_digest: Annotated[
         str, Setting("The digest that the embedding must have; any when empty.", in_key=False)
     ] = ""
+    export_checkpoint: Annotated[
+        str,
+        Setting(
+            "Which checkpoint is judged, and exported by the pipeline: the last, or of those kept the one with the "
+            "smallest Fréchet distance to the validation images; see keep_checkpoints.",
+            choices=("last", BEST),
+        ),
+    ] = "last"
     sample_count: Annotated[int, Setting("Samples drawn for the metrics.", at_least=100, at_most=1_000_000)] = 10_000
     distance_ratio_limit: Annotated[
         float,

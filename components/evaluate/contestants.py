@@ -35,9 +35,13 @@ class Judged:
     copies: np.ndarray | None
 
 
-def averaged(config: EvaluateConfig, checkpoint: checkpoints.Description) -> samples.Generator:
-    """The generator to judge."""
-    model = checkpoint_networks.load_averaged(config.checkpoint)
+def averaged(folder: str | Path, checkpoint: checkpoints.Description) -> samples.Generator:
+    """The generator of a checkpoint.
+
+    Raises:
+        DataError: It is missing, damaged or another, or does not fit the networks of this version.
+    """
+    model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         inputs = networks.with_labels(latents, labels, len(checkpoint.class_counts))
@@ -73,31 +77,31 @@ def score(
     reference: scores.Reference,
     train: np.ndarray,
     manifest: records.Manifest,
-    config: EvaluateConfig,
+    sample_count: int,
     what: str,
 ) -> Judged:
     """Draws a generator's samples and scores them; no score at all if one of them is not finite.
 
     Args:
         generator: What draws.
-        reference: What samples are compared with.
+        reference: What samples are compared with; its seed decides the samples.
         train: The training images that `reference` was made of, uint8 [n, height, width, channels].
         manifest: Of the dataset.
-        config: Says how many samples, from which seed.
+        sample_count: How many samples.
         what: What the samples are called in the log.
     """
     first: list[np.ndarray] = []
-    bad = 0
+    bad, seed = 0, reference.seed
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
-        for batch, bad_ones in samples.draw(generator, manifest.image, config.sample_count, config.seed):
+        for batch, bad_ones in samples.draw(generator, manifest.image, sample_count, seed):
             bad += bad_ones
             first.extend(batch[: GRID_COUNT - len(first)])
             yield batch
 
-    log.info("evaluate: drawing %d %s", config.sample_count, what)
-    labels = samples.draw_labels(generator, config.sample_count, config.seed)
+    log.info("evaluate: drawing %d %s", sample_count, what)
+    labels = samples.draw_labels(generator, sample_count, seed)
     if labels is not None:
         # A champion of other classes cannot be asked for these.
         labels = labels.numpy() if generator.classes == manifest.classes else None
@@ -106,12 +110,12 @@ def score(
         scored = scores.no_score(reference)
     copies = None
     if len(scored.copies):
-        drawn = samples.draw_chosen(generator, config.sample_count, config.seed, scored.copies)
+        drawn = samples.draw_chosen(generator, sample_count, seed, scored.copies)
         pairs = np.stack([drawn, train[scored.originals]], axis=1)
         copies = pairs.reshape(-1, *train.shape[1:])
     return Judged(
         first=np.stack(first),
-        rows=samples.draw_rows(generator, config.seed),
+        rows=samples.draw_rows(generator, seed),
         scores={**scored.scores, "bad_samples": bad},
         blocks=scored.blocks,
         shares=scored.shares,

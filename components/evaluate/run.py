@@ -1,4 +1,4 @@
-"""The evaluate stage, top to bottom: champion, real images, samples, scores, verdict, report."""
+"""The evaluate stage, top to bottom: which checkpoint, champion, real images, samples, scores, verdict, report."""
 
 import dataclasses
 import logging
@@ -23,7 +23,8 @@ from components import (
 from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
 from components.evaluate import contents, contestants, report, scores
-from components.evaluate.config import EvaluateConfig
+from components.evaluate.checkpoint_scores import Choice, Scorer
+from components.evaluate.config import BEST, EvaluateConfig
 from components.evaluate.contestants import Judged
 from components.evaluate.verdict import Limits, Rival, Standing, Verdict, judge
 from components.executor import StageResult
@@ -35,29 +36,35 @@ _UNREADABLE = "unreadable"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Inputs:
-    """What the evaluation is made of; `rival` is the champion before it is scored, None if there is none."""
+    """What the evaluation is made of; `rival` is the champion before it is scored, None if there is none.
+
+    `choice` says why that checkpoint; None if it is the last.
+    """
 
     checkpoint: checkpoints.Description
     manifest: records.Manifest
     embedding: embeddings.Description
     champion_digest: str
     rival: Rival | None
+    choice: Choice | None = None
 
     @property
     def digests(self) -> dict[str, str]:
-        return {
+        found = {
             "checkpoint": self.checkpoint.digest,
             "dataset": self.manifest.digest,
             "embedding": self.embedding.digest,
             "champion": self.champion_digest,
         }
+        return {**found, "candidates": self.choice.digest} if self.choice else found
 
 
 def run(config: EvaluateConfig) -> StageResult:
-    """Judges a checkpoint, beside the registry's champion if there is one.
+    """Judges a checkpoint, or the best of its training, beside the registry's champion if there is one.
 
     Returns:
         evaluation_uri, evaluation_digest: The artefact.
+        judged_checkpoint_uri, judged_checkpoint_digest: The checkpoint that was judged.
         verdict: PROMOTE, HOLD or REJECT.
         Metric rows, and the report as a file.
 
@@ -67,6 +74,8 @@ def run(config: EvaluateConfig) -> StageResult:
             of these: it means REJECT.
     """
     inputs = _read_inputs(config)
+    if config.export_checkpoint == BEST:
+        config, inputs = _choose(config, inputs)
     place = Path(digests.fill_key(config.evaluation, "evaluate", config, inputs.digests))
     former = evaluations.describe(place) if (place / evaluations.MANIFEST).exists() else None
     identity = {
@@ -78,7 +87,7 @@ def run(config: EvaluateConfig) -> StageResult:
         log.info("evaluate: already complete at %s", place)
     else:
         _make(config, inputs, place)
-    return _result(place)
+    return _result(config, place)
 
 
 def _read_inputs(config: EvaluateConfig) -> _Inputs:
@@ -95,16 +104,25 @@ def _read_inputs(config: EvaluateConfig) -> _Inputs:
     ]
     if strangers:
         raise ConfigError(*strangers)
-    if embedding.certificate["outcome"] == embeddings.FAILED:
-        failed = [check["check"] for check in embedding.certificate["checks"] if not check["passed"]]
-        remedy = "with another own_embedding" if embedding.own_embedding_digest else "with more classifier_epochs"
-        raise DataError(
-            f"embedding {config.embedding} failed its certificate, so that nothing can be judged in it: "
-            f"{'; '.join(failed)}; make another, {remedy} or of more images"
-        )
+    embeddings.require_certified(config.embedding, embedding)
     champion_digest, rival = _read_rival(config.registry)
     return _Inputs(
         checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion_digest=champion_digest, rival=rival
+    )
+
+
+def _choose(config: EvaluateConfig, inputs: _Inputs) -> tuple[EvaluateConfig, _Inputs]:
+    """The same with the best checkpoint of the training in place of the last."""
+    dataset, embedding = Path(config.dataset), Path(config.embedding)
+    scorer = Scorer(dataset, inputs.manifest, embedding, inputs.embedding, config.sample_count, config.seed)
+    training = Path(config.checkpoint).parent
+    choice = scorer.choose(training, inputs.checkpoint.step)
+    log.info("evaluate: %s", choice.reason)
+    folder = checkpoints.step_folder(training, choice.chosen.step)
+    checkpoint = checkpoints.describe(folder, choice.chosen.checkpoint_digest)
+    return (
+        dataclasses.replace(config, checkpoint=str(folder), checkpoint_digest=checkpoint.digest),
+        dataclasses.replace(inputs, checkpoint=checkpoint, choice=choice),
     )
 
 
@@ -135,8 +153,8 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     test = datasets.load_split(config.dataset, inputs.manifest, "test")
     reference = scores.make_reference(embeddings.load(config.embedding), train[0], test[0], count, config.seed)
 
-    generator = contestants.averaged(config, inputs.checkpoint)
-    model = contestants.score(generator, reference, train[0], inputs.manifest, config, "samples")
+    generator = contestants.averaged(config.checkpoint, inputs.checkpoint)
+    model = contestants.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     gaps = contestants.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
     model.scores.update(gaps)
     rival, champion = _score_rival(config, inputs, reference, train[0])
@@ -188,7 +206,8 @@ def _score_rival(
         published = contestants.published(folder, models.describe(folder, inputs.champion_digest))
     except DataError as error:
         return _unreadable(config.registry, error), None
-    scored = contestants.score(published, reference, train, inputs.manifest, config, "samples of the champion")
+    what = "samples of the champion"
+    scored = contestants.score(published, reference, train, inputs.manifest, config.sample_count, what)
     return dataclasses.replace(rival, standing=Standing(scores=scored.scores, blocks=scored.blocks)), scored
 
 
@@ -201,6 +220,8 @@ def _numbers(
         return None if values is None else [float(value) for value in values]
 
     return {
+        "step": inputs.checkpoint.step,
+        "choice": inputs.choice.to_json() if inputs.choice else None,
         "samples": config.sample_count,
         "compared": reference.count,
         "low_n": reference.low_n,
@@ -247,6 +268,7 @@ def _report(
     evaluation, training = settings.values_in_key(config), inputs.checkpoint.settings
     return report.render(
         step=inputs.checkpoint.step,
+        choice=inputs.choice.reason if inputs.choice else None,
         verdict=verdict,
         champion={"version": rival.version} if rival and champion else None,
         metric_tables=contents.metric_tables(reference, model, champion),
@@ -266,7 +288,7 @@ def _report(
     )
 
 
-def _result(place: Path) -> StageResult:
+def _result(config: EvaluateConfig, place: Path) -> StageResult:
     described = evaluations.describe(place)
     numbers = storage.read_json(place / evaluations.METRICS, "evaluation")
     spaces = [space["name"] for space in numbers["spaces"]]
@@ -281,10 +303,15 @@ def _result(place: Path) -> StageResult:
     distance = (
         f"no {name}" if value is None or ratio is None else f"{name} {value:.3g}, {ratio:.1f} x real against real"
     )
+    candidates = len(numbers["choice"]["candidates"]) if numbers["choice"] else 1
+    if candidates > 1:
+        distance += f" at step {numbers['step']:,}, the best of {candidates} checkpoints"
     return StageResult(
         parameters={
             "evaluation_uri": str(place),
             "evaluation_digest": described.digest,
+            "judged_checkpoint_uri": config.checkpoint,
+            "judged_checkpoint_digest": described.checkpoint_digest,
             "verdict": described.verdict,
             "summary": "; ".join([f"{described.verdict}: {distance}", *described.reasons]),
         },

@@ -1,4 +1,7 @@
-"""The numbers by which samples are judged, against the real test images in the spaces of an embedding."""
+"""The numbers by which samples are judged, against real test images in the spaces of an embedding.
+
+Where checkpoints are compared with each other, the test images are those of the validation split.
+"""
 
 import dataclasses
 import hashlib
@@ -16,7 +19,7 @@ log = logging.getLogger(__name__)
 
 LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
 _TRAIN_AT_MOST = 100_000  # training images among which copies are looked for
-_ENOUGH = 1000  # images, below which distances are noisy
+ENOUGH = 1000  # images, below which distances are noisy
 _GROUP_LEAST = 10  # real images, below which the coverage of a group says nothing
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
@@ -135,7 +138,7 @@ class Reference:
     @property
     def low_n(self) -> bool:
         """Whether there are too few images for distances to be trusted closely."""
-        return self.count < _ENOUGH
+        return self.count < ENOUGH
 
     @property
     def formula_floors(self) -> dict[str, float]:
@@ -155,17 +158,17 @@ class Reference:
         return dict.fromkeys([*of_spaces, *of_groups, *_OF_PIXELS, *_OF_COPIES])
 
 
-def image_count(sample_count: int, train: int, test: int) -> int:
-    """How many images of each kind are compared.
+def image_count(sample_count: int, train: int, held_out: int, split: str = "test") -> int:
+    """How many images of each kind are compared, of training images and of another split.
 
     Raises:
         DataError: There are too few.
     """
-    count = min(sample_count, test, train)
+    count = min(sample_count, held_out, train)
     if count < LEAST:
         raise DataError(
-            f"{test} test images and {train} training images are too few to judge samples by: at least {LEAST} of each "
-            f"are needed; make the dataset of more images, or with a larger test_fraction"
+            f"{held_out} {split} images and {train} training images are too few to judge samples by: at least {LEAST} "
+            f"of each are needed; make the dataset of more images, or with a larger {split}_fraction"
         )
     return count
 
@@ -188,7 +191,7 @@ def make_reference(
     chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
     seen_train = _see(embedding, _chunks(train[:_TRAIN_AT_MOST]), "training images")
     drawn = _rows(seen_train, chosen[chosen < _TRAIN_AT_MOST][:count])
-    seen_test = _see(embedding, _chunks(test), "test images")
+    seen_test = _see(embedding, _chunks(test), "held-out images")
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
     first = embedding.description.spaces[0].name

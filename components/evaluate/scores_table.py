@@ -1,7 +1,7 @@
 """The scores of a training's checkpoints: `scores.jsonl` in its folder, a JSON row for each checkpoint.
 
-A row holds `step` and `checkpoint_digest`, the fields of `Comparison`, every score under its own name, null where there
-is none, and the training's settings as `settings`. One checkpoint may have several rows, which differ in the comparison.
+A row holds `step`, `checkpoint_digest`, the fields of `Comparison`, every score under its own name, null where there is
+none, and the training's settings as `settings`. One checkpoint may have several rows, which differ in the comparison.
 """
 
 import dataclasses
@@ -27,6 +27,7 @@ class Comparison:
         embedding_digest: The spaces in which they were compared.
         samples: How many samples were drawn.
         seed: Decides the samples, and which real images were taken.
+        distance: Name of the score by which the best is chosen: the Fréchet distance in the first space.
         code: Digest of the evaluate stage's code.
     """
 
@@ -36,6 +37,7 @@ class Comparison:
     embedding_digest: str
     samples: int
     seed: int
+    distance: str
     code: str
 
 
@@ -56,6 +58,12 @@ class Row:
     comparison: Comparison
     scores: dict[str, float | None]
     settings: dict[str, Any]
+
+    @property
+    def distance(self) -> float | None:
+        """The score by which the best is chosen; None if there is none."""
+        value = self.scores.get(self.comparison.distance)
+        return value if value is not None and math.isfinite(value) else None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of a line."""
@@ -88,7 +96,7 @@ def best(rows: Sequence[Row]) -> Row | None:
     Returns:
         None if no row has such a distance.
     """
-    known = [(fcd, row) for row in rows if (fcd := row.scores.get("fcd")) is not None and math.isfinite(fcd)]
+    known = [(row.distance, row) for row in rows if row.distance is not None]
     return min(known, key=lambda pair: (pair[0], -pair[1].step))[1] if known else None
 
 

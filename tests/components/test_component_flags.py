@@ -18,6 +18,8 @@ OUTPUTS = {
     "embed": {"embedding_uri": "String", "embedding_digest": "String", "summary": "String"},
     "evaluate": {
         "evaluation_uri": "String",
+        "judged_checkpoint_uri": "String",
+        "judged_checkpoint_digest": "String",
         "verdict": "String",
         "summary": "String",
         "metrics": "system.Metrics@0.0.1",

@@ -142,6 +142,21 @@ def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
     }
 
 
+def test_plan_leaves_what_a_stage_says_anew_each_time_to_the_run(desk: Desk, parts: Parts) -> None:
+    def asked(word: str) -> None:
+        trained = parts.shell(script='printf "%s" "$1" > "$2"', text=word)
+        judged = parts.shell(script='printf "%s" "$1" > "$2"', text=trained.output).set_caching_options(False)
+        parts.shell(script='printf "%s" "$1" > "$2"', text=judged.output)
+
+    package = desk.compile(asked)
+    assert plan_of(desk, package, "--word", "a")["shell-3"] == ("runs", "its input text comes from shell-2, which runs")
+    assert desk.run(package, "--word", "a").returncode == 0
+    planned = plan_of(desk, package, "--word", "a")
+    assert planned["shell-3"] == ("perhaps", "decided by its input text, which comes from shell-2")
+    assert desk.run(package, "--word", "a").returncode == 0
+    assert desk.states(2) == {"shell": "unchanged", "shell-2": "done", "shell-3": "unchanged"}
+
+
 def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_lies() -> None:
     compiled = package.read(compiled_package(), "the pipeline")
     tasks = {task.name: task for task in compiled.root.leaves()}

@@ -57,6 +57,15 @@ def test_every_input_that_is_handed_down_exists_above(tasks: dict[str, package.T
                 assert source["componentInputParameter"] in task.around.definitions("input", "parameters")
 
 
+def test_what_is_exported_is_what_was_judged(tasks: dict[str, package.Task]) -> None:
+    for name, output in (("checkpoint", "judged_checkpoint_uri"), ("checkpoint_digest", "judged_checkpoint_digest")):
+        source = tasks["export"].given("parameters")[name]["taskOutputParameter"]
+        assert (source["producerTask"], source["outputParameterKey"]) == ("evaluate", output)
+        judged = tasks["evaluate"].given("parameters")[name]["taskOutputParameter"]
+        assert judged["producerTask"] == "train"
+    assert tasks["evaluate"] in tasks["export"].needs
+
+
 def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(
     tasks: dict[str, package.Task],
 ) -> None:

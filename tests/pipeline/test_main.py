@@ -81,6 +81,18 @@ def test_sample_is_the_stage_of_that_name() -> None:
     assert "count must be at least 1, got 0" in found.stderr
 
 
+def test_evaluate_takes_one_checkpoint_or_all() -> None:
+    for words, told in (
+        (["--all-checkpoints", "--seed", "-1"], "seed must be at least 0"),
+        ([], "checkpoint is required"),
+    ):
+        found = wgan("evaluate", *words)
+        assert found.returncode == 64
+        assert told in found.stderr
+    helped = wgan("evaluate", "--all-checkpoints", "--help")
+    assert helped.stdout.startswith("usage: python -m components.evaluate --all-checkpoints")
+
+
 def test_version() -> None:
     assert wgan("--version").stdout.startswith("wgan ")
 

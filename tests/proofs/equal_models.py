@@ -16,7 +16,6 @@ import scipy.stats
 from components import checkpoints, datasets, embeddings, metrics, records
 from components.evaluate import contestants, samples
 from components.evaluate.comparison import LEVEL, Difference, compare
-from components.evaluate.config import EvaluateConfig
 from tests.proofs.classifier import stage
 
 PAIRS = 400
@@ -26,9 +25,8 @@ STEPS = 2000
 
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
     """Features of the pool, of test images and of training images in random order, by the name of the space."""
-    config = EvaluateConfig(checkpoint=str(checkpoint), dataset=str(dataset), embedding=str(embedding), evaluation="-")
     manifest, loaded = records.read_manifest(str(dataset), ""), embeddings.load(embedding)
-    generator = contestants.averaged(config, checkpoints.describe(checkpoint))
+    generator = contestants.averaged(checkpoint, checkpoints.describe(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     random, found = np.random.default_rng(0), [drawn]

@@ -461,6 +461,7 @@ def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
     assert report.share_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
     text = report.render(
         step=1,
+        choice="<script>",
         verdict=Verdict("HOLD", [], ["<script>alert(1)</script> & more"]),
         champion=None,
         metric_tables=[{"caption": "<script>", "floor": 1.0, "rows": []}],
