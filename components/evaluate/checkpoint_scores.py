@@ -55,7 +55,9 @@ class Choice:
         distance, others, name = self.chosen.distance, last.distance, self.chosen.comparison.distance
         if distance is None:
             return f"step {last.step:,} is judged as the last {among}, as none has a distance to {SPLIT} images"
-        text = f"step {self.chosen.step:,} is judged as the best {among}: its {name} to {SPLIT} images is {distance:.3g}"
+        text = (
+            f"step {self.chosen.step:,} is judged as the best {among}: its {name} to {SPLIT} images is {distance:.3g}"
+        )
         return text if last is self.chosen or others is None else f"{text}, the last's {others:.3g}"
 
 

@@ -268,7 +268,7 @@ def test_the_best_is_judged_in_place_of_the_last(
     assert middle.name == "step-0000000020"
     assert scores_table.read(middle.parent) == scored
     assert " at step 20, the best of 3 checkpoints" in best["summary"]
-    reason = "step 20 is judged as the best of the 3 checkpoints from step 10 to 30: its FCD to validation images is "
+    reason = "step 20 is judged as the best of the 3 checkpoints from step 10 to 30: its fcd to validation images is "
     assert reason in (place / evaluations.REPORT).read_text()
     digest = checkpoints.describe(middle).digest
     assert best["judged_checkpoint_digest"] == evaluations.describe(place).checkpoint_digest == digest
@@ -285,7 +285,7 @@ def test_the_best_is_judged_in_place_of_the_last(
     )
     assert told["model"] == of_middle["model"]
     assert told["model"]["fcd"] < of_last["model"]["fcd"]
-    assert [entry["fcd"] for entry in told["choice"]["candidates"]] == [row.scores["fcd"] for row in scored]
+    assert [entry["distance"] for entry in told["choice"]["candidates"]] == [row.scores["fcd"] for row in scored]
     assert of_last["choice"] is of_middle["choice"] is None
 
 

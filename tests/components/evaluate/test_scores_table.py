@@ -11,7 +11,14 @@ from components.evaluate import scores_table
 from components.evaluate.scores_table import Comparison, Row
 
 COMPARISON = Comparison(
-    dataset_digest="d", split="validation", compared=90, embedding_digest="e", samples=100, seed=0, code="c"
+    dataset_digest="d",
+    split="validation",
+    compared=90,
+    embedding_digest="e",
+    samples=100,
+    seed=0,
+    distance="fcd",
+    code="c",
 )
 
 
@@ -31,7 +38,7 @@ def test_what_was_appended_is_what_is_read_and_a_line_is_flat(tmp_path: Path) ->
     assert line == {
         **{"step": 200, "checkpoint_digest": "c200", "settings": {"seed": 3}},
         **{"dataset_digest": "d", "split": "validation", "compared": 90, "embedding_digest": "e"},
-        **{"samples": 100, "seed": 0, "code": "c"},
+        **{"samples": 100, "seed": 0, "distance": "fcd", "code": "c"},
         **{"fcd": 1 / 3, "recall": 0.5, "copy_z": None},
     }
 
