@@ -56,6 +56,14 @@ def choose_strategy(
     return strategy
 
 
+def kind_of(strategy: tf.distribute.Strategy) -> str:
+    """What a strategy trains on, as the accelerator is called: `tpu`, `gpu`, `cpu` or `multi-worker`."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return "multi-worker"
+    device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    return str(device).lower()
+
+
 def compute_side_by_side() -> None:
     """Lets an operation use half of the cores, for graphs that have two to compute at any time; before all TensorFlow.
 

@@ -37,7 +37,8 @@ class Description:
         classes: Names of the dataset's classes.
         dataset_digest: Digest of the dataset trained on.
         state_sha256: sha256 of `state.npz`.
-        made_with: Versions and replicas, for the record; not part of the digest.
+        made_with: Code, image, libraries, hardware, and how often something was due: for the record; not part of the
+            digest.
         class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
     """
 
@@ -60,9 +61,7 @@ class Description:
     @property
     def digest(self) -> str:
         """sha256 that names the checkpoint's content."""
-        content = self.to_json()
-        del content["made_with"]
-        return digests.digest_of(content)
+        return digests.digest_of_record(self.to_json())
 
 
 def step_folder(checkpoints: Path, step: int) -> Path:

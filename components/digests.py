@@ -9,6 +9,7 @@ from components import settings
 from components.errors import ConfigError
 
 KEY_PLACE = "{key}"
+MADE_WITH = "made_with"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -20,6 +21,11 @@ def canonical_json(value: Any) -> bytes:
 def digest_of(value: Any) -> str:
     """sha256 (64 hexadecimal digits) of a value's canonical JSON. The value must not hold times or places."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def digest_of_record(record: dict[str, Any]) -> str:
+    """Digest of what an artefact says of itself, but for `made_with`: what is there for the record alone."""
+    return digest_of({name: value for name, value in record.items() if name != MADE_WITH})
 
 
 def sha256_of_file(path: Path) -> str:

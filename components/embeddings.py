@@ -58,6 +58,7 @@ class Description:
         files: sha256 of every other file, by its path within the artefact.
         own_embedding_digest: Of the SavedModel that the user gave, whose space is the first; else empty, and not
             written.
+        made_with: Code, image, libraries and hardware: for the record; not part of the digest.
     """
 
     image: records.ImageShape
@@ -69,6 +70,7 @@ class Description:
     settings: dict[str, Any]
     files: dict[str, str]
     own_embedding_digest: str = ""
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `embedding.json`."""
@@ -80,7 +82,7 @@ class Description:
     @property
     def digest(self) -> str:
         """sha256 that names the embedding's content."""
-        return digests.digest_of(self.to_json())
+        return digests.digest_of_record(self.to_json())
 
 
 def describe(embedding: str | Path, expected_digest: str = "") -> Description:

@@ -1,4 +1,4 @@
-"""The evaluation artefact: metrics, samples, a report, and `verdict.json`, which is written last."""
+"""The evaluation artefact: metrics, samples, a report, its lineage, and `verdict.json`, which is written last."""
 
 import dataclasses
 from pathlib import Path
@@ -8,7 +8,7 @@ from components import digests, storage
 from components.errors import DataError
 
 MANIFEST = "verdict.json"
-METRICS, SAMPLES, REPORT = "metrics.json", "samples.png", "report.html"
+METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
 SCHEMA_VERSION = 1
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 NO_CHAMPION = "none"
@@ -31,6 +31,8 @@ class Description:
         files: sha256 of every other file of the artefact, by name.
         candidates_digest: Names the checkpoints of which that one was the best; empty if the last was judged, and not
             written.
+        source: Where the images lay, as it was given when the dataset was made; empty if that is not known. For the
+            record; not part of the digest.
     """
 
     verdict: str
@@ -44,6 +46,7 @@ class Description:
     settings: dict[str, Any]
     files: dict[str, str]
     candidates_digest: str = ""
+    source: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `verdict.json`."""
@@ -55,7 +58,9 @@ class Description:
     @property
     def digest(self) -> str:
         """sha256 that names the evaluation's content."""
-        return digests.digest_of(self.to_json())
+        content = self.to_json()
+        del content["source"]
+        return digests.digest_of(content)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -70,11 +75,11 @@ class Description:
         }
 
 
-def describe(evaluation: str | Path) -> Description:
+def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
     """Reads what an evaluation says of itself and checks its files against that.
 
     Raises:
-        DataError: It is missing, damaged or of another schema.
+        DataError: It is missing, damaged, of another schema, or has another digest.
     """
     folder = Path(evaluation)
     value = storage.read_json(folder / MANIFEST, "evaluation")
@@ -83,7 +88,10 @@ def describe(evaluation: str | Path) -> Description:
             raise DataError(f"evaluation {folder} is of another schema version; expected {SCHEMA_VERSION}")
         description = Description(**value)
         listed = dict(description.files)
+        _ = [rule["passed"] for rule in description.rules]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
     storage.require_files(folder, listed, "evaluation", MANIFEST)
+    if expected_digest and description.digest != expected_digest:
+        raise DataError(f"evaluation {folder} has digest {description.digest}, expected {expected_digest}")
     return description

@@ -64,6 +64,8 @@ class Manifest:
         source: Kind, fingerprint and the number of images found.
         preprocessing: The settings that made the images what they are (resizing, colour, seed, fractions).
         quarantine: How many images were set aside, and the reason for each of the first ones.
+        made_with: Code, image, libraries, and where the source lay as it was given: for the record; not part of the
+            digest.
     """
 
     image: ImageShape
@@ -73,6 +75,7 @@ class Manifest:
     source: dict[str, Any]
     preprocessing: dict[str, Any]
     quarantine: dict[str, Any]
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `dataset.json`."""
@@ -81,7 +84,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """sha256 that names the dataset's content."""
-        return digests.digest_of(self.to_json())
+        return digests.digest_of_record(self.to_json())
 
     @property
     def class_count(self) -> int:
@@ -113,6 +116,7 @@ def read_manifest(dataset: str, expected_digest: str = "") -> Manifest:
             source=value["source"],
             preprocessing=value["preprocessing"],
             quarantine=value["quarantine"],
+            made_with=value.get("made_with", {}),
         )
     except (KeyError, TypeError) as error:
         raise DataError(f"{dataset}/{MANIFEST} is not a dataset's description: {error!r}") from None

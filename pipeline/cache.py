@@ -6,28 +6,15 @@ beside its location, not by where it lies.
 """
 
 import dataclasses
-import importlib.metadata
-import platform
 from pathlib import Path
 from typing import Any
 
-from components import digests, storage
+from components import digests, lineage, storage
 from components.errors import DataError
 from pipeline.package import Task
 from pipeline.resolve import Outputs, Resolver, as_text
 
 _STAGES = "components."
-_LIBRARIES = (
-    "apache-beam",
-    "keras",
-    "numpy",
-    "pillow",
-    "scikit-learn",
-    "scipy",
-    "tensorflow",
-    "tensorflow-cpu",
-    "tensorflow-tpu",
-)
 
 
 def stage_of(task: Task) -> str:
@@ -51,23 +38,13 @@ def key_parts(task: Task, resolver: Resolver) -> dict[str, Any]:
         "inputs": _content(resolver.parameters(task)) if stage else resolver.parameters(task),
         "artefacts": resolver.artifacts(task),
         "code": digests.source_digest(stage) if stage else "",
-        "libraries": _versions(),
+        "libraries": lineage.library_versions(),
     }
 
 
 def _content(inputs: dict[str, Any]) -> dict[str, Any]:
     """A stage's inputs without the locations of artefacts whose content is named beside them."""
     return {name: value for name, value in inputs.items() if not inputs.get(f"{name}_digest")}
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import datasets, embeddings, networks, records, saved_models, settings, storage, whitening
-from components.accelerator import choose_strategy
+from components import datasets, embeddings, lineage, networks, records, saved_models, settings, storage, whitening
+from components.accelerator import choose_strategy, kind_of
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.embed import certificate, classifier, training
@@ -79,6 +79,7 @@ def _make_embedding(
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
             own_embedding_digest=config.own_embedding_digest,
+            made_with=lineage.made_with("embed", accelerator=kind_of(strategy), replicas=strategy.num_replicas_in_sync),
         )
         storage.write_json(folder / embeddings.MANIFEST, description.to_json())
 

@@ -60,6 +60,16 @@ def pictures(model: Judged, champion: Judged | None, test: np.ndarray) -> list[t
     return pictures
 
 
+def score_names(reference: scores.Reference, model: Judged) -> list[list[str]]:
+    """The name of each score that there is, and what it is in words, in the order of `metric_tables`."""
+    of_spaces = [
+        [scores.name_of(name, space, reference.spaces), f"{text}, in {_SPACES[space]}"]
+        for space in reference.spaces
+        for name, text in _OF_SPACE.items()
+    ]
+    return of_spaces + [[name, text] for name, text in _OF_IMAGES.items() if model.scores.get(name) is not None]
+
+
 def metric_tables(reference: scores.Reference, model: Judged, champion: Judged | None) -> list[dict[str, Any]]:
     """A table for each space, and one of what is not a matter of spaces; a row for each score that there is."""
 

@@ -14,6 +14,7 @@ from components import (
     embeddings,
     evaluations,
     grids,
+    lineage,
     models,
     records,
     registry,
@@ -172,7 +173,9 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_json(folder / evaluations.METRICS, numbers)
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         storage.write_file(folder / evaluations.SAMPLES, sheet)
-        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict)
+        origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
+        storage.write_json(folder / evaluations.LINEAGE, origin.to_json())
+        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict, origin)
         storage.write_file(folder / evaluations.REPORT, page.encode())
         description = evaluations.Description(
             verdict=verdict.verdict,
@@ -181,6 +184,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
             champion_version=rival.version if rival else 0,
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
+            source=inputs.manifest.made_with.get("source", ""),
             **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
         )
         storage.write_json(folder / evaluations.MANIFEST, description.to_json())
@@ -230,6 +234,7 @@ def _numbers(
             for name, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
+        "names": contents.score_names(reference, model),
         "model": model.scores,
         "champion": champion.scores if champion else None,
         "real": reference.floor,
@@ -259,6 +264,7 @@ def _report(
     champion: Judged | None,
     rival: Rival | None,
     verdict: Verdict,
+    origin: lineage.Lineage,
 ) -> str:
     losses = report.read_losses(Path(config.checkpoint).parent / "metrics.jsonl", inputs.checkpoint.step)
     shares = {"test images": reference.shares, "samples": model.shares}
@@ -284,7 +290,8 @@ def _report(
             {"name": name, "evaluation": evaluation.get(name, ""), "training": training.get(name, "")}
             for name in sorted(evaluation.keys() | training.keys())
         ],
-        digests=inputs.digests,
+        lineage_rows=[*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
+        libraries=lineage.libraries_of(origin.rows()),
     )
 
 

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from components import digests, records, settings, sources, storage
+from components import digests, lineage, records, settings, sources, storage
 from components.errors import DataError
 from components.executor import StageResult
 from components.preprocess import download, examples
@@ -57,6 +57,7 @@ def run(config: PreprocessConfig) -> StageResult:
             source={"kind": found.kind, "fingerprint": fingerprint, "images": sum(found.counts.values())},
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
+            made_with=lineage.made_with("preprocess", source=sources.printable(config.source)),
         )
         _leave_only(folder, [shard.shard.file for shard in shards])
         storage.write_json(folder / records.MANIFEST, manifest.to_json())

@@ -14,8 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, conditioning, datasets, grids, networks, records, settings, storage
-from components.accelerator import choose_strategy, compute_side_by_side
+from components import checkpoints, conditioning, datasets, grids, lineage, networks, records, settings, storage
+from components.accelerator import choose_strategy, compute_side_by_side, kind_of
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.data_order import EndlessOrder
@@ -238,12 +238,13 @@ def _describe(
         class_counts=manifest.splits["train"].class_counts if network.classes else [],
         dataset_digest=manifest.digest,
         state_sha256="",
-        made_with={
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "replicas": strategy.num_replicas_in_sync,
-            "precision": precision,
-        },
+        made_with=lineage.made_with(
+            "train",
+            accelerator=kind_of(strategy),
+            replicas=strategy.num_replicas_in_sync,
+            precision=precision,
+            **{name: getattr(config, name) for name in ("log_every", "sample_every", "checkpoint_every")},
+        ),
     )
 
 

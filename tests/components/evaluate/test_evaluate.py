@@ -20,6 +20,7 @@ from components import (
     datasets,
     embeddings,
     evaluations,
+    lineage,
     metrics,
     neighbours,
     networks,
@@ -120,7 +121,8 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     assert described.dataset_digest == records.read_manifest(dataset).digest
     assert described.embedding_digest == embeddings.describe(embedding).digest
     assert described.champion_digest == evaluations.NO_CHAMPION
-    assert set(described.files) == {evaluations.METRICS, evaluations.SAMPLES, evaluations.REPORT}
+    names = {evaluations.METRICS, evaluations.SAMPLES, evaluations.REPORT, evaluations.LINEAGE}
+    assert set(described.files) == names
     assert first.files["report"].is_file()
     for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
         assert np.isfinite(first.metrics[name]), name
@@ -474,7 +476,8 @@ def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
         group_chart=b"",
         loss_chart=None,
         setting_rows=[],
-        digests={},
+        lineage_rows=[lineage.Row("<script>", "<script>", "<script>", "<script>")],
+        libraries={"<script>": "<script>"},
     )
     assert "script" not in _Page(text).tags
 
