@@ -8,7 +8,7 @@ from components import digests, records, storage
 from components.errors import DataError
 
 MANIFEST = "MANIFEST.json"
-CARD = "model_card.md"
+CARD = "CARD.md"
 SCHEMA_VERSION = 1
 
 
@@ -17,7 +17,7 @@ class Description:
     """What `MANIFEST.json` says.
 
     Attributes:
-        files: Size in bytes and sha256 of every file but the manifest, by its path within the artefact.
+        files: Size in bytes and sha256 of every file but manifest and card, by its path within the artefact.
         checkpoint_digest: The checkpoint that the generator comes from.
         step: Its generator updates.
         image: Shape of the images that it draws.
@@ -25,6 +25,9 @@ class Description:
         classes: Names of the dataset's classes.
         dataset_digest: The dataset that it was trained on.
         class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
+        card_sha256: sha256 of the card, which tells of a published model what was found of it; empty where models
+            from before listed theirs among the files. Not part of the digest.
+        made_with: Code, image and libraries of the export: for the record; not part of the digest.
     """
 
     files: dict[str, dict[str, Any]]
@@ -35,6 +38,8 @@ class Description:
     classes: list[str]
     dataset_digest: str
     class_counts: list[int] = dataclasses.field(default_factory=list)
+    card_sha256: str = ""
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `MANIFEST.json`."""
@@ -46,7 +51,9 @@ class Description:
     @property
     def digest(self) -> str:
         """sha256 that names the model's content."""
-        return digests.digest_of(self.to_json())
+        content = self.to_json()
+        del content["card_sha256"]
+        return digests.digest_of_record(content)
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
@@ -55,6 +62,12 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
         for name, sha256 in storage.files_in(folder).items()
     }
+
+
+def with_card(folder: Path, description: Description, card: str) -> Description:
+    """Writes the card of a model and returns the description that names it; `MANIFEST.json` is the caller's."""
+    storage.write_file(folder / CARD, card.encode())
+    return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))
 
 
 def describe(model: str | Path, expected_digest: str = "") -> Description:
@@ -72,6 +85,8 @@ def describe(model: str | Path, expected_digest: str = "") -> Description:
         listed = {name: entry["sha256"] for name, entry in description.files.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a model's description: {error!r}") from None
+    if description.card_sha256:
+        listed[CARD] = description.card_sha256
     storage.require_files(folder, listed, "model", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"model {folder} has digest {description.digest}, expected {expected_digest}")

@@ -1,18 +1,18 @@
 """The registry: `versions/N/`, each a model as it was published, and `champion.json`, which names the one to serve.
 
 Versions are counted from 1 without gaps and never change. `versions/` is laid out as TensorFlow Serving reads it. A
-version's `evaluation/` is the evaluation by which it was promoted.
+version's `evaluation/` is the evaluation by which it was promoted, and its card tells what that found.
 """
 
 import dataclasses
 from pathlib import Path
 
-from components import models, storage
+from components import evaluations, models, storage
 from components.errors import DataError
 
 CHAMPION = "champion.json"
 SCHEMA_VERSION = 1
-_VERSIONS = "versions"
+_VERSIONS, _EVALUATION = "versions", "evaluation"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,15 @@ class Champion:
     model_digest: str
     checkpoint_digest: str
     evaluation_digest: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version that is whole: its number, its model, and the evaluation by which it was promoted."""
+
+    number: int
+    model: models.Description
+    evaluation: evaluations.Description
 
 
 def require_folder(registry: str | Path) -> None:
@@ -38,6 +47,15 @@ def require_folder(registry: str | Path) -> None:
 def version_folder(registry: str | Path, version: int) -> Path:
     """Where a version is kept."""
     return Path(registry) / _VERSIONS / str(version)
+
+
+def evaluation_folder(version: Path) -> Path:
+    """Where a version keeps the evaluation by which it was promoted.
+
+    Args:
+        version: The version's folder.
+    """
+    return version / _EVALUATION
 
 
 def versions(registry: str | Path) -> list[int]:
@@ -72,6 +90,34 @@ def read_champion(registry: str | Path) -> Champion | None:
 def write_champion(registry: str | Path, champion: Champion) -> None:
     """Moves the champion; the caller holds the registry."""
     storage.write_json(Path(registry) / CHAMPION, {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)})
+
+
+def read_version(registry: str | Path, number: int, champion: Champion | None) -> Version:
+    """Reads a version and checks every file of it.
+
+    Args:
+        registry: The registry's folder.
+        number: The version.
+        champion: The registry's champion; if it is this version, its evaluation must be the one that it names.
+
+    Raises:
+        DataError: There is no such version, or it is damaged.
+    """
+    folder = version_folder(registry, number)
+    if number not in versions(registry):
+        known = ", ".join(map(str, versions(registry))) or "none yet"
+        raise DataError(f"registry {registry} has no version {number}; there are: {known}")
+    is_champion = champion is not None and champion.version == number
+    model = models.describe(folder, champion.model_digest if champion and is_champion else "")
+    evaluation = evaluations.describe(
+        evaluation_folder(folder), champion.evaluation_digest if champion and is_champion else ""
+    )
+    if evaluation.checkpoint_digest != model.checkpoint_digest:
+        raise DataError(
+            f"version {number} of {registry} is damaged: its evaluation judges checkpoint "
+            f"{evaluation.checkpoint_digest}, but its model comes from {model.checkpoint_digest}"
+        )
+    return Version(number=number, model=model, evaluation=evaluation)
 
 
 def find(registry: str | Path, model_digest: str) -> int | None:

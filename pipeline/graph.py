@@ -193,4 +193,5 @@ def wgan_gp(
             evaluation=evaluation.outputs["evaluation_uri"],
             registry=registry,
             model_digest=model.outputs["model_digest"],
+            evaluation_digest=evaluation.outputs["evaluation_digest"],
         ).set_caching_options(False)

@@ -16,6 +16,7 @@ def evaluate(
     evaluation_uri: dsl.OutputPath(str),
     judged_checkpoint_uri: dsl.OutputPath(str),
     judged_checkpoint_digest: dsl.OutputPath(str),
+    evaluation_digest: dsl.OutputPath(str),
     verdict: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),
     metrics: dsl.Output[dsl.Metrics],

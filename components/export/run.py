@@ -12,7 +12,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoint_networks, checkpoints, conditioning, digests, models, networks, saved_models, storage
+from components import (
+    card,
+    checkpoint_networks,
+    checkpoints,
+    conditioning,
+    digests,
+    lineage,
+    models,
+    networks,
+    saved_models,
+    storage,
+)
 from components.errors import StageError
 from components.executor import StageResult
 from components.export import serving
@@ -63,7 +74,6 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
         served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)
         _check(folder, generator, network.latent_size, checkpoint.class_counts)
-        storage.write_file(folder / models.CARD, _card(checkpoint, network).encode())
         description = models.Description(
             files=models.list_files(folder),
             checkpoint_digest=checkpoint.digest,
@@ -73,7 +83,9 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
             classes=checkpoint.classes,
             dataset_digest=checkpoint.dataset_digest,
             class_counts=checkpoint.class_counts,
+            made_with=lineage.made_with("export"),
         )
+        description = models.with_card(folder, description, card.render(description, checkpoint.settings))
         storage.write_json(folder / models.MANIFEST, description.to_json())
     return description
 
@@ -135,49 +147,3 @@ def _require_same_pixels(signature: str, drawn: np.ndarray, expected: np.ndarray
             f"{signature} draws other images than the generator: {(levels > 0).mean():.2%} of the pixels differ, "
             f"by up to {levels.max()} levels"
         )
-
-
-def _card(checkpoint: checkpoints.Description, network: networks.NetworkConfig) -> str:
-    rows = "\n".join(f"| {name} | {value} |" for name, value in sorted(checkpoint.settings.items()))
-    classes = ", ".join(checkpoint.classes) or "none"
-    latents = f"`latents`: float32 [n, {network.latent_size}], standard normal"
-    size = f"{network.image.height}, {network.image.width}, {network.image.channels}"
-    by_label, limit = "", "It takes no class: which class an image shows is up to chance."
-    if network.classes:
-        latents += "; `labels`: int32 [n]"
-        by_label = f"\n| `sample_labels` | `seed`: int64; `labels`: int32 [n] | `images`: uint8 [n, {size}] |"
-        classes = ", ".join(f"{label} {name}" for label, name in enumerate(checkpoint.classes))
-        limit = (
-            "An image may show another class than the one asked for; `sample` draws them as often as the data has them."
-        )
-    return f"""# Image generator
-
-A WGAN-GP generator, the average of its weights over training, after {checkpoint.step:,} generator updates.
-
-## Use
-
-| signature | takes | gives |
-| --- | --- | --- |
-| `serving_default` | {latents} | `images`: float32 [n, {size}] in [-1, 1] |
-| `sample` | `seed`, `count`: int64 | `images`: uint8 [count, {size}] |
-| `png` | `seed`, `count`: int64 | `files`: PNG files [count] |{by_label}
-
-The same seed draws the same images; a larger count begins with those of a smaller one.
-
-## Data
-
-Images of {network.image} pixels; classes: {classes}. Dataset `{checkpoint.dataset_digest}`.
-
-## Limits
-
-It draws images like those that it was trained on, with their biases, and none of another kind. {limit}
-Its images may come close to single training images.
-
-## Configuration
-
-| setting | value |
-| --- | --- |
-{rows}
-
-Checkpoint `{checkpoint.digest}`.
-"""

@@ -15,6 +15,7 @@ def publish(
     version: dsl.OutputPath(int),
     summary: dsl.OutputPath(str),
     model_digest: str = PublishConfig.model_digest,
+    evaluation_digest: str = PublishConfig.evaluation_digest,
 ) -> dsl.ContainerSpec:
     """Publishes a model as the registry's next version and champion."""
     return dsl.ContainerSpec(

@@ -14,6 +14,9 @@ class PublishConfig:
     evaluation: Annotated[str, Setting("Folder of the evaluation that judged it.", in_key=False)]
     registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
     model_digest: Annotated[str, Setting("The digest that the model must have; any when empty.", in_key=False)] = ""
+    evaluation_digest: Annotated[
+        str, Setting("The digest that the evaluation must have; any when empty.", in_key=False)
+    ] = ""
 
     def __post_init__(self) -> None:
         require_valid(self)

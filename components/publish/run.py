@@ -1,21 +1,22 @@
-"""The publish stage, top to bottom: model, verdict, a new version, and the champion moved last."""
+"""The publish stage, top to bottom: model, verdict, a new version with a card, and the champion moved last."""
 
 import logging
 import shutil
 from pathlib import Path
 
-from components import evaluations, models, registry, storage
+from components import card, evaluations, lineage, models, registry, storage
 from components.errors import ConfigError, DataError
 from components.executor import StageResult
 from components.publish.config import PublishConfig
 
 log = logging.getLogger(__name__)
 
-_EVALUATION = "evaluation"
-
 
 def run(config: PublishConfig) -> StageResult:
     """Publishes a promoted model as the next version and makes it the champion.
+
+    Every digest is computed again from the files: of the model, of the evaluation, and of what the evaluation says of
+    its dataset, checkpoint and embedding.
 
     Returns:
         version: Its version; an earlier one if this very model has been published before.
@@ -23,12 +24,15 @@ def run(config: PublishConfig) -> StageResult:
 
     Raises:
         ConfigError: The verdict is not PROMOTE, or is about another checkpoint.
-        DataError: The model, the evaluation or the registry is missing or damaged, or the champion is another one by
-            now than the one that the model was compared with.
+        DataError: The model, the evaluation, its lineage or the registry is missing or damaged, they contradict each
+            other, or the champion is another one by now than the one that the model was compared with.
     """
     model = models.describe(config.model, config.model_digest)
-    evaluation = evaluations.describe(config.evaluation)
+    evaluation = evaluations.describe(config.evaluation, config.evaluation_digest)
     _require_promoted(config, model, evaluation)
+    origin = lineage.read(config.evaluation, evaluation)
+    _require_same_origin(config, model, origin)
+    judged_card = _judged_card(config, model, evaluation, origin)
     registry.require_folder(config.registry)
     with storage.only_one(Path(config.registry)):
         champion = registry.read_champion(config.registry)
@@ -40,14 +44,16 @@ def run(config: PublishConfig) -> StageResult:
         _require_same_champion(champion, evaluation)
         if version is None:
             version = max(registry.versions(config.registry), default=0) + 1
-            _copy(config, model, evaluation, registry.version_folder(config.registry, version))
+            _copy(config, model, evaluation, judged_card, registry.version_folder(config.registry, version))
+        # What a publication that was interrupted has copied may be an earlier evaluation than the one given now.
+        published = registry.read_version(config.registry, version, None)
         registry.write_champion(
             config.registry,
             registry.Champion(
                 version=version,
                 model_digest=model.digest,
                 checkpoint_digest=model.checkpoint_digest,
-                evaluation_digest=evaluation.digest,
+                evaluation_digest=published.evaluation.digest,
             ),
         )
     former = f"before it, version {champion.version}" if champion else "the first"
@@ -69,6 +75,38 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
             f"the verdict in {config.evaluation} is {evaluation.verdict}; only {evaluations.PROMOTE} is published",
             *evaluation.reasons,
         )
+    failed = [str(rule.get("rule")) for rule in evaluation.rules if rule["passed"] is not True]
+    if failed:
+        raise DataError(
+            f"the verdict in {config.evaluation} is {evaluations.PROMOTE}, but its rules failed ({', '.join(failed)}): "
+            "it was changed; evaluate the model again"
+        )
+
+
+def _require_same_origin(config: PublishConfig, model: models.Description, origin: lineage.Lineage) -> None:
+    """Refuses a model that says of itself what its checkpoint does not say."""
+    for name in ("step", "dataset_digest", "classes"):
+        said, known = getattr(model, name), origin.checkpoint.get(name)
+        if said != known:
+            raise DataError(
+                f"model {config.model} says that its {name} is {said!r}, but of the checkpoint that was judged it is "
+                f"{known!r}; export that checkpoint again"
+            )
+
+
+def _judged_card(
+    config: PublishConfig, model: models.Description, evaluation: evaluations.Description, origin: lineage.Lineage
+) -> str:
+    """The card of the version."""
+    numbers = storage.read_json(Path(config.evaluation, evaluations.METRICS), "evaluation")
+    try:
+        judgement = card.Judgement(evaluation=evaluation, numbers=numbers, lineage=origin)
+        return card.render(model, origin.checkpoint["settings"], judgement)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"evaluation {config.evaluation} lacks what a card tells ({error!r}): an earlier version of this program "
+            "made it, or it was changed; evaluate the model again"
+        ) from None
 
 
 def _require_same_champion(champion: registry.Champion | None, evaluation: evaluations.Description) -> None:
@@ -84,15 +122,23 @@ def _name(version: int) -> str:
     return f"version {version}" if version else "no champion"
 
 
-def _copy(config: PublishConfig, model: models.Description, evaluation: evaluations.Description, place: Path) -> None:
+def _copy(
+    config: PublishConfig,
+    model: models.Description,
+    evaluation: evaluations.Description,
+    judged_card: str,
+    place: Path,
+) -> None:
     """Copies the model and the evaluation into a new version, and checks the copies before they are seen."""
     with storage.new_folder(place, models.MANIFEST) as folder:
         for source, names, target in (
-            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], folder / _EVALUATION),
-            (config.model, [*model.files, models.MANIFEST], folder),
+            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
+            (config.model, model.files, folder),
         ):
             for name in names:
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(Path(source, name), target / name)
+        published = models.with_card(folder, model, judged_card)
+        storage.write_json(folder / models.MANIFEST, published.to_json())
         models.describe(folder, model.digest)
-        evaluations.describe(folder / _EVALUATION)
+        evaluations.describe(registry.evaluation_folder(folder), evaluation.digest)

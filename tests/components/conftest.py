@@ -129,20 +129,42 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_evaluation() -> Callable[..., Path]:
-    """Writes an evaluation of a model with the verdict asked for."""
+    """Writes an evaluation of a model of `make_model` with the verdict asked for."""
 
     def make(folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)) -> Path:
-        from components import evaluations, models, storage
+        from components import evaluations, lineage, models, storage
 
         folder.mkdir(parents=True)
-        (folder / evaluations.METRICS).write_text("{}")
+        manifest = records.Manifest(
+            image=SHAPE,
+            classes=CLASSES,
+            splits={split: records.Split(30, [10, 10, 10], []) for split in records.SPLITS},
+            statistics={},
+            source={"kind": "test", "fingerprint": "f" * 64},
+            preprocessing={"height": 8},
+            quarantine={"count": 0},
+        )
+        (checkpoint,) = (model.parent / "checkpoints").iterdir()
+        embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}}
+        origin = lineage.of(manifest.to_json(), checkpoints.describe(checkpoint).to_json(), embedding)
+        numbers = {
+            "names": [["fcd", "Fréchet distance"]],
+            "model": {"fcd": 1.5, "fcd_ratio": 1.5},
+            "champion": {"fcd": 2.5} if champion[1] else None,
+            "real": {"fcd": 1.0},
+            "noise": {"fcd": 9.0},
+            "compared": 30,
+            "low_n": True,
+        }
+        storage.write_json(folder / evaluations.METRICS, numbers)
+        storage.write_json(folder / evaluations.LINEAGE, origin.to_json())
         description = evaluations.Description(
             verdict=verdict,
             reasons=["as the test wants it"],
             rules=[],
             checkpoint_digest=models.describe(model).checkpoint_digest,
-            dataset_digest="0" * 64,
-            embedding_digest="1" * 64,
+            dataset_digest=origin.digests["dataset"],
+            embedding_digest=origin.digests["embedding"],
             champion_digest=champion[0],
             champion_version=champion[1],
             settings={},

@@ -20,6 +20,7 @@ OUTPUTS = {
         "evaluation_uri": "String",
         "judged_checkpoint_uri": "String",
         "judged_checkpoint_digest": "String",
+        "evaluation_digest": "String",
         "verdict": "String",
         "summary": "String",
         "metrics": "system.Metrics@0.0.1",

@@ -1,5 +1,7 @@
 """Tests for components/publish and components/registry.py: real models in a real folder, real processes."""
 
+import dataclasses
+import json
 import shutil
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components import evaluations, models, registry, storage
+from components import digests, evaluations, models, registry, storage
 from components.errors import ConfigError, DataError
 from components.publish import run as publish
 from components.publish.config import PublishConfig
@@ -49,6 +51,21 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation(
         checkpoint_digest=described.checkpoint_digest,
         evaluation_digest=described.digest,
     )
+
+
+def test_the_card_of_a_version_tells_what_was_found_and_is_guarded(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+    version = registry.version_folder(tmp_path / "registry", 1)
+    card = (version / models.CARD).read_text()
+    assert "| Fréchet distance | fcd | 1.5 | 1 | 9 |" in card
+    assert "Verdict: **PROMOTE**: as the test wants it." in card
+    assert f"| checkpoint | `{models.describe(two_models[0]).checkpoint_digest}` |" in card
+    (version / models.CARD).write_text(card.replace("| 1.5 |", "| 0.5 |"))
+    with pytest.raises(DataError, match=r"CARD\.md is not the file"):
+        registry.read_champion(tmp_path / "registry")
 
 
 def test_versions_are_counted_and_the_champion_moves_on(
@@ -105,9 +122,15 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_is_finishe
     publish.run(config)
     (folder / registry.CHAMPION).unlink()
     assert registry.read_champion(folder) is None
-    assert publish.run(config).parameters["version"] == 1
+    again = make_evaluation(tmp_path / "e2", two_models[0])  # made anew meanwhile; the copy is of the first
+    value = json.loads((again / evaluations.MANIFEST).read_text())
+    storage.write_json(again / evaluations.MANIFEST, {**value, "reasons": ["another"]})
+    assert publish.run(dataclasses.replace(config, evaluation=str(again))).parameters["version"] == 1
     assert registry.versions(folder) == [1]
     assert _champion(folder)[1] == 1
+    assert registry.read_version(folder, 1, registry.read_champion(folder)).evaluation.reasons == [
+        "as the test wants it"
+    ]
 
 
 def test_two_processes_that_publish_one_model_make_one_version(
@@ -136,6 +159,60 @@ def test_a_damaged_model_or_evaluation_is_not_published(
     (evaluation / evaluations.METRICS).write_text("[]")
     with pytest.raises(DataError, match="is damaged"):
         publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+
+
+def test_an_evaluation_that_was_changed_is_not_published(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A changed verdict.json: noticed by the digest that evaluate told, and where it contradicts its own rules."""
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0], evaluations.HOLD)
+    digest = evaluations.describe(evaluation).digest
+    path = evaluation / evaluations.MANIFEST
+    held = json.loads(path.read_text())
+    rule = {"rule": "fcd_ratio", "value": 30.0, "limit": "at most 25", "passed": False, "otherwise": "HOLD"}
+    config = _config(two_models[0], evaluation, tmp_path / "registry")
+    storage.write_json(path, {**held, "verdict": evaluations.PROMOTE})
+    with pytest.raises(DataError, match=f"expected {digest}"):
+        publish.run(dataclasses.replace(config, evaluation_digest=digest))
+    storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": [rule]})
+    with pytest.raises(DataError, match=r"its rules failed \(fcd_ratio\)"):
+        publish.run(config)
+    storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": ["x"]})
+    with pytest.raises(DataError, match="is not a verdict"):
+        publish.run(config)
+    storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "dataset_digest": "e" * 64})
+    with pytest.raises(DataError, match=r"the lineage in .* is of dataset"):
+        publish.run(config)
+    assert not registry.versions(tmp_path / "registry")
+
+
+@pytest.mark.parametrize("name", [evaluations.LINEAGE, evaluations.METRICS])
+def test_an_evaluation_from_before_there_were_cards_is_not_published(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    value = json.loads((evaluation / evaluations.MANIFEST).read_text())
+    storage.write_json(evaluation / name, {})
+    value["files"][name] = digests.sha256_of_file(evaluation / name)
+    if name == evaluations.LINEAGE:
+        del value["files"][name]
+    storage.write_json(evaluation / evaluations.MANIFEST, value)
+    with pytest.raises(DataError, match="an earlier version of this program"):
+        publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
+    assert not registry.versions(tmp_path / "registry")
+
+
+@pytest.mark.parametrize(("name", "value"), [("step", 7), ("dataset_digest", "e" * 64), ("classes", ["a"])])
+def test_a_model_that_contradicts_its_checkpoint_is_not_published(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, name: str, value: object
+) -> None:
+    evaluation = make_evaluation(tmp_path / "evaluation", two_models[0])
+    changed = tmp_path / "changed"
+    shutil.copytree(two_models[0], changed)
+    manifest = json.loads((changed / models.MANIFEST).read_text())
+    storage.write_json(changed / models.MANIFEST, {**manifest, name: value})
+    with pytest.raises(DataError, match=f"says that its {name} is"):
+        publish.run(_config(changed, evaluation, tmp_path / "registry"))
 
 
 def test_a_champion_that_cannot_be_read_is_never_taken_for_none(
