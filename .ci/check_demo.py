@@ -41,6 +41,12 @@ def main(root: Path, log: Path) -> None:
     kind, *shape, values = drawn.stdout.split()
     check(kind == "uint8" and shape == ["5", "16", "16", "1"] and int(values) > 50, "it draws images", drawn.stdout)
 
+    card = (version / "CARD.md").read_text()
+    check("**PROMOTE**" in card and "| fcd |" in card, "its card tells the verdict and the metrics")
+    command = [Path(sys.executable).with_name("wgan"), "models", "reproduce", "1", "--registry", root / "registry"]
+    printed = subprocess.run(command, capture_output=True, text=True)
+    check("python -m components.train" in printed.stdout, "wgan models reproduce prints commands", printed.stderr)
+
     grid = root / "grid.png"
     command = [Path(sys.executable).with_name("wgan"), "sample", "--registry", root / "registry"]
     subprocess.run([*command, "--count", "64", "--out", grid], check=True)

@@ -37,8 +37,8 @@ class Description:
         classes: Names of the dataset's classes.
         dataset_digest: Digest of the dataset trained on.
         state_sha256: sha256 of `state.npz`.
-        made_with: Code, image, libraries, hardware, and how often something was due: for the record; not part of the
-            digest.
+        made_with: Code, image, libraries, hardware, and settings that decide no weight: for the record; not part of
+            the digest.
         class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
     """
 

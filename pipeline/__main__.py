@@ -5,6 +5,7 @@ wgan plan --source digits --root runs/demo --steps 3000
 wgan compile --output pipeline.yaml
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
+wgan models why 1 --registry runs/demo/registry
 wgan selfcheck
 """
 
@@ -61,6 +62,10 @@ def _dispatch(words: list[str]) -> int:
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in _RUN_HELP:
         return _run_or_plan(verb, words[1:])
+    if verb == "models":
+        from pipeline import models
+
+        return models.main(words[1:])
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
@@ -71,6 +76,7 @@ def _dispatch(words: list[str]) -> int:
     compiling.add_argument(
         "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
     )
+    verbs.add_parser("models", help="tell what was published, why, and how to make it again")
     for name, help_text in _PROGRAMS.items():
         verbs.add_parser(name, help=help_text)
     parsed = parser.parse_args(words)

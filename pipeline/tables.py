@@ -37,6 +37,14 @@ def print_plan(rows: list[tuple[str, str, str]]) -> None:
     _print(table)
 
 
+def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Prints rows of plain text below the names of their columns."""
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _print(table)
+
+
 def print_places(progress: dict[Task, Progress], root: Path) -> None:
     """Prints where the results lie that people look at: artefacts by name, samples, report, the registry's champion."""
     lines = {}

@@ -1,6 +1,7 @@
 """From a folder of coloured pictures of mixed sizes, without classes, to a published generator: the real command."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components import errors
+from components import errors, models
 
 # So few steps draw nothing good; what is tested is the way, so the limit is set aside.
 SETTINGS = {
@@ -69,6 +70,26 @@ def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
     assert drawn.returncode == 0, drawn.stderr
     with Image.open(place / "grid.png") as grid:
         assert grid.mode == "RGB"
+
+
+def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
+    printed = wgan("models", "reproduce", "1", cwd=place)
+    assert printed.returncode == 0, printed.stderr
+    assert "WARNING" not in printed.stdout
+    script, judging = printed.stdout.split("# How it was judged")  # which takes longer than a test may
+    assert "python -m components.embed" in judging
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash"], input=script, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    published = models.describe(place / "runs" / "registry" / "versions" / "1")
+    again = models.describe(place / "reproduced" / "model")
+    assert again.digest == published.digest
+    assert f"model_digest: {published.digest}" in done.stdout
+    assert (place / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (
+        place / "reproduced" / "model" / models.CARD
+    ).read_text()
 
 
 def test_the_same_command_again_makes_nothing_again(place: Path) -> None:

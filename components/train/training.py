@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 # Few enough that a signal is noticed within seconds, enough that a call's overhead is nothing.
 _BLOCK_STEPS = 10
 _GRID_IMAGES = 64
+# What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "when_unhealthy")
 
 
 def train(
@@ -243,7 +245,7 @@ def _describe(
             accelerator=kind_of(strategy),
             replicas=strategy.num_replicas_in_sync,
             precision=precision,
-            **{name: getattr(config, name) for name in ("log_every", "sample_every", "checkpoint_every")},
+            **{name: getattr(config, name) for name in _ON_RECORD},
         ),
     )
 

@@ -1,0 +1,158 @@
+"""`wgan models`: what the registry holds, why a version was promoted, and how to make it again."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from components import cli, digests, errors, evaluations, lineage, records, registry, storage
+from components.card import plain
+from components.errors import DataError
+from components.lineage import Lineage
+from components.registry import Champion, Version
+from pipeline import reproduction, tables
+
+_DIGEST_SHOWN = 12
+_HELP = {
+    "list": "list the versions, and which of them is the champion",
+    "why": "tell where a version came from, and why it was promoted",
+    "reproduce": "print the commands that make a version's model again, as a shell script",
+}
+
+
+def main(words: list[str]) -> int:
+    """Runs `wgan models ...` and returns its exit code.
+
+    Raises:
+        ConfigError: The command line is not understood.
+        DataError: The registry or the version is missing, damaged, or from before there was lineage.
+    """
+    parsed = _parser().parse_args(words)
+    champion = _read_champion(parsed.registry)
+    if parsed.verb == "list":
+        return _list(parsed.registry, champion)
+    version = registry.read_version(parsed.registry, parsed.version, champion)
+    folder = registry.evaluation_folder(registry.version_folder(parsed.registry, parsed.version))
+    found = lineage.read(folder, version.evaluation)
+    try:
+        if parsed.verb == "why":
+            _tell_why(version, found, champion, storage.read_json(folder / evaluations.METRICS, "evaluation"))
+        else:
+            print("\n".join(reproduction.script(version, found, Path(parsed.root))))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
+        ) from None
+    return errors.OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    shared = cli.Parser(add_help=False)
+    shared.add_argument("--registry", default="runs/registry", help="folder of the registry (default: runs/registry)")
+    parser = cli.Parser(prog="wgan models", description="Tell what was published.", allow_abbrev=False)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan models VERB --help)")
+    for name, text in _HELP.items():
+        description = f"{text[0].upper()}{text[1:]}."
+        verb = verbs.add_parser(name, help=text, description=description, parents=[shared], allow_abbrev=False)
+        if name != "list":
+            verb.add_argument("version", type=int, metavar="N", help="number of the version")
+        if name == "reproduce":
+            verb.add_argument(
+                "--root", default="reproduced", help="folder that the commands make (default: ./reproduced)"
+            )
+    return parser
+
+
+def _read_champion(place: str) -> Champion | None:
+    if not Path(place).exists():
+        raise DataError(f"no registry at {place}: there is no such folder; give --registry, or run the pipeline")
+    champion = registry.read_champion(place)
+    if not registry.versions(place):
+        raise DataError(f"nothing has been published in {place} yet; run the pipeline with this registry")
+    return champion
+
+
+def _list(place: str, champion: Champion | None) -> int:
+    rows, damaged = [], []
+    for number in registry.versions(place):
+        try:
+            rows.append(_row(place, number, champion))
+        except DataError as error:
+            damaged.append(str(error))
+            rows.append((str(number), "damaged", "", "", "", ""))
+    tables.print_rows(("version", "state", "step", "images", "FCD / real", "model"), rows)
+    if damaged:
+        raise DataError("\n".join([*damaged, "restore the damaged versions; nobody should serve them"]))
+    return errors.OK
+
+
+def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
+    version = registry.read_version(place, number, champion)
+    folder = registry.evaluation_folder(registry.version_folder(place, number))
+    try:
+        ratio = storage.read_json(folder / evaluations.METRICS, "evaluation")["model"]["fcd_ratio"]
+    except (KeyError, TypeError):
+        ratio = None
+    state = "champion" if champion is not None and champion.version == number else ""
+    model = version.model
+    return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), model.digest[:_DIGEST_SHOWN])
+
+
+def _tell_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
+    is_champion = champion is not None and champion.version == version.number
+    facts = {
+        "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
+        "model": version.model.digest,
+        "checkpoint": f"of {version.model.step:,} generator updates, of {found.checkpoint['settings']['steps']:,}",
+        "data": _data(found),
+        "embedding": f"certificate: {found.embedding['certificate']['outcome']}",
+        "verdict": f"{version.evaluation.verdict}: {'; '.join(version.evaluation.reasons)}",
+        "champion": _beaten(version.evaluation),
+        "distance": _distance(numbers),
+    }
+    width = max(map(len, facts))
+    for name, text in facts.items():
+        print(f"{name:<{width}}  {plain(text)}")
+    print()
+    tables.print_rows(("rule", "value", "expected", "outcome"), [_rule(rule) for rule in version.evaluation.rules])
+    print()
+    rows = [*found.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
+    tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
+
+
+def _data(found: Lineage) -> str:
+    dataset = found.dataset
+    image, classes = dataset["image"], len(dataset["classes"])
+    splits = ", ".join(f"{dataset['splits'][name]['records']:,} {name}" for name in records.SPLITS)
+    shape = f"{image['height']}x{image['width']}x{image['channels']}"
+    return f"{dataset['source']['kind']}: {splits} images of {shape}" + (f" in {classes} classes" if classes else "")
+
+
+def _beaten(evaluation: evaluations.Description) -> str:
+    if not evaluation.champion_version:
+        return "none was there to compare with"
+    return f"it was compared with version {evaluation.champion_version}, the champion then"
+
+
+def _distance(numbers: dict[str, Any]) -> str:
+    model, champion = numbers["model"], numbers["champion"]
+    text = f"FCD {_number(model['fcd'])}, {_number(model['fcd_ratio'])} x real against real"
+    return f"{text}; the champion's {_number(champion['fcd'])}" if champion else text
+
+
+def _rule(rule: dict[str, Any]) -> tuple[str, ...]:
+    outcome = "held" if rule["passed"] else f"failed: {rule['otherwise']}"
+    return (plain(rule["rule"]), _number(rule["value"]), plain(rule["limit"]), plain(outcome))
+
+
+def _link(row: lineage.Row) -> tuple[str, ...]:
+    stage = reproduction.STAGES.get(row.what, "")
+    code = row.code
+    if stage and code != lineage.UNKNOWN:
+        code = "as here" if code == digests.source_digest(stage) else "another than here"
+    return (plain(row.what), plain(row.digest), plain(code), plain(row.image))
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)

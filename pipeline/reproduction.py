@@ -1,0 +1,130 @@
+"""The commands that make a published model again, from what its version says of itself."""
+
+import importlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+from components import digests, lineage, settings
+from components.card import plain
+from components.lineage import Lineage
+from components.registry import Version
+
+# Who makes each link of a lineage.
+STAGES = {
+    "dataset": "preprocess",
+    "checkpoint": "train",
+    "embedding": "embed",
+    "evaluation": "evaluate",
+    "model": "export",
+}
+_SEVERAL_WORKERS = "multi-worker"
+_UNKNOWN_PLACE = "SOURCE"
+
+
+def script(version: Version, found: Lineage, root: Path) -> list[str]:
+    """The lines of a shell script that makes the model of a version in an empty folder, and judges it.
+
+    Each command is given the digests that its inputs must have, so that the script ends where something differs.
+
+    Args:
+        version: The version.
+        found: Its lineage.
+        root: The folder to make.
+
+    Raises:
+        KeyError, TypeError, AttributeError: The lineage lacks what artefacts say of themselves.
+    """
+    dataset, checkpoints, embedding = root / "dataset", root / "checkpoints", root / "embedding"
+    checkpoint = checkpoints / f"step-{version.model.step:010d}"
+    made = found.digests
+    of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
+    of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
+    source = {"source": version.evaluation.source or _UNKNOWN_PLACE}
+    preprocess = {**source, "source_fingerprint": found.dataset["source"]["fingerprint"], "dataset": dataset}
+    train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **_course(found.checkpoint)}
+    embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
+    judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
+    return [
+        *_comments(version, found),
+        "set -e",
+        _command("preprocess", preprocess, found.dataset["preprocessing"]),
+        f"# dataset_digest: {made['dataset']}",
+        _command("train", train, found.checkpoint["settings"]),
+        f"# checkpoint_digest: {made['checkpoint']}",
+        _command("export", {**of_checkpoint, "model": root / "model"}, {}),
+        f"# model_digest: {version.model.digest}",
+        *_how_judged(version),
+        _command("embed", embed, found.embedding["settings"]),
+        f"# embedding_digest: {made['embedding']}",
+        _command("evaluate", {**judge, "evaluation": root / "evaluation"}, version.evaluation.settings),
+    ]
+
+
+def _comments(version: Version, found: Lineage) -> list[str]:
+    """What the script makes, and how what is here differs from what made it."""
+    lines = [
+        f"version {version.number}: model {version.model.digest}",
+        "The same bits come of the same source, code, libraries and kind of processor.",
+    ]
+    records = {name: getattr(found, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
+    makers = {**records, "evaluation": found.made_with, "model": version.model.made_with}
+    for what, maker in makers.items():
+        stage = STAGES[what]
+        if maker.get("code") != digests.source_digest(stage):
+            lines.append(f"WARNING: the code of {stage} here is another than made it ({maker.get('code')}).")
+    lines += _other_libraries(makers)
+    if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
+        lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
+    if not version.evaluation.source:
+        lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+    return [f"# {plain(line)}" for line in lines]
+
+
+def _other_libraries(makers: dict[str, dict[str, Any]]) -> list[str]:
+    here = lineage.library_versions()
+    others = {
+        f"WARNING: {name} was {was}, and is {here.get(name, 'not installed')} here."
+        for maker in makers.values()
+        for name, was in maker.get("libraries", {}).items()
+        if here.get(name) != was
+    }
+    return sorted(others)
+
+
+def _how_judged(version: Version) -> list[str]:
+    if not version.evaluation.champion_version:
+        return ["# How it was judged, as the first:"]
+    beside = f"beside version {version.evaluation.champion_version}, the champion then"
+    return [f"# How it was judged; then {beside}, here alone:"]
+
+
+def _hardware(record: dict[str, Any]) -> dict[str, Any]:
+    """The flags for the hardware that something was trained on."""
+    maker = record.get(digests.MADE_WITH, {})
+    if maker.get("accelerator") == _SEVERAL_WORKERS:
+        return {"accelerator": _SEVERAL_WORKERS}
+    return {name: maker[name] for name in ("accelerator", "replicas") if name in maker}
+
+
+def _course(record: dict[str, Any]) -> dict[str, Any]:
+    """The flags that decide which steps are kept, where means begin anew, and whether training goes on at all."""
+    maker, names = (
+        record.get(digests.MADE_WITH, {}),
+        ("log_every", "sample_every", "checkpoint_every", "when_unhealthy"),
+    )
+    return {name: maker[name] for name in names if name in maker}
+
+
+def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str:
+    """The command of a stage: what is given, and of the recorded settings those that are no defaults here."""
+    config = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
+    defaults = {field.name: field.default for field in settings.fields_of(config)}
+    told = {**given, **recorded}
+    words = [
+        word
+        for name, value in told.items()
+        if name not in defaults or defaults[name] != value
+        for word in (f"--{name}", str(value))
+    ]
+    return shlex.join(["python", "-m", f"components.{stage}", *words])

@@ -1,0 +1,242 @@
+"""`wgan models`: what it tells of a registry that `publish` made, and what it says where it cannot."""
+
+import dataclasses
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import digests, evaluations, images, lineage, models, records, registry, storage
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from pipeline import __main__ as wgan
+
+SHAPE = records.ImageShape(8, 8, 1)
+PICTURES = "my pictures; rm -rf *\n# $(date)"
+HOSTILE = "bad\x1b[31m\nname"
+RULE = {"rule": "fcd_ratio", "value": 1.25, "limit": "at most 25", "passed": True, "otherwise": "REJECT"}
+
+
+def publish_version(folder: Path, place: Path, step: int, code: str = "", **changes: Any) -> None:
+    """Publishes a model of a few bytes, which is judged as good beside whoever is champion now."""
+    maker = lineage.made_with(
+        "train", accelerator="cpu", replicas=2, log_every=50, checkpoint_every=step, when_unhealthy="warn"
+    )
+    dataset = records.Manifest(
+        image=SHAPE,
+        classes=["dark", HOSTILE],
+        splits={split: records.Split(1000, [500, 500], []) for split in records.SPLITS},
+        statistics={},
+        source={"kind": "images", "fingerprint": "f" * 64},
+        preprocessing={"height": 8, "width": 8, "resize": "fill"},
+        quarantine={"count": 0},
+        made_with=lineage.made_with("preprocess"),
+    )
+    checkpoint = {
+        "step": step,
+        "classes": dataset.classes,
+        "dataset_digest": dataset.digest,
+        "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0024, "beta_1": 0.25},
+        "made_with": {**maker, "code": code or maker["code"]},
+    }
+    embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 3}, "made_with": lineage.made_with("embed")}
+    origin = lineage.of(dataset.to_json(), checkpoint, embedding)
+    champion = registry.read_champion(place)
+    storage.write_file(folder / "model" / "saved_model.pb", b"%d" % step)
+    model = models.Description(
+        files=models.list_files(folder / "model"),
+        checkpoint_digest=origin.digests["checkpoint"],
+        step=step,
+        image=SHAPE,
+        latent_size=16,
+        classes=dataset.classes,
+        dataset_digest=dataset.digest,
+        made_with=lineage.made_with("export"),
+    )
+    storage.write_json(folder / "model" / models.MANIFEST, model.to_json())
+    numbers: dict[str, Any] = {
+        "names": [["fcd", "Fréchet distance"]],
+        "model": {"fcd": 1.25, "fcd_ratio": 2.5},
+        "champion": {"fcd": 1.75} if champion else None,
+        "real": {"fcd": 0.5},
+        "noise": {"fcd": 30.0},
+        "compared": 1000,
+        "low_n": False,
+    }
+    storage.write_json(folder / "evaluation" / evaluations.METRICS, numbers)
+    storage.write_json(folder / "evaluation" / evaluations.LINEAGE, origin.to_json())
+    described = evaluations.Description(
+        verdict=evaluations.PROMOTE,
+        reasons=["better than ever", HOSTILE],
+        rules=[RULE],
+        champion_digest=champion.model_digest if champion else evaluations.NO_CHAMPION,
+        champion_version=champion.version if champion else 0,
+        settings={"sample_count": 500},
+        files=storage.files_in(folder / "evaluation"),
+        source=PICTURES,
+        **{f"{name}_digest": digest for name, digest in origin.digests.items()},
+    )
+    described = dataclasses.replace(described, **changes)
+    storage.write_json(folder / "evaluation" / evaluations.MANIFEST, described.to_json())
+    publish.run(PublishConfig(model=str(folder / "model"), evaluation=str(folder / "evaluation"), registry=str(place)))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry with two versions, the second trained by other code than there is here."""
+    folder = tmp_path_factory.mktemp("models")
+    publish_version(folder / "1", folder / "registry", 300)
+    publish_version(folder / "2", folder / "registry", 200, code="c" * 64, source="")
+    return folder / "registry"
+
+
+@pytest.fixture
+def own_place(place: Path, tmp_path: Path) -> Path:
+    """The same registry, to be damaged."""
+    return Path(shutil.copytree(place, tmp_path / "registry"))
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What `wgan models ...` prints when all is well."""
+
+    def found(*words: object) -> str:
+        assert wgan.main(["models", *map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    return found
+
+
+def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..., str]) -> None:
+    rows = [line.split() for line in ask("list", "--registry", place).splitlines()]
+    digest = [models.describe(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
+    assert rows[1:] == [["1", "300", "8x8x1", "2.5", digest[0]], ["2", "champion", "200", "8x8x1", "2.5", digest[1]]]
+
+
+def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: Callable[..., str]) -> None:
+    text = ask("why", 2, "--registry", place)
+    facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
+    model = models.describe(registry.version_folder(place, 2))
+    assert facts["version"] == "2, the champion"
+    assert facts["model"] == model.digest
+    assert facts["checkpoint"] == "of 200 generator updates, of 300"
+    assert facts["data"] == "images: 1,000 train, 1,000 validation, 1,000 test images of 8x8x1 in 2 classes"
+    assert facts["verdict"] == r"PROMOTE: better than ever; bad\x1b[31m\nname"
+    assert facts["champion"] == "it was compared with version 1, the champion then"
+    assert facts["distance"] == "FCD 1.25, 2.5 x real against real; the champion's 1.75"
+    lines = [line.split() for line in text.splitlines()]
+    assert ["fcd_ratio", "1.25", "at", "most", "25", "held"] in lines
+    came_from = {words[0]: words[1:] for words in lines if words}
+    assert " ".join(came_from["checkpoint"]) == f"{model.checkpoint_digest} another than here {images.NO_IMAGE}"
+    assert came_from["dataset"][1:3] == ["as", "here"]
+    assert "\x1b" not in text
+    assert ask("why", 1, "--registry", place).startswith("version     1, not the champion\n")
+
+
+def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
+    place: Path, ask: Callable[..., str]
+) -> None:
+    text = ask("reproduce", 1, "--registry", place, "--root", "a folder")
+    described = evaluations.describe(registry.evaluation_folder(registry.version_folder(place, 1)))
+    words = shlex.split(text, comments=True)
+    assert words[:2] == ["set", "-e"]
+    at = [index for index, word in enumerate(words) if word == "python"]
+    commands = [words[first:last] for first, last in zip(at, [*at[1:], len(words)], strict=True)]
+    stages = ["preprocess", "train", "export", "embed", "evaluate"]
+    assert [command[:3] for command in commands] == [["python", "-m", f"components.{stage}"] for stage in stages]
+    flags = [dict(zip(command[3::2], command[4::2], strict=True)) for command in commands]
+    assert flags[0] == {
+        "--source": PICTURES,
+        "--source_fingerprint": "f" * 64,
+        "--dataset": "a folder/dataset",
+        "--height": "8",
+        "--width": "8",
+    }
+    assert flags[1] == {
+        "--dataset": "a folder/dataset",
+        "--dataset_digest": described.dataset_digest,
+        "--checkpoints": "a folder/checkpoints",
+        "--accelerator": "cpu",
+        "--replicas": "2",
+        "--checkpoint_every": "300",
+        "--when_unhealthy": "warn",
+        "--steps": "300",
+        "--beta_1": "0.25",
+    }
+    assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
+    assert flags[3]["--seed"] == "3"
+    assert flags[4]["--sample_count"] == "500"
+    comments = [line for line in text.splitlines() if line.startswith("# ")]
+    assert f"# model_digest: {models.describe(registry.version_folder(place, 1)).digest}" in comments
+    assert "WARNING" not in text
+
+
+def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path, ask: Callable[..., str]) -> None:
+    text = ask("reproduce", 2, "--registry", place)
+    assert f"# WARNING: the code of train here is another than made it ({'c' * 64})." in text
+    assert text.count("WARNING") == 1
+    assert "--source SOURCE " in text
+    assert "beside version 1, the champion then, here alone" in text
+
+
+def refused(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, *words: object) -> str:
+    """What `wgan models ...` complains of; never a traceback."""
+    caplog.clear()
+    code = wgan.main(["models", *map(str, words)])
+    assert code in (64, 65), caplog.text
+    assert "Traceback" not in caplog.text
+    capsys.readouterr()
+    return caplog.text
+
+
+def test_what_cannot_be_told_is_an_error_with_a_remedy(
+    own_place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def complaint(*words: object) -> str:
+        return refused(capsys, caplog, *words, "--registry", own_place)
+
+    (tmp_path / "empty").mkdir()
+    assert "no registry at" in refused(capsys, caplog, "list", "--registry", tmp_path / "nowhere")
+    assert "nothing has been published" in refused(capsys, caplog, "list", "--registry", tmp_path / "empty")
+    assert "there are: 1, 2" in complaint("why", 7)
+    assert "there are: 1, 2" in complaint("reproduce", -1)
+    assert "invalid int value: 'one'" in complaint("why", "one")
+    assert "required: N" in complaint("why")
+    assert "invalid choice: 'who'" in complaint("who")
+
+    first = registry.version_folder(own_place, 1)
+    verdict = registry.evaluation_folder(first) / evaluations.MANIFEST
+    value = json.loads(verdict.read_text())
+    storage.write_json(verdict, {**value, "checkpoint_digest": "d" * 64})
+    assert "version 1 of" in complaint("why", 1)
+    del value["files"][evaluations.LINEAGE]
+    storage.write_json(verdict, value)
+    assert "has no lineage: an earlier version of this program made it; train" in complaint("reproduce", 1)
+    (registry.evaluation_folder(first) / evaluations.METRICS).write_text("{}")
+    assert "metrics.json is not the file" in complaint("why", 1)
+    value["files"][evaluations.METRICS] = digests.sha256_of_file(verdict.parent / evaluations.METRICS)
+    value["files"][evaluations.LINEAGE] = digests.sha256_of_file(verdict.parent / evaluations.LINEAGE)
+    storage.write_json(verdict, value)
+    assert "lacks what is told of a version (KeyError('model')): restore it" in complaint("why", 1)
+
+
+def test_list_shows_what_is_damaged_and_fails(
+    own_place: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (registry.version_folder(own_place, 1) / "saved_model.pb").write_bytes(b"")
+    assert wgan.main(["models", "list", "--registry", str(own_place)]) == 65
+    assert capsys.readouterr().out.splitlines()[1].split() == ["1", "damaged"]
+    assert "restore the damaged versions" in caplog.text
+    verdict = registry.evaluation_folder(registry.version_folder(own_place, 2)) / evaluations.MANIFEST
+    storage.write_json(verdict, {**json.loads(verdict.read_text()), "reasons": ["because"]})
+    assert "expected" in refused(capsys, caplog, "why", 2, "--registry", own_place)  # the champion names its evaluation
+
+
+def test_help_tells_of_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        wgan.main(["models", "--help"])
+    assert {"list", "why", "reproduce"} <= set(capsys.readouterr().out.split())
