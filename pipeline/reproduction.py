@@ -19,7 +19,8 @@ STAGES = {
     "model": "export",
 }
 _SEVERAL_WORKERS = "multi-worker"
-_UNKNOWN_PLACE = "SOURCE"
+_UNKNOWN_PLACE, _OWN_EMBEDDING = "SOURCE", "OWN_EMBEDDING"
+_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy")
 
 
 def script(version: Version, found: Lineage, root: Path) -> list[str]:
@@ -44,6 +45,9 @@ def script(version: Version, found: Lineage, root: Path) -> list[str]:
     preprocess = {**source, "source_fingerprint": found.dataset["source"]["fingerprint"], "dataset": dataset}
     train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **_course(found.checkpoint)}
     embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
+    own = found.embedding.get("own_embedding_digest")
+    if own:
+        embed |= {"own_embedding": _OWN_EMBEDDING, "own_embedding_digest": own}
     judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
     return [
         *_comments(version, found),
@@ -78,6 +82,8 @@ def _comments(version: Version, found: Lineage) -> list[str]:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not version.evaluation.source:
         lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+    if found.embedding.get("own_embedding_digest"):
+        lines.append(f"Put the place of the user's own embedding where {_OWN_EMBEDDING} stands.")
     return [f"# {plain(line)}" for line in lines]
 
 
@@ -109,11 +115,8 @@ def _hardware(record: dict[str, Any]) -> dict[str, Any]:
 
 def _course(record: dict[str, Any]) -> dict[str, Any]:
     """The flags that decide which steps are kept, where means begin anew, and whether training goes on at all."""
-    maker, names = (
-        record.get(digests.MADE_WITH, {}),
-        ("log_every", "sample_every", "checkpoint_every", "when_unhealthy"),
-    )
-    return {name: maker[name] for name in names if name in maker}
+    maker = record.get(digests.MADE_WITH, {})
+    return {name: maker[name] for name in _COURSE if name in maker}
 
 
 def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str:
@@ -121,10 +124,9 @@ def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str
     config = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
     defaults = {field.name: field.default for field in settings.fields_of(config)}
     told = {**given, **recorded}
-    words = [
-        word
-        for name, value in told.items()
-        if name not in defaults or defaults[name] != value
-        for word in (f"--{name}", str(value))
-    ]
+    words: list[str] = []
+    for name, value in told.items():
+        if name not in defaults or defaults[name] != value:
+            # What begins with a dash would be taken for a flag.
+            words += [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]
     return shlex.join(["python", "-m", f"components.{stage}", *words])

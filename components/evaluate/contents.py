@@ -63,7 +63,7 @@ def pictures(model: Judged, champion: Judged | None, test: np.ndarray) -> list[t
 def score_names(reference: scores.Reference, model: Judged) -> list[list[str]]:
     """The name of each score that there is, and what it is in words, in the order of `metric_tables`."""
     of_spaces = [
-        [scores.name_of(name, space, reference.spaces), f"{text}, in {_SPACES[space]}"]
+        [scores.name_of(name, space, reference.spaces), f"{text}, in {_SPACES.get(space, _OWN_SPACE.format(space))}"]
         for space in reference.spaces
         for name, text in _OF_SPACE.items()
     ]

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS = 10
 _GRID_IMAGES = 64
 # What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
-_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "when_unhealthy")
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy")
 
 
 def train(
