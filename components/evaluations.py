@@ -1,4 +1,4 @@
-"""The evaluation artefact: metrics, samples, a report, its lineage, and `verdict.json`, which is written last."""
+"""The evaluation artefact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
 
 import dataclasses
 from pathlib import Path
@@ -9,6 +9,8 @@ from components.errors import DataError
 
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
+TRAINING = "training.json"
+_SHOWN_ONLY = (REPORT, TRAINING)  # they tell how fast a training was, which is never the same twice
 SCHEMA_VERSION = 1
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 NO_CHAMPION = "none"
@@ -57,8 +59,9 @@ class Description:
 
     @property
     def digest(self) -> str:
-        """sha256 that names the evaluation's content."""
-        content = self.to_json()
+        """sha256 that names the evaluation's content, without what only shows how it came to be."""
+        decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _SHOWN_ONLY}
+        content = {**self.to_json(), "files": decisive}
         del content["source"]
         return digests.digest_of(content)
 

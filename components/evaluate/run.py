@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from components import (
+    charts,
     checkpoints,
     datasets,
     digests,
@@ -16,14 +17,17 @@ from components import (
     grids,
     lineage,
     models,
+    pages,
     records,
     registry,
+    score_names,
     settings,
     storage,
+    training_curves,
 )
 from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
-from components.evaluate import contents, contestants, report, scores
+from components.evaluate import contents, contestants, scores, training_folder
 from components.evaluate.checkpoint_scores import Choice, Scorer
 from components.evaluate.config import BEST, EvaluateConfig
 from components.evaluate.contestants import Judged
@@ -33,6 +37,8 @@ from components.executor import StageResult
 log = logging.getLogger(__name__)
 
 _UNREADABLE = "unreadable"
+_REPORT = Path(__file__).with_name("report.html.j2")
+_TIMELINE_BYTES = 200_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,7 +181,9 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_file(folder / evaluations.SAMPLES, sheet)
         origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
         storage.write_json(folder / evaluations.LINEAGE, origin.to_json())
-        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict, origin)
+        training = _training(config, inputs)
+        storage.write_json(folder / evaluations.TRAINING, training)
+        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict, origin, training)
         storage.write_file(folder / evaluations.REPORT, page.encode())
         description = evaluations.Description(
             verdict=verdict.verdict,
@@ -234,7 +242,7 @@ def _numbers(
             for name, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
-        "names": contents.score_names(reference, model),
+        "names": score_names.in_words(reference.spaces, model.scores),
         "model": model.scores,
         "champion": champion.scores if champion else None,
         "real": reference.floor,
@@ -255,6 +263,18 @@ def _group_names(manifest: records.Manifest, reference: scores.Reference) -> lis
     return [f"bin {index + 1}" for index in range(reference.groups.count)]
 
 
+def _training(config: EvaluateConfig, inputs: _Inputs) -> dict[str, Any]:
+    """The JSON value of training.json: what the training's folder tells of the way to the checkpoint."""
+    folder, step = Path(config.checkpoint).parent, inputs.checkpoint.step
+    same = {"dataset_digest": inputs.manifest.digest, "embedding_digest": inputs.embedding.digest}
+    return {
+        "step": step,
+        "settings": inputs.checkpoint.settings,
+        "log": training_folder.read_log(folder, step),
+        "scores": training_folder.read_scores(folder, step, same),
+    }
+
+
 def _report(
     config: EvaluateConfig,
     inputs: _Inputs,
@@ -265,30 +285,36 @@ def _report(
     rival: Rival | None,
     verdict: Verdict,
     origin: lineage.Lineage,
+    training: dict[str, Any],
 ) -> str:
-    losses = report.read_losses(Path(config.checkpoint).parent / "metrics.jsonl", inputs.checkpoint.step)
     shares = {"test images": reference.shares, "samples": model.shares}
     if champion:
         shares["champion's samples"] = champion.shares
     known = {name: values for name, values in shares.items() if values is not None}
-    evaluation, training = settings.values_in_key(config), inputs.checkpoint.settings
-    return report.render(
+    given, trained = settings.values_in_key(config), inputs.checkpoint.settings
+    image, by_class = inputs.manifest.image, bool(inputs.checkpoint.class_counts)
+    timeline = training_folder.read_samples(
+        Path(config.checkpoint).parent, inputs.checkpoint.step, image, by_class, _TIMELINE_BYTES
+    )
+    return pages.render(
+        _REPORT,
         step=inputs.checkpoint.step,
         choice=inputs.choice.reason if inputs.choice else None,
         verdict=verdict,
-        champion={"version": rival.version} if rival and champion else None,
-        metric_tables=contents.metric_tables(reference, model, champion),
+        tables=contents.metric_tables(reference, model, champion, rival.version if rival else 0),
         count=reference.count,
         samples=config.sample_count,
         test_accuracy=inputs.embedding.test_accuracy,
         low_n=reference.low_n,
-        grids=[{"caption": caption, "png": sheet} for caption, sheet in contents.pictures(model, champion, test)],
+        grids=contents.pictures(model, champion, test),
+        timeline=[{"caption": f"step {step:,}", "png": strip} for step, strip in timeline],
+        by_class=by_class,
         group_kind=reference.groups.kind,
-        group_chart=report.share_chart(_group_names(inputs.manifest, reference), known),
-        loss_chart=report.loss_chart(losses) if losses else None,
+        group_chart=charts.bars(_group_names(inputs.manifest, reference), known),
+        curves=training_curves.draw({"training": training}),
         setting_rows=[
-            {"name": name, "evaluation": evaluation.get(name, ""), "training": training.get(name, "")}
-            for name in sorted(evaluation.keys() | training.keys())
+            {"name": name, "evaluation": given.get(name, ""), "training": trained.get(name, "")}
+            for name in sorted(given.keys() | trained.keys())
         ],
         lineage_rows=[*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
         libraries=lineage.libraries_of(origin.rows()),

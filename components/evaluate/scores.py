@@ -7,13 +7,14 @@ import dataclasses
 import hashlib
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from components import embeddings, metrics, neighbours
 from components.errors import DataError
 from components.evaluate import groups
+from components.score_names import name_of
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +28,9 @@ _PAIRS = 16
 
 Scores = dict[str, float | None]
 OF_SPACE = ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error", "precision", "recall", "density", "coverage")
-_OF_OWN = {name: name.replace("cd", "d") for name in ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error")}
 _OF_GROUPS = ("distance", "ratio", "coverage")
 _OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio", "distinct_share")
 _OF_COPIES = ("copy_z", "copy_share")
-
-
-def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """The name of a score of a space: that of the first space goes without the space's, but for a user's own.
-
-    Of those `fcd` and `kcd`, distances of a classifier, are `fd` and `kd`.
-    """
-    if space not in (embeddings.CLASSIFIER, embeddings.UNTRAINED):
-        return f"{space}_{_OF_OWN.get(score, score)}"
-    return score if space == spaces[0] else f"{space}_{score}"
 
 
 @dataclasses.dataclass(frozen=True)

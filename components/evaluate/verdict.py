@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from components import records
 from components.evaluate.comparison import compare
-from components.evaluate.scores import name_of
 from components.evaluations import HOLD, PROMOTE, REJECT
+from components.score_names import name_of
 
 # How much less diverse than the champion a model may be, and how much further from the classes' shares.
 _LESS_DIVERSE = 0.05

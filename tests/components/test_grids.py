@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.grids import GAP, SMALLEST_CELL, png_grid
+from components.grids import GAP, SMALLEST_CELL, bounded_grid, images_of_grid, png_grid
 
 
 def _decode(png: bytes) -> np.ndarray:
@@ -37,3 +37,28 @@ def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count() -
 def test_anything_but_uint8_images_is_refused(images: np.ndarray) -> None:
     with pytest.raises(ValueError, match="uint8 images"):
         png_grid(images)
+
+
+@pytest.mark.parametrize(("shape", "columns"), [((6, 4, 1), 0), ((7, 20, 3), 8), ((60, 70, 3), 3)])
+def test_the_images_of_a_sheet_are_found_again(shape: tuple[int, int, int], columns: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (24, *shape), dtype=np.uint8)
+    found = images_of_grid(png_grid(images, columns), *shape[:2])
+    np.testing.assert_array_equal(found.reshape(-1, *shape)[:24], images)
+    with pytest.raises(ValueError, match="no sheet of images"):
+        images_of_grid(png_grid(images, columns), shape[0] + 60, shape[1])
+
+
+def test_a_bounded_sheet_shows_fewer_images_or_smaller_ones() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 96, 96, 3), dtype=np.uint8)
+    some = bounded_grid(noise, 300_000)
+    assert len(some) <= 300_000
+    np.testing.assert_array_equal(images_of_grid(some, 96, 96).reshape(-1, 96, 96, 3), noise[:9])
+    every = bounded_grid(noise, 300_000, columns=8)
+    assert len(every) <= 300_000
+    means = noise.reshape(64, 32, 3, 32, 3, 3).mean(axis=(2, 4)).round()
+    np.testing.assert_array_equal(images_of_grid(every, 32, 32).reshape(-1, 32, 32, 3), means)
+
+
+def test_large_images_are_shrunk_on_a_bounded_sheet() -> None:
+    sheet = bounded_grid(np.full((1, 300, 150, 1), 7, np.uint8), 10**6)
+    assert _decode(sheet).shape == (75, 37)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import html.parser
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from components import (
     datasets,
     embeddings,
     evaluations,
-    lineage,
     metrics,
     neighbours,
     networks,
@@ -28,10 +26,9 @@ from components import (
     registry,
 )
 from components.errors import ConfigError, DataError
-from components.evaluate import report, samples, scores
 from components.evaluate import run as evaluate
+from components.evaluate import samples, scores
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.verdict import Verdict
 from components.executor import StageResult
 from components.export import run as export
 from components.export.config import ExportConfig
@@ -121,8 +118,13 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     assert described.dataset_digest == records.read_manifest(dataset).digest
     assert described.embedding_digest == embeddings.describe(embedding).digest
     assert described.champion_digest == evaluations.NO_CHAMPION
-    names = {evaluations.METRICS, evaluations.SAMPLES, evaluations.REPORT, evaluations.LINEAGE}
-    assert set(described.files) == names
+    assert set(described.files) == {
+        evaluations.METRICS,
+        evaluations.SAMPLES,
+        evaluations.REPORT,
+        evaluations.LINEAGE,
+        evaluations.TRAINING,
+    }
     assert first.files["report"].is_file()
     for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
         assert np.isfinite(first.metrics[name]), name
@@ -176,10 +178,15 @@ def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator
     assert real["distinct_share"] == 1
 
 
-def test_the_same_again_gives_the_same_digest(
+def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
     first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
-    again = run(two_checkpoints[0], tmp_path / "again")
+    training = tmp_path / "training"
+    shutil.copytree(two_checkpoints[0], training / two_checkpoints[0].name)
+    rows = [{"step": step, "images_per_second": 1000.0 + step} for step in (50, 100)]
+    (training / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    again = run(training / two_checkpoints[0].name, tmp_path / "again")
+    assert "Real images per second" in (tmp_path / "again" / evaluations.REPORT).read_text()
     assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
 
 
@@ -433,12 +440,18 @@ class _Page(html.parser.HTMLParser):
 
 
 def test_the_report_stands_alone(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+    run: Callable[..., StageResult],
+    dataset: str,
+    two_checkpoints: list[Path],
+    champion_registry: Path,
+    tmp_path: Path,
 ) -> None:
     folder = tmp_path / "training"
     shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
+    same = {"dataset_digest": records.read_manifest(dataset).digest, "embedding_digest": "of another space"}
+    (folder / "scores.jsonl").write_text(json.dumps({"step": 50, "split": "validation", "fcd": 1.0, **same}))
     run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
     text = (tmp_path / "e" / evaluations.REPORT).read_text()
     page = _Page(text)
@@ -446,50 +459,11 @@ def test_the_report_stands_alone(
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
     assert "script" not in page.tags
     assert page.links == []
-    assert len(page.sources) == 6  # samples, the champion's, real ones, closest pairs, classes, losses
+    assert len(page.sources) == 7  # samples, the champion's, real ones, closest pairs, classes, losses, slope
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert "http" not in text.replace("http-equiv", "")
     assert "champion, version 1" in text
     assert str(tmp_path) not in text
-
-
-def test_the_report_escapes_what_comes_from_data_and_stays_small() -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (64, 300, 300, 3), dtype=np.uint8)
-    assert len(report.grid(noise)) < 600_000
-    assert len(report.grid(noise, columns=8)) < 2_000_000
-    with Image.open(io.BytesIO(report.grid(noise, columns=8))) as rows:
-        assert rows.width == rows.height  # all 64 of them
-    names = ["<script>alert(1)</script>", "$x_{", "a" * 99]
-    assert report.share_chart(names, {"test images": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
-    text = report.render(
-        step=1,
-        choice="<script>",
-        verdict=Verdict("HOLD", [], ["<script>alert(1)</script> & more"]),
-        champion=None,
-        metric_tables=[{"caption": "<script>", "floor": 1.0, "rows": []}],
-        count=1,
-        samples=1,
-        test_accuracy=None,
-        low_n=True,
-        grids=[{"caption": '"><script>', "png": b""}],
-        group_kind="class",
-        group_chart=b"",
-        loss_chart=None,
-        setting_rows=[],
-        lineage_rows=[lineage.Row("<script>", "<script>", "<script>", "<script>")],
-        libraries={"<script>": "<script>"},
-    )
-    assert "script" not in _Page(text).tags
-
-
-def test_losses_are_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    assert report.read_losses(path, 100) == []
-    path.write_text('{"step": 50, "critic_loss": 1}\nnot json\n[1]\n{"step": "x"}\n{"step": 150}\n{"critic_loss": 2}\n')
-    assert report.read_losses(path, 100) == [{"step": 50.0, "critic_loss": 1.0}]
-
-
-def test_a_row_whose_speed_was_not_measured_counts(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 5, "critic_loss": 1, "images_per_second": null}\n')
-    assert report.read_losses(path, 100) == [{"step": 5.0, "critic_loss": 1.0}]
+    kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
+    described = checkpoints.describe(two_checkpoints[1])
+    assert kept == {"step": described.step, "settings": described.settings, "log": rows, "scores": {}}

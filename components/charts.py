@@ -1,0 +1,102 @@
+"""Charts as PNG files: dark ink on no ground. In the dark `page.html.j2` inverts them."""
+
+import dataclasses
+import io
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+_INK = "#333333"
+_COLOURS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b")
+_STYLES = ("-", "--", ":", "-.")
+_WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
+_SHADES = 64  # which a chart does with; a third of the size
+_NAMES_AT_MOST, _NAME_LENGTH = 40, 16  # of classes
+_LABEL_LENGTH = 17  # of curves that stand side by side in a legend
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One line of a chart.
+
+    Attributes:
+        label: In the legend.
+        points: Where it goes, at least one, [(x, y), ...].
+        colour, style: Which of four, beginning with 0.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    colour: int = 0
+    style: int = 0
+
+
+def bars(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
+    """A bar for each group of images and each set of them.
+
+    Args:
+        groups: Names of the classes or bins.
+        shares: Share of each group [groups], by the name of the set.
+    """
+    figure = Figure(figsize=_WIDE, layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / len(shares)
+    for index, (name, values) in enumerate(shares.items()):
+        places = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
+        axes.bar(places, values, width, label=name, color=_COLOURS[index])
+    if len(groups) <= _NAMES_AT_MOST:
+        names = [_cut(name, _NAME_LENGTH) for name in groups]
+        rotation = 30 if len("".join(names)) > 40 else 0
+        axes.set_xticks(np.arange(len(groups)), names, rotation=rotation, parse_math=False)
+    axes.set_ylabel("share of images")
+    return _png(figure, axes, columns=len(shares))
+
+
+def lines(curves: Sequence[Curve], logarithmic: bool = False) -> bytes:
+    """Curves over generator updates, those of few points with a mark at each; the height is linear or logarithmic."""
+    figure = Figure(figsize=_NARROW, layout="constrained")
+    axes = figure.add_subplot()
+    for curve in curves:
+        axes.plot(
+            *zip(*curve.points, strict=True),
+            label=_cut(curve.label, 2 * _LABEL_LENGTH),
+            color=_COLOURS[curve.colour % len(_COLOURS)],
+            linestyle=_STYLES[curve.style % len(_STYLES)],
+            marker="o" if len(curve.points) <= 10 else "",
+            markersize=3,
+            linewidth=1.2,
+        )
+    if logarithmic:
+        axes.set_yscale("log")
+    axes.set_xlabel("generator updates")
+    return _png(figure, axes, columns=2 if max(len(curve.label) for curve in curves) <= _LABEL_LENGTH else 1)
+
+
+def _cut(name: str, length: int) -> str:
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def _png(figure: Figure, axes: Axes, columns: int) -> bytes:
+    # Above the axes, where it hides nothing.
+    legend = axes.legend(
+        frameon=False, labelcolor=_INK, fontsize=9, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1)
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    axes.tick_params(which="both", colors=_INK, labelsize=9)
+    axes.xaxis.label.set_color(_INK)
+    axes.yaxis.label.set_color(_INK)
+    for name, spine in axes.spines.items():
+        spine.set_color(_INK)
+        spine.set_visible(name in ("left", "bottom"))
+    drawn, file = io.BytesIO(), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a name in a script that the font lacks becomes boxes
+        figure.savefig(drawn, format="png", dpi=_DPI, transparent=True)
+    with Image.open(drawn) as image:
+        image.quantize(_SHADES).save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,104 @@
+"""What the folder of a training tells of the way to a checkpoint: its log, scores of its checkpoints, its samples.
+
+All of it is there to be shown, and decides nothing; what is missing or damaged is passed over.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components import grids
+from components.records import ImageShape
+
+_LOG, _SCORES, _SAMPLES = "metrics.jsonl", "scores.jsonl", "samples"
+_SHEET = re.compile(r"step-(\d{10})\.png")
+_POINTS_AT_MOST = 1000
+_SHEETS, _COLUMNS = 8, 8
+# What two scores of one split must have in common to be drawn as one line.
+_COMPARISON = ("compared", "samples", "seed", "code")
+
+
+def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
+    """Rows of a training's log up to a step, thinned out if there are many: the finite numbers by their names."""
+    rows = [_numbers(row) for row in _read_rows(folder / _LOG, last_step)]
+    return rows[:: len(rows) // _POINTS_AT_MOST + 1]
+
+
+def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:
+    """Scores of a training's checkpoints up to a step, by the name of the split that they were taken on.
+
+    Args:
+        folder: The training's.
+        last_step: The step of the last row.
+        same: What rows must say of themselves, such as their `embedding_digest`.
+
+    Returns:
+        Rows by step: the finite numbers by their names. Of a split that was scored in several ways, with other seeds
+        for instance, those of the way with most rows.
+    """
+    ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for row in _read_rows(folder / _SCORES, last_step):
+        if all(row.get(name) == value for name, value in same.items()) and isinstance(row.get("split"), str):
+            way = json.dumps([row.get(name) for name in _COMPARISON])
+            ways.setdefault(row["split"], {}).setdefault(way, []).append(row)
+    longest = {split: max(ways[split].values(), key=len) for split in sorted(ways)}
+    return {split: sorted(map(_numbers, rows), key=lambda row: row["step"]) for split, rows in longest.items()}
+
+
+def read_samples(folder: Path, last_step: int, image: ImageShape, by_class: bool, size: int) -> list[tuple[int, bytes]]:
+    """Steps, and the first images that were drawn at each from the same noise, as strips of one row.
+
+    Args:
+        folder: The training's.
+        last_step: The last step to be shown.
+        image: Shape of the images.
+        by_class: Whether the sheets have a row for each class, of which the first is taken.
+        size: Bytes of PNG that all strips together may have.
+    """
+    strips = []
+    for step, path in _chosen_sheets(folder / _SAMPLES, last_step):
+        try:
+            cells = grids.images_of_grid(path.read_bytes(), image.height, image.width)
+        except (OSError, ValueError):
+            continue
+        strips.append((step, (cells[:, 0] if by_class else cells[0])[:_COLUMNS]))
+    for columns in range(_COLUMNS, 0, -1):
+        shown = [(step, grids.bounded_grid(images[:columns], size, columns)) for step, images in strips]
+        if sum(len(png) for _, png in shown) <= size:
+            return shown
+    return []
+
+
+def _chosen_sheets(folder: Path, last_step: int) -> list[tuple[int, Path]]:
+    """Up to 8 sheets whose steps grow by about the same factor, as most changes early; the first and last are in."""
+    found = {int(match[1]): path for path in folder.glob("*") if (match := _SHEET.fullmatch(path.name))}
+    steps = sorted(step for step in found if 0 < step <= last_step)
+    if len(steps) > _SHEETS:
+        wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
+        steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in wanted.tolist()})
+    return [(step, found[step]) for step in steps]
+
+
+def _read_rows(path: Path, last_step: int) -> list[dict[str, Any]]:
+    """The rows up to a step; a line that is none, such as one that is being written, is passed over."""
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and _is_finite(row.get("step")) and row["step"] <= last_step:
+            rows.append(row)
+    return rows
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if _is_finite(value)}
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -1,0 +1,110 @@
+"""Tests for components/evaluate/training_folder.py."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components import grids
+from components.evaluate import training_folder
+from components.records import ImageShape
+
+SAME = {"embedding_digest": "e"}
+IMAGE = ImageShape(6, 4, 3)
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_log_is_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path: Path) -> None:
+    assert training_folder.read_log(tmp_path, 100) == []
+    lines = [
+        '{"step": 50, "critic_loss": 1}',
+        "not json",
+        "[1]",
+        '{"step": "x"}',
+        '{"step": 150}',
+        '{"critic_loss": 2}',
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 100, "critic_lo']))
+    assert training_folder.read_log(tmp_path, 100) == [{"step": 50, "critic_loss": 1}]
+
+
+def test_what_is_not_a_finite_number_is_left_out_of_a_row(tmp_path: Path) -> None:
+    row = {"step": 5, "critic_loss": 1.5, "images_per_second": None, "penalty": float("nan"), "a": "b", "c": True}
+    write_rows(tmp_path / "metrics.jsonl", [row])
+    assert training_folder.read_log(tmp_path, 100) == [{"step": 5, "critic_loss": 1.5}]
+
+
+def test_a_long_log_is_thinned_out(tmp_path: Path) -> None:
+    write_rows(tmp_path / "metrics.jsonl", [{"step": step} for step in range(10_000)])
+    steps = [row["step"] for row in training_folder.read_log(tmp_path, 10_000)]
+    assert 500 <= len(steps) <= 1000
+    assert set(np.diff(steps)) == {steps[1]}
+
+
+def test_scores_are_those_of_the_space_one_way_a_split(tmp_path: Path) -> None:
+    def row(step: int, fcd: float | None, split: str = "validation", **more: Any) -> dict[str, Any]:
+        return {"step": step, "fcd": fcd, "split": split, "seed": 0, **SAME, **more}
+
+    assert training_folder.read_scores(tmp_path, 100, SAME) == {}
+    rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, "test")]
+    other = [row(10, 7.0, embedding_digest="another"), {"step": 10, "fcd": 1.0, **SAME}]
+    write_rows(tmp_path / "scores.jsonl", [*other, *rows])
+    found = training_folder.read_scores(tmp_path, 100, SAME)
+    assert list(found) == ["test", "validation"]
+    assert [(row["step"], row.get("fcd")) for row in found["validation"]] == [(10, 3.0), (20, 2.0), (30, None)]
+    assert [row["fcd"] for row in found["test"]] == [4.0]
+
+
+def write_sheet(folder: Path, step: int, columns: int = 0, count: int = 64) -> np.ndarray:
+    """A sheet of random images, which it returns, [count, height, width, channels]."""
+    shape = (count, IMAGE.height, IMAGE.width, IMAGE.channels)
+    images = np.random.default_rng(step).integers(0, 256, shape, dtype=np.uint8)
+    (folder / "samples").mkdir(exist_ok=True)
+    (folder / "samples" / f"step-{step:010d}.png").write_bytes(grids.png_grid(images, columns))
+    return images
+
+
+def test_the_timeline_shows_the_first_images_of_some_steps(tmp_path: Path) -> None:
+    assert training_folder.read_samples(tmp_path, 1000, IMAGE, False, 10**6) == []
+    images = {step: write_sheet(tmp_path, step) for step in range(100, 2100, 100)}
+    strips = training_folder.read_samples(tmp_path, 2000, IMAGE, False, 10**6)
+    assert [step for step, _ in strips] == [100, 200, 400, 600, 800, 1300, 2000]
+    for step, png in strips:
+        assert png == grids.png_grid(images[step][:8], 8)
+    assert [step for step, _ in training_folder.read_samples(tmp_path, 350, IMAGE, False, 10**6)] == [100, 200, 300]
+
+
+def test_the_timeline_of_a_conditional_generator_shows_an_image_of_each_class(tmp_path: Path) -> None:
+    images = write_sheet(tmp_path, 100, columns=8, count=24)
+    assert training_folder.read_samples(tmp_path, 100, IMAGE, True, 10**6) == [(100, grids.png_grid(images[::8], 8))]
+
+
+def test_a_timeline_has_fewer_images_a_step_where_they_are_large(tmp_path: Path) -> None:
+    for step in (100, 200):
+        write_sheet(tmp_path, step)
+    whole = sum(len(png) for _, png in training_folder.read_samples(tmp_path, 200, IMAGE, False, 10**6))
+    strips = training_folder.read_samples(tmp_path, 200, IMAGE, False, whole // 2)
+    shown = [grids.images_of_grid(png, IMAGE.height, IMAGE.width).shape[1] for _, png in strips]
+    assert shown in ([2, 2], [3, 3], [4, 4])
+    assert sum(len(png) for _, png in strips) <= whole // 2
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n", "cut", "another size", "a folder"])
+def test_a_damaged_sheet_is_passed_over(tmp_path: Path, content: bytes | str) -> None:
+    write_sheet(tmp_path, 100)
+    write_sheet(tmp_path, 200)
+    path = tmp_path / "samples" / "step-0000000200.png"
+    if content == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif content == "cut":
+        path.write_bytes(path.read_bytes()[:-300])
+    else:
+        other = grids.png_grid(np.zeros((4, 70, 70, 1), np.uint8))
+        path.write_bytes(content if isinstance(content, bytes) else other)
+    assert [step for step, _ in training_folder.read_samples(tmp_path, 200, IMAGE, False, 10**6)] == [100]
