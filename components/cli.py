@@ -139,12 +139,15 @@ def _read_arguments(
 
 
 def add_flag(parser: argparse.ArgumentParser, field: settings.Field) -> None:
-    """Adds `--field_name` (also spelt with dashes) with its help and default; values stay text."""
+    """Adds `--field_name` (also spelt with dashes), or a place, with its help and default; values stay text."""
     default = "required" if field.required else f"default: {field.default!r}"
     spellings = dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"])
     help_text = field.setting.help.replace("%", "%%")
     if field.setting.choices:
         help_text += f" One of {', '.join(field.setting.choices)}."
+    if field.setting.positional:
+        parser.add_argument(field.name, metavar=field.name.upper(), help=f"{help_text} ({default})")
+        return
     parser.add_argument(
         *spellings,
         dest=field.name,

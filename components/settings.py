@@ -23,6 +23,7 @@ class Setting:
         choices: The values allowed for a string.
         in_key: Whether the value changes what the stage makes. Places, and how the work is spread over a machine,
             do not; they stay out of the digest under which results are kept.
+        positional: Whether a command line gives it by its place, without a flag; such a field is required.
     """
 
     help: str
@@ -33,6 +34,7 @@ class Setting:
     below: float | None = None
     choices: tuple[str, ...] = ()
     in_key: bool = True
+    positional: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

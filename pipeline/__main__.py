@@ -6,6 +6,7 @@ wgan compile --output pipeline.yaml
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan models why 1 --registry runs/demo/registry
+wgan report compare runs/demo runs/other --output compare.html
 wgan selfcheck
 """
 
@@ -29,6 +30,7 @@ _RUN_HELP = {
 _PROGRAMS = {
     "evaluate": "judge a checkpoint, or score them all (--all-checkpoints)",
     "sample": "draw images from the registry's champion",
+    "report": "set two runs side by side in one HTML page (report compare A B)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
 

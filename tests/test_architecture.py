@@ -44,6 +44,7 @@ def test_every_stage_has_the_same_files() -> None:
         for name in ("__init__.py", "__main__.py", "config.py", "run.py"):
             assert (ROOT / "components" / stage / name).is_file(), f"{stage}/{name}"
     assert stages - {path.parent.name for path in (ROOT / "components").glob("*/component.py")} == {
+        "report",
         "sample",
         "selfcheck",
     }

@@ -1,0 +1,9 @@
+"""python -m components.report"""
+
+import sys
+
+from components import cli
+from components.report.config import ReportConfig
+
+if __name__ == "__main__":
+    sys.exit(cli.main("report", ReportConfig))

@@ -1,0 +1,32 @@
+"""The report command: two evaluations side by side on one HTML page."""
+
+from pathlib import Path
+
+from components import pages, storage
+from components.errors import ConfigError
+from components.executor import StageResult
+from components.report import contents, evaluation
+from components.report.config import ReportConfig
+
+_PAGE = Path(__file__).with_name("compare.html.j2")
+
+
+def run(config: ReportConfig) -> StageResult:
+    """Writes the page.
+
+    Returns:
+        page_uri: The file.
+
+    Raises:
+        ConfigError: The file cannot be written there.
+        DataError: One of the two is no evaluation, or is damaged.
+    """
+    output = Path(config.output)
+    if output.is_dir() or not output.parent.is_dir():
+        problem = "is a folder" if output.is_dir() else f"cannot be written: there is no folder {output.parent}"
+        raise ConfigError(f"output {output} {problem}")
+    runs = {name: evaluation.read(place) for name, place in (("A", config.first), ("B", config.second))}
+    storage.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
+    verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())
+    scored = "; ".join(f"scored {how}" for how in contents.differences(runs)) or "scored alike"
+    return StageResult(parameters={"page_uri": str(output), "summary": f"{verdicts}; {scored}"})
