@@ -205,6 +205,8 @@ def make_embedding() -> Callable[..., Path]:
                 scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
                 halves = [tf.reduce_mean(half, axis=[1, 2, 3]) for half in tf.split(scaled, 2, axis=2)]
                 logits = tf.stack([tf.zeros_like(halves[0]), *halves], axis=1)
+                others = max(0, len(manifest.classes) - len(CLASSES))
+                logits = tf.pad(logits, [[0, 0], [0, others]], constant_values=-9.0)
                 rows = tf.reshape(scaled, [len(images), -1])
                 return {"logits": logits} | {name: rows @ weight for name, weight in self.weights.items()}
 

@@ -93,6 +93,12 @@ def test_evaluate_takes_one_checkpoint_or_all() -> None:
     assert helped.stdout.startswith("usage: python -m components.evaluate --all-checkpoints")
 
 
+def test_report_is_the_program_of_that_name() -> None:
+    found = wgan("report", "show", "one", "other")
+    assert found.returncode == 64
+    assert "action must be one of compare, got 'show'" in found.stderr
+
+
 def test_version() -> None:
     assert wgan("--version").stdout.startswith("wgan ")
 
