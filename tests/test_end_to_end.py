@@ -12,16 +12,24 @@ from PIL import Image
 
 from components import errors, models
 
-# So few steps draw nothing good; what is tested is the way, so the limit is set aside.
+# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 SETTINGS = {
     "height": 16,
     "width": 12,
-    "steps": 12,
+    "steps": 100,
     "batch_size": 16,
-    "base_filters": 4,
+    "base_filters": 8,
     "latent_size": 8,
     "sample_count": 200,
     "distance_ratio_limit": 1e9,
+    "recall_limit": 0.0,
+    "coverage_limit": 0.0,
+    "class_distance_limit": 1.0,
+    "class_ratio_limit": 0.0,
+    "class_coverage_limit": 0.0,
+    "distinct_share_limit": 0.0,
+    "copy_share_limit": 1.0,
+    "copy_z_limit": -1e9,
 }
 
 
@@ -109,9 +117,9 @@ def test_the_same_command_again_makes_nothing_again(place: Path) -> None:
 
 def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:
     before = sorted(place.rglob("*"))
-    done = wgan("plan", "--source=pictures", *flags(steps=13), cwd=place)
+    done = wgan("plan", "--source=pictures", *flags(steps=101), cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "steps: 12 -> 13" in done.stdout
+    assert "steps: 100 -> 101" in done.stdout
     assert sorted(place.rglob("*")) == before
 
 
