@@ -271,6 +271,7 @@ def _training(config: EvaluateConfig, inputs: _Inputs) -> dict[str, Any]:
         "step": step,
         "settings": inputs.checkpoint.settings,
         "log": training_folder.read_log(folder, step),
+        "warnings": training_folder.read_warnings(folder, step),
         "scores": training_folder.read_scores(folder, step, same),
     }
 
@@ -312,6 +313,7 @@ def _report(
         group_kind=reference.groups.kind,
         group_chart=charts.bars(_group_names(inputs.manifest, reference), known),
         curves=training_curves.draw({"training": training}),
+        warnings=training["warnings"],
         setting_rows=[
             {"name": name, "evaluation": given.get(name, ""), "training": trained.get(name, "")}
             for name in sorted(given.keys() | trained.keys())

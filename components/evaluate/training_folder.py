@@ -14,7 +14,7 @@ import numpy as np
 from components import grids
 from components.records import ImageShape
 
-_LOG, _SCORES, _SAMPLES = "metrics.jsonl", "scores.jsonl", "samples"
+_LOG, _HEALTH, _SCORES, _SAMPLES = "metrics.jsonl", "health.jsonl", "scores.jsonl", "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS, _COLUMNS = 8, 8
@@ -26,6 +26,24 @@ def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Rows of a training's log up to a step, thinned out if there are many: the finite numbers by their names."""
     rows = [_numbers(row) for row in _read_rows(folder / _LOG, last_step)]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
+
+
+def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
+    """What training was warned of up to a step: for each signal the first warning, its step, the last one, how many.
+
+    Returns:
+        `warning`, `first`, `last` and `windows` of each; None if the training was not watched.
+    """
+    if not (folder / _HEALTH).is_file():
+        return None
+    found: dict[str, dict[str, Any]] = {}
+    for row in _read_rows(folder / _HEALTH, last_step):
+        told = row.get("warnings")
+        for warning in told if isinstance(told, list) else []:
+            signal, step = str(warning).split(" ")[0], row["step"]
+            one = found.setdefault(signal, {"warning": str(warning), "first": step, "windows": 0})
+            one |= {"last": step, "windows": one["windows"] + 1}
+    return list(found.values())
 
 
 def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:

@@ -452,6 +452,7 @@ def test_the_report_stands_alone(
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
     same = {"dataset_digest": records.read_manifest(dataset).digest, "embedding_digest": "of another space"}
     (folder / "scores.jsonl").write_text(json.dumps({"step": 50, "split": "validation", "fcd": 1.0, **same}))
+    (folder / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
     run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
     text = (tmp_path / "e" / evaluations.REPORT).read_text()
     page = _Page(text)
@@ -466,4 +467,7 @@ def test_the_report_stands_alone(
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
     described = checkpoints.describe(two_checkpoints[1])
-    assert kept == {"step": described.step, "settings": described.settings, "log": rows, "scores": {}}
+    warning = {"warning": "critic_gap is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
+    of_checkpoint = {"step": described.step, "settings": described.settings}
+    assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}
+    assert "critic_gap is &lt;b&gt;-1&lt;/b&gt;" in text
