@@ -52,6 +52,12 @@ prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4
 prove-verdict: install ## Count how often the verdict calls an equal model better on Fashion-MNIST (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.equal_models --source $(FASHION_MNIST)
 
+calibrate: install ## Train and judge healthy and sabotaged trainings on Fashion-MNIST; 40 minutes (docs/calibration.md)
+	$(BIN)/python -m tests.proofs.calibration --source $(FASHION_MNIST)
+
+prove-protocol: calibrate ## What a certificate cannot say by itself: a second classifier, real trainings (docs/certificate.md)
+	$(BIN)/python -m tests.proofs.protocol
+
 prove-replicas: install ## Print by how much 1, 2, 4 and 8 replicas differ (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.replicas
 
@@ -87,4 +93,5 @@ lock: install ## Pin every dependency again, with hashes
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 
-.PHONY: help install demo test test-tf220 prove-classifier prove-replicas lint format compile bench lock
+.PHONY: help install demo test test-tf220 prove-classifier prove-verdict calibrate prove-protocol prove-replicas lint format \
+  compile bench lock

@@ -50,7 +50,7 @@ class EvaluateConfig:
             "at all, and then nothing is promoted.",
             at_least=0.0,
         ),
-    ] = 25.0
+    ] = 15.0
     recall_limit: Annotated[
         float, Setting("Least recall, in multiples of that of real images.", at_least=0.0, at_most=1.0)
     ] = 0.5
@@ -60,20 +60,28 @@ class EvaluateConfig:
     class_distance_limit: Annotated[
         float,
         Setting(
-            "Most that the total variation between the classes of samples and test images may be.",
-            above=0.0,
+            "Most that the total variation between the classes of samples and test images may be above that of real "
+            "images.",
+            at_least=0.0,
             at_most=1.0,
         ),
-    ] = 0.25
+    ] = 0.1
     class_ratio_limit: Annotated[
         float,
         Setting(
-            "Least that the rarest class among the samples may be, against its real share.", at_least=0.0, at_most=1.0
+            "Least share of the class that is rarest against its real share, in multiples of that of real images.",
+            at_least=0.0,
+            at_most=1.0,
         ),
-    ] = 0.25
-    class_coverage_limit: Annotated[
-        float, Setting("Least coverage of a class, in multiples of that of all.", at_least=0.0, at_most=1.0)
     ] = 0.5
+    class_coverage_limit: Annotated[
+        float,
+        Setting(
+            "Least coverage of the class that is covered worst, in multiples of that of real images.",
+            at_least=0.0,
+            at_most=1.0,
+        ),
+    ] = 0.6
     distinct_share_limit: Annotated[float, Setting("Least share of distinct samples.", at_least=0.0, at_most=1.0)] = (
         0.999
     )

@@ -24,9 +24,9 @@ class Limits:
     Attributes:
         distance_ratio: Most Fréchet distance in any space, in multiples of real against real.
         recall, coverage: Least of each in the first space, in multiples of real against real.
-        class_distance: Most total variation between classes.
-        class_ratio: Least share of the rarest class against its real share.
-        class_coverage: Least coverage of a class against that of all.
+        class_distance: Most total variation between classes, above that of real against real.
+        class_ratio, class_coverage: Least share and coverage of the class that fares worst, in multiples of real
+            against real.
         distinct_share: Least share of distinct images.
         copy_share: Most images as near to a training image as 1% of test images are.
         copy_z: Least z of the samples' nearness to training images against that of test images.
@@ -158,17 +158,18 @@ def _within(
     labelled: bool,
 ) -> list[Rule]:
     """The limits: on distances in every space, on collapse in the first, on classes if there are any, on copies."""
-    first = spaces[0]
     rules = [_at_most(name_of("fcd_ratio", space, spaces), scores, limits.distance_ratio) for space in spaces]
-    for score, share in (("recall", limits.recall), ("coverage", limits.coverage)):
-        name = name_of(score, first, spaces)
+    shares = [("recall", limits.recall), ("coverage", limits.coverage)]
+    least = [(name_of(score, spaces[0], spaces), share) for score, share in shares]
+    if labelled:
+        reals = _finite(real.get("class_distance"))
+        most = None if reals is None else reals + limits.class_distance
+        rules.append(_at_most("class_distance", scores, most, f" ({limits.class_distance:g} above real images)"))
+        least += [("class_ratio", limits.class_ratio), ("class_coverage", limits.class_coverage)]
+    for name, share in least:
         reals = _finite(real.get(name))
         limit = None if reals is None else share * reals
         rules.append(_at_least(name, scores, limit, f" ({share:g} of that of real images)"))
-    if labelled:
-        rules.append(_at_most("class_distance", scores, limits.class_distance))
-        rules.append(_at_least("class_ratio", scores, limits.class_ratio))
-        rules.append(_at_least("class_coverage", scores, limits.class_coverage))
     rules.append(_at_least("distinct_share", scores, limits.distinct_share))
     rules.append(_at_most("copy_share", scores, limits.copy_share))
     rules.append(_at_least("copy_z", scores, limits.copy_z))
@@ -232,7 +233,7 @@ def _known(value: float | None) -> float:
 def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
     value = _finite(scores.get(name))
     if limit is None:
-        return Rule(name, value, "to be compared with the champion's, which is missing", False)
+        return Rule(name, value, "to be compared with what is missing", False)
     return Rule(name, value, f"at most {limit:.4g}{why}", value is not None and value <= limit)
 
 

@@ -63,9 +63,7 @@ LIMITS = (
     Limit("excess_slope", (None, 0.5), (None, 4.0), _STEEP, True),
     Limit("gradient_norm_deviation", (None, 1.0), (None, None), _STEEP, True),
     Limit("critic_gap", (0.0, None), (0.0, None), "lower critic_learning_rate, or raise critic_steps"),
-    Limit("score_offset", (None, 100.0), (None, None), "lower critic_learning_rate"),
     Limit("sample_spread", (0.6, None), (0.25, None), "change generator_learning_rate, or raise critic_steps"),
-    Limit("critic_overfit", (None, 0.4), (None, None), "train on more images, or stop earlier"),
 )
 
 

@@ -18,24 +18,32 @@ GOOD: dict[str, float | None] = {
     "pixel_deviation_ratio": 0.9,
     "fcd_ratio": 4.0,
     "untrained_fcd_ratio": 6.0,
+    "class_distance": 0.1,
     "recall": 0.6,
     "coverage": 0.7,
-    "class_distance": 0.1,
     "class_ratio": 0.8,
     "class_coverage": 0.9,
     "distinct_share": 1.0,
     "copy_share": 0.01,
     "copy_z": 0.5,
 }
-REAL: dict[str, float | None] = {"recall": 0.9, "coverage": 0.95, "kcd_error": 1e-4, "untrained_kcd_error": 1e-4}
+REAL: dict[str, float | None] = {
+    "recall": 0.9,
+    "coverage": 0.95,
+    "class_distance": 0.05,
+    "class_ratio": 0.9,
+    "class_coverage": 0.95,
+    "kcd_error": 1e-4,
+    "untrained_kcd_error": 1e-4,
+}
 BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
 LIMITS = Limits(
     distance_ratio=10.0,
     recall=0.5,
     coverage=0.6,
-    class_distance=0.25,
-    class_ratio=0.25,
-    class_coverage=0.5,
+    class_distance=0.2,
+    class_ratio=0.5,
+    class_coverage=0.6,
     distinct_share=0.999,
     copy_share=0.03,
     copy_z=-3.0,
@@ -99,8 +107,8 @@ def test_the_first_good_model_is_promoted() -> None:
         ("recall", 0.44),
         ("coverage", 0.56),
         ("class_distance", 0.26),
-        ("class_ratio", 0.24),
-        ("class_coverage", 0.49),
+        ("class_ratio", 0.44),
+        ("class_coverage", 0.56),
         ("distinct_share", 0.998),
         ("copy_share", 0.031),
         ("copy_z", -3.1),
@@ -140,7 +148,7 @@ def test_without_limits_nothing_is_promoted() -> None:
     assert found.reasons == ["the limits are not set; expected limits to keep to"]
 
 
-@pytest.mark.parametrize("name", ["recall", "coverage"])
+@pytest.mark.parametrize("name", ["recall", "coverage", "class_distance", "class_ratio", "class_coverage"])
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_a_number_that_real_images_lack_rejects(name: str, value: float | None) -> None:
     assert _judge(real={name: value}).verdict == REJECT

@@ -1,0 +1,120 @@
+"""Healthy and sabotaged trainings on Fashion-MNIST: the numbers between which the default limits lie.
+
+`make calibrate` runs it, by the stages as a user runs them: too long for the tests. docs/calibration.md keeps what it
+showed. What is there already is not made again.
+"""
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from components import errors
+from components.train import health
+from components.train.config import TrainConfig
+from tests.proofs.classifier import stage
+
+STEPS, SABOTAGED_STEPS = 8000, 2500
+HEALTHY: dict[str, dict[str, Any]] = {f"seed{seed}": {"seed": seed} for seed in range(3)}
+SABOTAGED: dict[str, dict[str, Any]] = {
+    "lr50": {"critic_learning_rate": 50 * TrainConfig.critic_learning_rate},
+    "gp0": {"penalty_weight": 0},
+    "dead": {"generator_learning_rate": 1e-6 * TrainConfig.generator_learning_rate},
+}
+SCORES = (
+    "fcd_ratio",
+    "untrained_fcd_ratio",
+    "recall",
+    "coverage",
+    "class_distance",
+    "class_ratio",
+    "class_coverage",
+    "distinct_share",
+    "copy_share",
+    "copy_z",
+)
+
+
+def train(dataset: Path, place: Path, **settings: Any) -> int:
+    """Trains as a user does and returns the exit code."""
+    given = {"dataset": dataset, "checkpoints": place, "steps": STEPS, "keep_checkpoints": 0, **settings}
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    return subprocess.run([sys.executable, "-m", "components.train", *flags], check=False).returncode
+
+
+def judged(dataset: Path, embedding: Path, training: Path, steps: int, place: Path) -> tuple[str, dict[str, Any]]:
+    """The verdict on the last checkpoint and its metrics."""
+    checkpoint = training / f"step-{steps:010d}"
+    stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=place)
+    verdict = json.loads((place / "verdict.json").read_text())["verdict"]
+    return verdict, json.loads((place / "metrics.json").read_text())
+
+
+def windows(training: Path, steps: int) -> list[dict[str, Any]]:
+    """The rows of health.jsonl that are past the beginning."""
+    config = TrainConfig(dataset="-", checkpoints="-", steps=steps)
+    rows = [json.loads(line) for line in (training / "health.jsonl").read_text().splitlines()]
+    return [row for row in rows if health.is_warm(row["step"], config)]
+
+
+def print_signals(trainings: dict[str, Path]) -> None:
+    """The lowest and the highest value of each signal in each training."""
+    print(f"{'signal':26}" + "".join(f"{name:>22}" for name in trainings))
+    for field in dataclasses.fields(health.Signals):
+        cells = []
+        for place in trainings.values():
+            values = [row[field.name] for row in windows(place, STEPS) if row[field.name] is not None]
+            cells.append(f"{min(values):.3g} to {max(values):.3g}")
+        print(f"{field.name:26}" + "".join(f"{cell:>22}" for cell in cells))
+    for name, place in trainings.items():
+        rows = windows(place, STEPS)
+        print(f"{name}: {sum(bool(row['warnings']) for row in rows)} of {len(rows)} windows with warnings")
+
+
+def print_scores(found: dict[str, tuple[str, dict[str, Any]]]) -> None:
+    """The scores that a limit is on, of each training and of real images."""
+    real = next(iter(found.values()))[1]["real"]
+    print(f"{'score':22}{'real':>10}" + "".join(f"{name:>10}" for name in found))
+    for score in SCORES:
+        values = [real.get(score), *(numbers["model"][score] for _, numbers in found.values())]
+        print(f"{score:22}" + "".join(f"{'-' if value is None else f'{value:.4g}':>10}" for value in values))
+    print(f"{'verdict':32}" + "".join(f"{verdict:>10}" for verdict, _ in found.values()))
+
+
+def main() -> int:
+    """Trains, judges and prints; 1 if a healthy training fails or a sabotaged one passes, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
+    parser.add_argument("--root", type=Path, default=Path("build/calibration"), help="folder for all that is made")
+    given = parser.parse_args()
+    dataset, embedding = given.root / "dataset", given.root / "embedding"
+    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
+    stage("embed", dataset=dataset, embedding=embedding)
+    wrong, found = [], {}
+    for name, settings in {**HEALTHY, **SABOTAGED}.items():
+        expected = errors.OK if name in HEALTHY else errors.DEFECT
+        if train(dataset, given.root / name, **settings) != expected:
+            wrong.append(f"{name} did not end with {expected}")
+    for name, settings in SABOTAGED.items():
+        # The watch ends them before there is much to judge.
+        alone = {"steps": SABOTAGED_STEPS, "learning_rate_decay": "none", "when_unhealthy": "warn"}
+        train(dataset, given.root / f"{name}-unwatched", **settings, **alone)
+    for name in [*HEALTHY, *SABOTAGED]:
+        steps = STEPS if name in HEALTHY else SABOTAGED_STEPS
+        training = given.root / (name if name in HEALTHY else f"{name}-unwatched")
+        found[name] = judged(dataset, embedding, training, steps, given.root / f"{name}-evaluation")
+        if found[name][0] != ("PROMOTE" if name in HEALTHY else "REJECT"):
+            wrong.append(f"{name} was judged {found[name][0]}")
+    print_signals({name: given.root / name for name in [*HEALTHY, *SABOTAGED]})
+    print()
+    print_scores(found)
+    for line in wrong:
+        print(f"not as it should be: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""What a certificate cannot say by itself, on Fashion-MNIST: a second classifier, precision blinded, real trainings.
+
+`make prove-protocol` runs it after `make calibrate`, whose trainings it ranks; docs/certificate.md says what it showed.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+from components import checkpoints, datasets, embeddings, metrics, neighbours, records
+from components.embed.disturbances import disturbances
+from components.evaluate import contestants, samples
+from tests.proofs.classifier import stage
+
+COUNT = 5000
+AGREEMENT = {"two classifiers": 0.95, "classifier and untrained": 0.85}
+TRAINING = "seed0"
+
+
+def fcd(features: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
+    """The Fréchet distance in each space."""
+    return {space: metrics.frechet_distance(features[space], reference[space]) for space in reference}
+
+
+def disturbed(
+    first: embeddings.Embedding, second: embeddings.Embedding, dataset: Path, manifest: records.Manifest
+) -> tuple[list[dict[str, float]], dict[str, neighbours.Overlap]]:
+    """Distances of every disturbed set, those of a second classifier beside them; neighbours of some, by name."""
+    test, _ = datasets.load_split(str(dataset), manifest, "test")
+    pool, labels = datasets.load_split(str(dataset), manifest, "train")
+    random = np.random.default_rng(0)
+    test = test[random.permutation(len(test))]
+    reference, base = test[:COUNT], test[COUNT : 2 * COUNT]
+    references = [embedding.embed(reference)[0] for embedding in (first, second)]
+    balls = neighbours.make_balls(references[0][embeddings.CLASSIFIER])
+    overlaps = {"real images": overlap(first.embed(base)[0], balls)}
+    distances = []
+    for found in disturbances(base, pool, labels, manifest.class_count, random):
+        seen, other = first.embed(found.images)[0], second.embed(found.images)[0]
+        of_second = metrics.frechet_distance(other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER])
+        distances.append({**fcd(seen, references[0]), "second": of_second})
+        if (found.kind, found.strength) in (("blur", 0.5), ("repeats", 5)):
+            overlaps[f"{found.kind} {found.strength:g}"] = overlap(seen, balls)
+    return distances, overlaps
+
+
+def overlap(features: dict[str, np.ndarray], reference: neighbours.Balls) -> neighbours.Overlap:
+    """Precision and the like in the classifier's space."""
+    return neighbours.overlap(neighbours.make_balls(features[embeddings.CLASSIFIER]), reference)
+
+
+def ranked(
+    embedding: embeddings.Embedding, dataset: Path, manifest: records.Manifest, training: Path
+) -> dict[str, dict[str, float]]:
+    """Distances to test images of what is better and worse beyond doubt, from the best to the worst."""
+    test, _ = datasets.load_split(str(dataset), manifest, "test")
+    train, _ = datasets.load_split(str(dataset), manifest, "train")
+    random = np.random.default_rng(0)
+    sets = {"training images": train[random.permutation(len(train))[: len(test)]]}
+    first, *_, last = checkpoints.steps(training)
+    for step in (last, first):
+        folder = checkpoints.step_folder(training, step)
+        generator = contestants.averaged(folder, checkpoints.describe(folder))
+        drawn = [batch for batch, _ in samples.draw(generator, manifest.image, len(test), 0)]
+        sets[f"step {step}"] = np.concatenate(drawn)
+    sets["noise"] = random.integers(0, 256, test.shape, np.uint8)
+    reference = embedding.embed(test)[0]
+    return {name: fcd(embedding.embed(images)[0], reference) for name, images in sets.items()}
+
+
+def main() -> int:
+    """Prints what was found; 1 if a rule does not hold, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path("build/calibration"), help="folder of `make calibrate`")
+    root = parser.parse_args().root
+    dataset, wrong = root / "dataset", []
+    stage("embed", dataset=dataset, embedding=root / "second-embedding", seed=1)
+    manifest = records.read_manifest(str(dataset))
+    first, second = (embeddings.load(root / name) for name in ("embedding", "second-embedding"))
+    distances, overlaps = disturbed(first, second, dataset, manifest)
+    of_classifier, of_untrained, of_second = (
+        [row[name] for row in distances] for name in (embeddings.CLASSIFIER, embeddings.UNTRAINED, "second")
+    )
+    for name, other in (("two classifiers", of_second), ("classifier and untrained", of_untrained)):
+        found = float(scipy.stats.spearmanr(of_classifier, other).statistic)
+        print(f"rank correlation over {len(distances)} disturbances, {name}: {found:.3f} (at least {AGREEMENT[name]})")
+        if found < AGREEMENT[name]:
+            wrong.append(name)
+    for name, one in overlaps.items():
+        print(f"{name:16} precision {one.precision:.3f}  density {one.density:.3f}  recall {one.recall:.3f}")
+    if overlaps["blur 0.5"].precision <= overlaps["real images"].precision:
+        wrong.append("blur does not raise precision")
+    ranking = ranked(first, dataset, manifest, root / TRAINING)
+    for name, of_space in ranking.items():
+        print(f"{name:16}" + "  ".join(f"{space} {distance:.3f}" for space, distance in of_space.items()))
+    for space in (embeddings.CLASSIFIER, embeddings.UNTRAINED):
+        order = [of_space[space] for of_space in ranking.values()]
+        if order != sorted(order):
+            wrong.append(f"the order in the space {space}")
+    for line in wrong:
+        print(f"not as it should be: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
