@@ -16,7 +16,7 @@ from components import errors, models
 SETTINGS = {
     "height": 16,
     "width": 12,
-    "steps": 100,
+    "steps": 200,
     "batch_size": 16,
     "base_filters": 8,
     "latent_size": 8,
@@ -117,9 +117,9 @@ def test_the_same_command_again_makes_nothing_again(place: Path) -> None:
 
 def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:
     before = sorted(place.rglob("*"))
-    done = wgan("plan", "--source=pictures", *flags(steps=101), cwd=place)
+    done = wgan("plan", "--source=pictures", *flags(steps=201), cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "steps: 100 -> 101" in done.stdout
+    assert "steps: 200 -> 201" in done.stdout
     assert sorted(place.rglob("*")) == before
 
 

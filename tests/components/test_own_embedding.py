@@ -162,7 +162,7 @@ def test_scores_go_by_its_name_and_are_those_of_its_features(
     assert not {"fcd", "kcd", "recall", "champion_fcd"} & first.metrics.keys()
     assert f": mine_fd {first.metrics['mine_fd']:.3g}, " in str(first.parameters["summary"])
     report = (root / "first" / evaluations.REPORT).read_text()
-    assert "whitened directions of the features of mine, the user&#39;s own embedding" in report
+    assert "In the features of mine, the user&#39;s own embedding" in report
     assert "Fréchet distance (mine_fd)" in report
     assert "Share of each class, as the classifier sees it" in report
 

@@ -261,5 +261,5 @@ def test_the_program_prints_its_results(idx_folder: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     printed = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     value = json.loads((tmp_path / "dataset" / "dataset.json").read_text())
-    assert printed["dataset_digest"] == digests.digest_of(value)
+    assert printed["dataset_digest"] == digests.digest_of_record(value)
     assert printed["dataset_uri"] == str(tmp_path / "dataset")
