@@ -145,7 +145,9 @@ def _integrity(scores: Mapping[str, float | None]) -> list[Rule]:
     low, high = _PIXEL_RANGE
     return [
         _at_most("bad_samples", scores, 0),
-        Rule("scores", f"{some} are missing or not finite" if missing else 0, "finite numbers, every one", not missing),
+        Rule(
+            "scores", f"{some} are missing or not finite" if missing else "are finite", "finite, every one", not missing
+        ),
         *(_between(name, scores, low, high) for name in ("pixel_mean_ratio", "pixel_deviation_ratio")),
     ]
 

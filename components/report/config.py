@@ -5,7 +5,7 @@ from typing import Annotated
 
 from components.settings import Setting, require_valid
 
-_PLACE = "the folder of an evaluation, of a version in a registry, or the root of runs, whose newest evaluation it is"
+_PLACE = "the folder of an evaluation, of a version in a registry, or the root of runs that has one evaluation"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,12 @@
 """An evaluation as a comparison needs it: read back from its folder, wherever that is said to be."""
 
 import dataclasses
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components import evaluations, storage
 from components.errors import DataError
-
-log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,21 +69,20 @@ def find(place: Path) -> Path:
     """The folder of the evaluation that a place stands for.
 
     Args:
-        place: An evaluation, a version of a registry, or the root of runs; of several evaluations in a root the one
-            that was written last.
+        place: An evaluation, a version of a registry, or the root of runs with one evaluation.
 
     Raises:
-        DataError: There is none.
+        DataError: There is none, or a root has several.
     """
     for folder in (place, place / "evaluation"):
         if (folder / evaluations.MANIFEST).is_file():
             return folder
-    found = sorted(place.glob(f"evaluations/*/{evaluations.MANIFEST}"), key=lambda path: (path.stat().st_mtime, path))
+    found = sorted(path.parent for path in place.glob(f"evaluations/*/{evaluations.MANIFEST}"))
     if not found:
         raise DataError(
             f"no evaluation at {place}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "
             "version in a registry (REGISTRY/versions/N), or the root of runs"
         )
     if len(found) > 1:
-        log.info("report: of %d evaluations in %s the newest, %s", len(found), place, found[-1].parent.name)
-    return found[-1].parent
+        raise DataError(f"several evaluations in {place}; give one of them: {', '.join(map(str, found))}")
+    return found[0]

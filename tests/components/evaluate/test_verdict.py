@@ -126,7 +126,7 @@ def test_every_limit_alone_rejects(name: str, value: float) -> None:
 def test_a_number_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
     found = _judge({name: value}, CHAMPION)
     assert found.verdict == REJECT
-    assert f"the scores {name} are missing or not finite; expected finite numbers, every one" in found.reasons
+    assert f"the scores {name} are missing or not finite; expected finite, every one" in found.reasons
     assert not next(rule for rule in found.rules if rule.rule == name).passed
 
 
@@ -139,7 +139,7 @@ def test_a_score_that_a_rule_asks_for_and_that_is_not_there_rejects(name: str) -
 def test_a_score_that_no_rule_asks_for_must_be_a_number_too(value: float | None) -> None:
     found = _judge({"density": value})
     assert found.verdict == REJECT
-    assert found.reasons == ["the scores density are missing or not finite; expected finite numbers, every one"]
+    assert found.reasons == ["the scores density are missing or not finite; expected finite, every one"]
 
 
 def test_without_limits_nothing_is_promoted() -> None:

@@ -1,8 +1,6 @@
 """Tests for the report command on evaluations with known numbers; how its page looks is tested in test_pages.py."""
 
 import html.parser
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +115,9 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
 
 
 def test_a_run_is_named_by_its_root_and_a_version_by_its_folder(tmp_path: Path) -> None:
-    """Of several evaluations in a root the one written last is meant."""
-    root = tmp_path / "runs"
-    for age, (name, fcd) in enumerate([("b", 1.0), ("a", 2.0), ("c", 3.0)]):
-        manifest = write_evaluation(root / "evaluations" / name, fcd) / evaluations.MANIFEST
-        os.utime(manifest, (10**9 - age, 10**9 - age))
-    shutil.copytree(root / "evaluations" / "c", tmp_path / "registry" / "versions" / "1" / "evaluation")
-    page = compare(tmp_path, root, tmp_path / "registry" / "versions" / "1")
+    write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
+    write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
+    page = compare(tmp_path, tmp_path / "runs", tmp_path / "registry" / "versions" / "1")
     assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
 
 
@@ -131,6 +125,7 @@ def test_a_run_is_named_by_its_root_and_a_version_by_its_folder(tmp_path: Path) 
     ("case", "code", "message"),
     [
         ("nothing", 65, "no evaluation at"),
+        ("several", 65, "bad/evaluations/a, "),
         ("damaged", 65, "metrics.json is not the file that verdict.json describes"),
         ("former", 65, "without 'samples.png'; evaluate its checkpoint again"),
         ("output", 64, "is a folder"),
@@ -148,7 +143,10 @@ def test_bad_input_is_named_and_shows_no_traceback(
 ) -> None:
     good, bad = write_evaluation(tmp_path / "good", 1.0), tmp_path / "bad"
     output = {"output": tmp_path, "nowhere": tmp_path / "no" / "page.html"}.get(case, tmp_path / "page.html")
-    if case == "damaged":
+    if case == "several":
+        for name in ("a", "b"):
+            write_evaluation(bad / "evaluations" / name, 1.0)
+    elif case == "damaged":
         (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
     elif case == "former":
         write_evaluation(bad, 1.0)
