@@ -73,12 +73,13 @@ format: install ## Format the code
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
 
-bench: install .venv-bench/installed ## Measure speed and memory; 10 minutes on 2 idle cores
+bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1
 	$(BIN)/python -m benchmarks.step --critic_steps 5 --rounds 5
 	$(BIN)/python -m benchmarks.pixel_convolutions
 	$(BIN)/python -m benchmarks.replicas
 	$(BIN)/python -m benchmarks.stage
+	$(BIN)/python -m benchmarks.evaluation
 
 # PyTorch alone, to compare with. The lock leaves out what PyTorch's wheel asks for on Linux and never loads on a CPU.
 .venv-bench/installed: $(VENV)/installed requirements/bench.txt

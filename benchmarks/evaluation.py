@@ -1,0 +1,76 @@
+"""Time and memory of an evaluation: 10,000 samples against 10,000 test images, without and with a champion.
+
+    python -m benchmarks.evaluation
+
+The stages are run as a user runs them, on Fashion-MNIST: an embedding, two short trainings, the first made the champion.
+What is measured is each `python -m components.evaluate` as a whole, start and imports included.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+from benchmarks import fashion_mnist, tables
+
+_PLACE = fashion_mnist.BUILD / "evaluation"
+_STEPS = 500
+# So short a training is not good; what is measured does not depend on that.
+_NO_LIMITS = {
+    "distance_ratio_limit": 1e9,
+    "recall_limit": 0,
+    "coverage_limit": 0,
+    "class_distance_limit": 1,
+    "class_ratio_limit": 0,
+    "class_coverage_limit": 0,
+}
+
+
+def stage(name: str, **settings: object) -> None:
+    """Runs a stage as a process; raises CalledProcessError if it fails."""
+    flags = [f"--{setting}={value}" for setting, value in settings.items()]
+    subprocess.run([sys.executable, "-m", f"components.{name}", *flags], check=True, stdout=subprocess.DEVNULL)
+
+
+def measured(**settings: object) -> tuple[float, float]:
+    """Seconds of an evaluation, and the MiB that it took at most."""
+    flags = [f"--{setting}={value}" for setting, value in {**_NO_LIMITS, **settings}.items()]
+    started = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-m", "components.evaluate", *flags], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"evaluate ended with {os.waitstatus_to_exitcode(status)}")
+    return time.monotonic() - started, _mebibytes(usage)
+
+
+def _mebibytes(usage: resource.struct_rusage) -> float:
+    return usage.ru_maxrss / 1024  # Linux counts in KiB
+
+
+def main() -> None:
+    """Makes what is needed, unless it is there, evaluates twice, and prints a table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    fashion_mnist.prepare()
+    dataset, embedding, registry = fashion_mnist.DATASET, _PLACE / "embedding", _PLACE / "registry"
+    for former in ("registry", "model", "evaluation-0", "evaluation-1"):
+        shutil.rmtree(_PLACE / former, ignore_errors=True)
+    stage("embed", dataset=dataset, embedding=embedding)
+    common = {"dataset": dataset, "embedding": embedding}
+    found = {}
+    for seed, what in enumerate(("without a champion", "with a champion beside it")):
+        stage("train", dataset=dataset, checkpoints=_PLACE / f"training-{seed}", steps=_STEPS, seed=seed)
+        checkpoint = _PLACE / f"training-{seed}" / f"step-{_STEPS:010d}"
+        place = _PLACE / f"evaluation-{seed}"
+        found[what] = measured(checkpoint=checkpoint, evaluation=place, registry=registry, **common)
+        if not seed:
+            stage("export", checkpoint=checkpoint, model=_PLACE / "model")
+            stage("publish", model=_PLACE / "model", evaluation=place, registry=registry)
+    rows = [[what, f"{seconds:.0f}", f"{memory:,.0f}"] for what, (seconds, memory) in found.items()]
+    tables.show("Evaluation", ["10,000 samples against 10,000 test images", "seconds", "MiB at most"], rows)
+
+
+if __name__ == "__main__":
+    main()
