@@ -2,7 +2,7 @@
 
     python -m benchmarks.evaluation
 
-The stages are run as a user runs them, on Fashion-MNIST: an embedding, two short trainings, the first made the champion.
+The stages are run as a user runs them, on Fashion-MNIST: an embedding, two short trainings, the first made champion.
 What is measured is each `python -m components.evaluate` as a whole, start and imports included.
 """
 
