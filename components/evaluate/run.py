@@ -171,6 +171,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         rival,
         real=reference.floor,
         spaces=reference.spaces,
+        labelled=reference.groups.kind == "class",
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
     )

@@ -102,22 +102,22 @@ def judge(
     *,
     real: Mapping[str, float | None],
     spaces: Sequence[str],
+    labelled: bool,
     checkpoint_digest: str,
     image: records.ImageShape,
 ) -> Verdict:
     """Judges a model.
 
     Args:
-        model: Its scores, as of `scores.score`, with `bad_samples` (samples with a pixel that is not finite); those of
-            classes where the images have classes.
+        model: Its scores, as of `scores.score`, with `bad_samples` (samples with a pixel that is not finite).
         limits: What it must keep to whatever the champion is; None, which rejects, if nobody has set any.
         rival: The champion, scored in the same run; None only if the registry surely has none.
         real: Scores of real images against real images.
         spaces: Names of the spaces, the one that matters most first.
+        labelled: Whether the images have classes, so that there must be scores of classes.
         checkpoint_digest: The checkpoint under judgement.
         image: Shape of the images of the dataset.
     """
-    labelled = "class_distance" in model.scores
     rules = _integrity(model.scores)
     if limits is None:
         rules.append(Rule("limits", "are not set", "limits to keep to", False))
