@@ -71,7 +71,7 @@ format: install ## Format the code
 	$(BIN)/ruff check --fix .
 
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
-	$(BIN)/wgan compile --target kfp --output build/pipeline.yaml
+	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1

@@ -17,6 +17,7 @@ OwnEmbedding = Annotated[
     Setting(
         "Folder of a SavedModel whose features are compared instead of those of the classifier; none when empty.",
         in_key=False,
+        place=True,
     ),
 ]
 

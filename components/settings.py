@@ -23,6 +23,7 @@ class Setting:
         choices: The values allowed for a string.
         in_key: Whether the value changes what the stage makes. Places, and how the work is spread over a machine,
             do not; they stay out of the digest under which results are kept.
+        place: Whether it may name a folder of this machine that must be there to be read; containers are shown it.
         positional: Whether a command line gives it by its place, without a flag; such a field is required.
     """
 
@@ -34,6 +35,7 @@ class Setting:
     below: float | None = None
     choices: tuple[str, ...] = ()
     in_key: bool = True
+    place: bool = False
     positional: bool = False
 
 

@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, storage
+from components import digests, storage
 from components.errors import DataError
 from pipeline.package import Task
 from pipeline.resolve import Outputs, Resolver, as_text
@@ -25,20 +25,23 @@ def stage_of(task: Task) -> str:
     return ""
 
 
-def key_parts(task: Task, resolver: Resolver) -> dict[str, Any]:
-    """What decides the result of a leaf run as a process: command, inputs, code, versions of libraries.
+def key_parts(task: Task, resolver: Resolver, identity: dict[str, Any]) -> dict[str, Any]:
+    """What decides the result of a leaf: command, inputs, and what runs it.
+
+    Args:
+        task: The leaf.
+        resolver: Looks up its inputs.
+        identity: What runs it: code and libraries of a process, image of a container.
 
     Raises:
         NotYetMade: An input comes from a task that has made nothing (yet).
     """
-    stage = stage_of(task)
     command = {name: task.container.get(name, []) for name in ("command", "args", "env")}
     return {
         "command": command,
-        "inputs": _content(resolver.parameters(task)) if stage else resolver.parameters(task),
+        "inputs": _content(resolver.parameters(task)) if stage_of(task) else resolver.parameters(task),
         "artefacts": resolver.artifacts(task),
-        "code": digests.source_digest(stage) if stage else "",
-        "libraries": lineage.library_versions(),
+        **identity,
     }
 
 
@@ -118,10 +121,19 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What changed from one `key_parts` to another: `steps: 2000 -> 3000`."""
     return [
         *_changed(old["inputs"], new["inputs"]),
-        *_changed(old["libraries"], new["libraries"]),
-        *(["its code changed"] if old["code"] != new["code"] else []),
+        *_changed_identity(old, new),
         *(["its command changed"] if old["command"] != new["command"] else []),
         *_changed(old["artefacts"], new["artefacts"]),
+    ]
+
+
+def _changed_identity(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    if ("image" in old) != ("image" in new):
+        return ["it ran as a process then" if "image" in new else "it ran in a container then"]
+    return [
+        *_changed(old["libraries"], new["libraries"]),
+        *(["its code changed"] if old["code"] != new["code"] else []),
+        *(["its image changed"] if old.get("image") != new.get("image") else []),
     ]
 
 

@@ -1,7 +1,11 @@
 """The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam."""
 
-from kfp import dsl
+from collections.abc import Mapping
 
+from kfp import dsl
+from kfp.dsl.graph_component import GraphComponent
+
+from components import images
 from components.embed.component import embed
 from components.embed.config import EmbedConfig
 from components.evaluate.component import evaluate
@@ -19,179 +23,196 @@ from components.train.config import TrainConfig
 _RETRIES = {"num_retries": 2, "backoff_duration": "10s"}
 
 
-@dsl.pipeline(name="wgan-gp", description="Trains a WGAN-GP, judges it, and publishes it if it is good.")
-def wgan_gp(
-    source: str,
-    root: str,
-    height: int = PreprocessConfig.height,
-    width: int = PreprocessConfig.width,
-    color: str = PreprocessConfig.color,
-    resize: str = PreprocessConfig.resize,
-    validation_fraction: float = PreprocessConfig.validation_fraction,
-    test_fraction: float = PreprocessConfig.test_fraction,
-    bad_images_limit: float = PreprocessConfig.bad_images_limit,
-    images_per_shard: int = PreprocessConfig.images_per_shard,
-    beam_options: str = PreprocessConfig.beam_options,
-    steps: int = TrainConfig.steps,
-    batch_size: int = TrainConfig.batch_size,
-    critic_steps: int = TrainConfig.critic_steps,
-    critic_learning_rate: float = TrainConfig.critic_learning_rate,
-    generator_learning_rate: float = TrainConfig.generator_learning_rate,
-    beta_1: float = TrainConfig.beta_1,
-    beta_2: float = TrainConfig.beta_2,
-    learning_rate_decay: str = TrainConfig.learning_rate_decay,
-    constraint: str = TrainConfig.constraint,
-    penalty_weight: float = TrainConfig.penalty_weight,
-    clip_value: float = TrainConfig.clip_value,
-    ema_decay: float = TrainConfig.ema_decay,
-    latent_size: int = TrainConfig.latent_size,
-    base_filters: int = TrainConfig.base_filters,
-    critic_normalization: str = TrainConfig.critic_normalization,
-    generator_normalization: str = TrainConfig.generator_normalization,
-    conditioning: str = TrainConfig.conditioning,
-    precision: str = TrainConfig.precision,
-    reproducibility: str = TrainConfig.reproducibility,
-    virtual_shards: int = TrainConfig.virtual_shards,
-    when_unhealthy: str = TrainConfig.when_unhealthy,
-    log_every: int = TrainConfig.log_every,
-    sample_every: int = TrainConfig.sample_every,
-    checkpoint_every: int = TrainConfig.checkpoint_every,
-    keep_checkpoints: int = TrainConfig.keep_checkpoints,
-    classifier_epochs: int = EmbedConfig.classifier_epochs,
-    classifier_batch_size: int = EmbedConfig.classifier_batch_size,
-    classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
-    own_embedding: str = EmbedConfig.own_embedding,
-    own_embedding_name: str = EmbedConfig.own_embedding_name,
-    own_embedding_size: int = EmbedConfig.own_embedding_size,
-    own_embedding_range: str = EmbedConfig.own_embedding_range,
-    own_embedding_output: str = EmbedConfig.own_embedding_output,
-    export_checkpoint: str = EvaluateConfig.export_checkpoint,
-    sample_count: int = EvaluateConfig.sample_count,
-    distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
-    recall_limit: float = EvaluateConfig.recall_limit,
-    coverage_limit: float = EvaluateConfig.coverage_limit,
-    class_distance_limit: float = EvaluateConfig.class_distance_limit,
-    class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
-    class_coverage_limit: float = EvaluateConfig.class_coverage_limit,
-    distinct_share_limit: float = EvaluateConfig.distinct_share_limit,
-    copy_share_limit: float = EvaluateConfig.copy_share_limit,
-    copy_z_limit: float = EvaluateConfig.copy_z_limit,
-    seed: int = TrainConfig.seed,
-    accelerator: str = TrainConfig.accelerator,
-    tpu: str = TrainConfig.tpu,
-    replicas: int = TrainConfig.replicas,
-) -> None:
-    """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
-    registry = f"{root}/registry"
+def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) -> GraphComponent:
+    """The pipeline, each stage in its image.
 
-    # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion now.
-    fingerprinted = fingerprint(source=source, own_embedding=own_embedding).set_caching_options(False)
+    Args:
+        image_of: The reference of each image of `components.images`, by name.
+        train_image: The name of the image for the train stage.
+    """
 
-    dataset = preprocess(
-        source=source,
-        dataset=f"{root}/datasets/{{key}}",
-        source_fingerprint=fingerprinted.outputs["source_fingerprint"],
-        downloads=f"{root}/downloads",
-        height=height,
-        width=width,
-        color=color,
-        resize=resize,
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        bad_images_limit=bad_images_limit,
-        images_per_shard=images_per_shard,
-        seed=seed,
-        beam_options=beam_options,
-    )
+    @dsl.pipeline(name="wgan-gp", description="Trains a WGAN-GP, judges it, and publishes it if it is good.")
+    def wgan_gp(
+        source: str,
+        root: str,
+        height: int = PreprocessConfig.height,
+        width: int = PreprocessConfig.width,
+        color: str = PreprocessConfig.color,
+        resize: str = PreprocessConfig.resize,
+        validation_fraction: float = PreprocessConfig.validation_fraction,
+        test_fraction: float = PreprocessConfig.test_fraction,
+        bad_images_limit: float = PreprocessConfig.bad_images_limit,
+        images_per_shard: int = PreprocessConfig.images_per_shard,
+        beam_options: str = PreprocessConfig.beam_options,
+        steps: int = TrainConfig.steps,
+        batch_size: int = TrainConfig.batch_size,
+        critic_steps: int = TrainConfig.critic_steps,
+        critic_learning_rate: float = TrainConfig.critic_learning_rate,
+        generator_learning_rate: float = TrainConfig.generator_learning_rate,
+        beta_1: float = TrainConfig.beta_1,
+        beta_2: float = TrainConfig.beta_2,
+        learning_rate_decay: str = TrainConfig.learning_rate_decay,
+        constraint: str = TrainConfig.constraint,
+        penalty_weight: float = TrainConfig.penalty_weight,
+        clip_value: float = TrainConfig.clip_value,
+        ema_decay: float = TrainConfig.ema_decay,
+        latent_size: int = TrainConfig.latent_size,
+        base_filters: int = TrainConfig.base_filters,
+        critic_normalization: str = TrainConfig.critic_normalization,
+        generator_normalization: str = TrainConfig.generator_normalization,
+        conditioning: str = TrainConfig.conditioning,
+        precision: str = TrainConfig.precision,
+        reproducibility: str = TrainConfig.reproducibility,
+        virtual_shards: int = TrainConfig.virtual_shards,
+        when_unhealthy: str = TrainConfig.when_unhealthy,
+        log_every: int = TrainConfig.log_every,
+        sample_every: int = TrainConfig.sample_every,
+        checkpoint_every: int = TrainConfig.checkpoint_every,
+        keep_checkpoints: int = TrainConfig.keep_checkpoints,
+        classifier_epochs: int = EmbedConfig.classifier_epochs,
+        classifier_batch_size: int = EmbedConfig.classifier_batch_size,
+        classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
+        own_embedding: str = EmbedConfig.own_embedding,
+        own_embedding_name: str = EmbedConfig.own_embedding_name,
+        own_embedding_size: int = EmbedConfig.own_embedding_size,
+        own_embedding_range: str = EmbedConfig.own_embedding_range,
+        own_embedding_output: str = EmbedConfig.own_embedding_output,
+        export_checkpoint: str = EvaluateConfig.export_checkpoint,
+        sample_count: int = EvaluateConfig.sample_count,
+        distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
+        recall_limit: float = EvaluateConfig.recall_limit,
+        coverage_limit: float = EvaluateConfig.coverage_limit,
+        class_distance_limit: float = EvaluateConfig.class_distance_limit,
+        class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
+        class_coverage_limit: float = EvaluateConfig.class_coverage_limit,
+        distinct_share_limit: float = EvaluateConfig.distinct_share_limit,
+        copy_share_limit: float = EvaluateConfig.copy_share_limit,
+        copy_z_limit: float = EvaluateConfig.copy_z_limit,
+        seed: int = TrainConfig.seed,
+        accelerator: str = TrainConfig.accelerator,
+        tpu: str = TrainConfig.tpu,
+        replicas: int = TrainConfig.replicas,
+    ) -> None:
+        """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
+        registry = f"{root}/registry"
 
-    checkpoint = train(
-        dataset=dataset.outputs["dataset_uri"],
-        checkpoints=f"{root}/checkpoints/{{key}}",
-        dataset_digest=dataset.outputs["dataset_digest"],
-        steps=steps,
-        batch_size=batch_size,
-        critic_steps=critic_steps,
-        critic_learning_rate=critic_learning_rate,
-        generator_learning_rate=generator_learning_rate,
-        beta_1=beta_1,
-        beta_2=beta_2,
-        learning_rate_decay=learning_rate_decay,
-        constraint=constraint,
-        penalty_weight=penalty_weight,
-        clip_value=clip_value,
-        ema_decay=ema_decay,
-        latent_size=latent_size,
-        base_filters=base_filters,
-        critic_normalization=critic_normalization,
-        generator_normalization=generator_normalization,
-        conditioning=conditioning,
-        precision=precision,
-        reproducibility=reproducibility,
-        virtual_shards=virtual_shards,
-        seed=seed,
-        accelerator=accelerator,
-        tpu=tpu,
-        replicas=replicas,
-        when_unhealthy=when_unhealthy,
-        log_every=log_every,
-        sample_every=sample_every,
-        checkpoint_every=checkpoint_every,
-        keep_checkpoints=keep_checkpoints,
-    ).set_retry(**_RETRIES)
+        # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion
+        # now.
+        fingerprinted = fingerprint(source=source, own_embedding=own_embedding).set_caching_options(False)
 
-    embedding = embed(
-        dataset=dataset.outputs["dataset_uri"],
-        embedding=f"{root}/embeddings/{{key}}",
-        dataset_digest=dataset.outputs["dataset_digest"],
-        classifier_epochs=classifier_epochs,
-        classifier_batch_size=classifier_batch_size,
-        classifier_learning_rate=classifier_learning_rate,
-        own_embedding=own_embedding,
-        own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
-        own_embedding_name=own_embedding_name,
-        own_embedding_size=own_embedding_size,
-        own_embedding_range=own_embedding_range,
-        own_embedding_output=own_embedding_output,
-        seed=seed,
-        accelerator=accelerator,
-        tpu=tpu,
-        replicas=replicas,
-    ).set_retry(**_RETRIES)
+        dataset = preprocess(
+            source=source,
+            dataset=f"{root}/datasets/{{key}}",
+            source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+            downloads=f"{root}/downloads",
+            height=height,
+            width=width,
+            color=color,
+            resize=resize,
+            validation_fraction=validation_fraction,
+            test_fraction=test_fraction,
+            bad_images_limit=bad_images_limit,
+            images_per_shard=images_per_shard,
+            seed=seed,
+            beam_options=beam_options,
+        )
 
-    evaluation = evaluate(
-        checkpoint=checkpoint.outputs["checkpoint_uri"],
-        dataset=dataset.outputs["dataset_uri"],
-        embedding=embedding.outputs["embedding_uri"],
-        evaluation=f"{root}/evaluations/{{key}}",
-        registry=registry,
-        checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
-        dataset_digest=dataset.outputs["dataset_digest"],
-        embedding_digest=embedding.outputs["embedding_digest"],
-        export_checkpoint=export_checkpoint,
-        sample_count=sample_count,
-        distance_ratio_limit=distance_ratio_limit,
-        recall_limit=recall_limit,
-        coverage_limit=coverage_limit,
-        class_distance_limit=class_distance_limit,
-        class_ratio_limit=class_ratio_limit,
-        class_coverage_limit=class_coverage_limit,
-        distinct_share_limit=distinct_share_limit,
-        copy_share_limit=copy_share_limit,
-        copy_z_limit=copy_z_limit,
-        seed=seed,
-    ).set_caching_options(False)
+        checkpoint = train(
+            dataset=dataset.outputs["dataset_uri"],
+            checkpoints=f"{root}/checkpoints/{{key}}",
+            dataset_digest=dataset.outputs["dataset_digest"],
+            steps=steps,
+            batch_size=batch_size,
+            critic_steps=critic_steps,
+            critic_learning_rate=critic_learning_rate,
+            generator_learning_rate=generator_learning_rate,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            learning_rate_decay=learning_rate_decay,
+            constraint=constraint,
+            penalty_weight=penalty_weight,
+            clip_value=clip_value,
+            ema_decay=ema_decay,
+            latent_size=latent_size,
+            base_filters=base_filters,
+            critic_normalization=critic_normalization,
+            generator_normalization=generator_normalization,
+            conditioning=conditioning,
+            precision=precision,
+            reproducibility=reproducibility,
+            virtual_shards=virtual_shards,
+            seed=seed,
+            accelerator=accelerator,
+            tpu=tpu,
+            replicas=replicas,
+            when_unhealthy=when_unhealthy,
+            log_every=log_every,
+            sample_every=sample_every,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep_checkpoints,
+        ).set_retry(**_RETRIES)
 
-    model = export(
-        checkpoint=evaluation.outputs["judged_checkpoint_uri"],
-        model=f"{root}/models/{{key}}",
-        checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
-    )
+        embedding = embed(
+            dataset=dataset.outputs["dataset_uri"],
+            embedding=f"{root}/embeddings/{{key}}",
+            dataset_digest=dataset.outputs["dataset_digest"],
+            classifier_epochs=classifier_epochs,
+            classifier_batch_size=classifier_batch_size,
+            classifier_learning_rate=classifier_learning_rate,
+            own_embedding=own_embedding,
+            own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
+            own_embedding_name=own_embedding_name,
+            own_embedding_size=own_embedding_size,
+            own_embedding_range=own_embedding_range,
+            own_embedding_output=own_embedding_output,
+            seed=seed,
+            accelerator=accelerator,
+            tpu=tpu,
+            replicas=replicas,
+        ).set_retry(**_RETRIES)
 
-    with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
-        publish(
-            model=model.outputs["model_uri"],
-            evaluation=evaluation.outputs["evaluation_uri"],
+        evaluation = evaluate(
+            checkpoint=checkpoint.outputs["checkpoint_uri"],
+            dataset=dataset.outputs["dataset_uri"],
+            embedding=embedding.outputs["embedding_uri"],
+            evaluation=f"{root}/evaluations/{{key}}",
             registry=registry,
-            model_digest=model.outputs["model_digest"],
-            evaluation_digest=evaluation.outputs["evaluation_digest"],
+            checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
+            dataset_digest=dataset.outputs["dataset_digest"],
+            embedding_digest=embedding.outputs["embedding_digest"],
+            export_checkpoint=export_checkpoint,
+            sample_count=sample_count,
+            distance_ratio_limit=distance_ratio_limit,
+            recall_limit=recall_limit,
+            coverage_limit=coverage_limit,
+            class_distance_limit=class_distance_limit,
+            class_ratio_limit=class_ratio_limit,
+            class_coverage_limit=class_coverage_limit,
+            distinct_share_limit=distinct_share_limit,
+            copy_share_limit=copy_share_limit,
+            copy_z_limit=copy_z_limit,
+            seed=seed,
         ).set_caching_options(False)
+
+        model = export(
+            checkpoint=evaluation.outputs["judged_checkpoint_uri"],
+            model=f"{root}/models/{{key}}",
+            checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
+        )
+
+        with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
+            published = publish(
+                model=model.outputs["model_uri"],
+                evaluation=evaluation.outputs["evaluation_uri"],
+                registry=registry,
+                model_digest=model.outputs["model_digest"],
+                evaluation_digest=evaluation.outputs["evaluation_digest"],
+            ).set_caching_options(False)
+
+        for task in (fingerprinted, dataset):
+            task.set_container_image(image_of[images.PREPROCESS])
+        checkpoint.set_container_image(image_of[train_image])
+        for task in (embedding, evaluation, model, published):
+            task.set_container_image(image_of[images.TRAIN])
+
+    return wgan_gp

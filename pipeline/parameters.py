@@ -73,19 +73,29 @@ def _pipeline_parameter(task: Task, name: str) -> str:
 
 
 def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
-    """Adds `--name` for every parameter, required ones first, also spelt with dashes; values stay text."""
+    """Adds `--name` for every parameter, required ones first, also spelt with dashes; values stay text.
+
+    Raises:
+        ConfigError: A parameter has the name of a flag that the parser has already.
+    """
     group = parser.add_argument_group("parameters of the pipeline")
     for field in sorted(known.values(), key=lambda field: not field.required):
         if field.name == "root":
             continue
         default = "required" if field.required else f"default: {field.default!r}"
         choices = f" One of {', '.join(field.setting.choices)}." if field.setting.choices else ""
-        group.add_argument(
-            *dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"]),
-            dest=f"{_DEST}{field.name}",
-            metavar=field.type.__name__.upper() if field.type is not object else "JSON",
-            help=f"{field.setting.help}{choices} ({default})".replace("%", "%%"),
-        )
+        spellings = dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"])
+        try:
+            group.add_argument(
+                *spellings,
+                dest=f"{_DEST}{field.name}",
+                metavar=field.type.__name__.upper() if field.type is not object else "JSON",
+                help=f"{field.setting.help}{choices} ({default})".replace("%", "%%"),
+            )
+        except argparse.ArgumentError:
+            raise ConfigError(
+                f"the package has a parameter {field.name}, which is a flag of this command: rename it"
+            ) from None
 
 
 def given_in(parsed: argparse.Namespace) -> dict[str, str]:
@@ -94,21 +104,20 @@ def given_in(parsed: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def parse(package: Package, given: dict[str, str], unknown: list[str], problems: list[str]) -> dict[str, Any]:
+def parse(package: Package, given: dict[str, str], problems: list[str]) -> dict[str, Any]:
     """The pipeline's parameters, typed and checked, defaults filled in.
 
     Args:
         package: The package.
         given: Text by name of parameter.
-        unknown: Words of the command line that are no flag of ours.
         problems: Mistakes found already, to be reported with the others.
 
     Raises:
-        ConfigError: With every mistake: unknown, missing and mistyped ones, values out of bounds, values that do not
+        ConfigError: With every mistake: missing and mistyped ones, values out of bounds, values that do not
             go together.
     """
     known = fields(package)
-    problems = [*problems, *unknown_flags(unknown, [*known, "root", "jobs", "package"])]
+    problems = [*problems]
     values: dict[str, Any] = {}
     for name, field in known.items():
         if name not in given:
@@ -144,9 +153,10 @@ def _parse(field: Field, text: str, kind: str) -> Any:
     return value
 
 
-def unknown_flags(words: list[str], known: list[str]) -> list[str]:
+def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
     """A sentence for each unknown flag, with the known one that was probably meant."""
     problems = []
+    known = [name.removeprefix(_DEST) for name in vars(parsed)]
     names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
     for name in names:
         close = difflib.get_close_matches(name, known, n=1)

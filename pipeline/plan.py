@@ -8,8 +8,9 @@ from components import errors
 from components.errors import StageError
 from pipeline import processes
 from pipeline.cache import Cache, key_parts, stage_of
+from pipeline.containers import Containers
 from pipeline.package import Package, Task
-from pipeline.processes import Processes
+from pipeline.processes import Call, Processes
 from pipeline.resolve import NotYetMade, Outputs, Resolver, read_outputs
 from pipeline.runner import SKIPPED, UNCHANGED, skip_reason
 
@@ -26,8 +27,10 @@ class PlanFailed(StageError):
         self.exit_code = exit_code
 
 
-def plan(package: Package, parameters: dict[str, Any], root: Path) -> list[tuple[str, str, str]]:
-    """Decides every leaf as far as that can be known now.
+def plan(
+    package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers
+) -> list[tuple[str, str, str]]:
+    """Decides every leaf as far as that can be known now, were it run in that place.
 
     Returns:
         For each leaf its name, `runs`, `unchanged`, `skipped`, `perhaps` or `fails`, and why.
@@ -44,7 +47,7 @@ def plan(package: Package, parameters: dict[str, Any], root: Path) -> list[tuple
     rows = []
     for task in package.root.leaves():
         try:
-            outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made)
+            outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, place)
         except ValueError as error:
             outcome, why = "fails", str(error)
         rows.append((task.name, outcome, why))
@@ -66,14 +69,16 @@ def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
     return None
 
 
-def _decide(task: Task, resolver: Resolver, cache: Cache, made: dict[Task, Outputs]) -> tuple[str, str]:
+def _decide(
+    task: Task, resolver: Resolver, cache: Cache, made: dict[Task, Outputs], place: Processes | Containers
+) -> tuple[str, str]:
     if stage_of(task) in _READING_STAGES:
-        made[task] = _run_now(task, resolver)
+        made[task] = _run_now(task, resolver, place)
         return "was run", "reads the source; the plan has just done it"
     if not task.cached:
         return RUNS, "always"
     try:
-        parts = key_parts(task, resolver)
+        parts = key_parts(task, resolver, place.identity(task))
     except NotYetMade as missing:
         name = _input_from(task, missing, resolver)
         if not missing.task.cached and all(need in made for need in missing.task.needs if need.is_leaf):
@@ -97,16 +102,13 @@ def _input_from(task: Task, missing: NotYetMade, resolver: Resolver) -> str:
     )
 
 
-def _run_now(task: Task, resolver: Resolver) -> Outputs:
-    with tempfile.TemporaryDirectory() as folder:
-        message = resolver.executor_input(task, Path(folder, "outputs"))
-        Path(folder, "outputs", "parameters").mkdir(parents=True)
-        code = Processes().run(
-            resolver.command(task, message),
-            resolver.environment(task, message),
-            Path(folder, "log"),
-            f"{task.name} | ",
-        )
+def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> Outputs:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "outputs")
+        (folder / "parameters").mkdir(parents=True)
+        message = resolver.executor_input(task, folder)
+        words, environment = resolver.command(task, message), resolver.environment(task, message)
+        code = place.run(Call(task, words, environment, folder, Path(name, "log"), f"{task.name} | "))
         if code:
             raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
         try:

@@ -1,6 +1,7 @@
 """Stages as processes of this machine: started, listened to, and ended with everything that they started."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import re
@@ -10,9 +11,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import components
+from components import digests, lineage
+from pipeline.cache import stage_of
+from pipeline.package import Task
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +30,29 @@ _STARTUP_NOISE = re.compile(
 )
 
 
-def process_command(words: list[str]) -> list[str]:
-    """The command of a container as one of this machine: `python` becomes the Python that is running.
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """What a stage is started with.
 
-    This is the one place that a runner with containers would replace.
+    Attributes:
+        task: Whose container or process it is.
+        words: Its command and arguments.
+        environment: The variables that the package sets.
+        folder: Where its outputs go.
+        log_file: What its output is appended to.
+        prefix: What stands before each line that is shown.
     """
+
+    task: Task
+    words: list[str]
+    environment: Mapping[str, str]
+    folder: Path
+    log_file: Path
+    prefix: str
+
+
+def process_command(words: list[str]) -> list[str]:
+    """The command of a container as one of this machine: `python` becomes the Python that is running."""
     if words[0] not in ("python", "python3"):
         return words
     # Our own stages are found where this program was found, never in a folder that happens to be called components.
@@ -46,7 +68,16 @@ class Processes:
         self._running: set[subprocess.Popen[bytes]] = set()
         self.stopping = threading.Event()
 
-    def run(self, words: list[str], environment: Mapping[str, str], log_file: Path, prefix: str) -> int:
+    def image(self, task: Task) -> str:
+        """The image that a task runs in: none."""
+        return ""
+
+    def identity(self, task: Task) -> dict[str, Any]:
+        """What runs a task, for the key of its result: the code of a stage of ours, versions of libraries."""
+        stage = stage_of(task)
+        return {"code": digests.source_digest(stage) if stage else "", "libraries": lineage.library_versions()}
+
+    def run(self, call: Call) -> int:
         """Runs a command to its end and returns its exit code, 128 + N if signal N ended it.
 
         Its output goes line by line to the log file, which is appended to, and, but for what TensorFlow says of the
@@ -56,20 +87,20 @@ class Processes:
         Raises:
             OSError: It cannot be started.
         """
-        with open(log_file, "ab", buffering=0) as file:
+        with open(call.log_file, "ab", buffering=0) as file:
             with self._lock:
                 if self.stopping.is_set():
                     return 128 + signal.SIGTERM
                 process = subprocess.Popen(
-                    process_command(words),
-                    env=process_environment(environment),
+                    process_command(call.words),
+                    env=process_environment(call.environment),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
                 self._running.add(process)
-            listener = threading.Thread(target=_copy_lines, args=(process.stdout, file, prefix), daemon=True)
+            listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
             listener.start()
             try:
                 # Left unreaped until its group is dead, so that its number cannot belong to another process by then.
@@ -112,7 +143,8 @@ def run_in_front(words: list[str]) -> int:
     return process.returncode
 
 
-def _copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
+def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
+    """Copies what a stage says, to its end, to a file and, behind the prefix, to stderr."""
     with output:
         for line in output:
             # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.

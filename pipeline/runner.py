@@ -24,11 +24,13 @@ from types import FrameType
 from typing import Any
 
 from components import errors
+from components.errors import StageError
 from pipeline import processes
 from pipeline.cache import Cache, key_parts
+from pipeline.containers import Containers
 from pipeline.history import History
 from pipeline.package import Package, Task
-from pipeline.processes import Processes
+from pipeline.processes import Call, Processes
 from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, read_outputs
 
 log = logging.getLogger(__name__)
@@ -81,18 +83,25 @@ class Run:
         parameters: The pipeline's parameters, checked.
         root: The folder that keeps results and history.
         history: The folder of this run.
+        place: Where stages run: as processes, or in containers.
         jobs: How many stages may run at once.
     """
 
     def __init__(
-        self, package: Package, parameters: dict[str, Any], root: Path, history: History, jobs: int = 1
+        self,
+        package: Package,
+        parameters: dict[str, Any],
+        root: Path,
+        history: History,
+        place: Processes | Containers,
+        jobs: int = 1,
     ) -> None:
         self.tasks = [task for task in package.root.everything() if task is not package.root]
         self.progress = {task: Progress() for task in self.tasks}
         self.exit_code = errors.OK
         self._package, self._history, self._jobs = package, history, jobs
         self._cache = Cache(root)
-        self._processes = Processes()
+        self._place = place
         self._events: queue.SimpleQueue[_Ended | int] = queue.SimpleQueue()
         self._parts: dict[Task, dict[str, Any]] = {}
         self._made: dict[Task, Outputs] = {}
@@ -122,7 +131,7 @@ class Run:
                     self._decide()
             finally:
                 # Nothing runs by now, unless an error (a full disk) ended the loop.
-                self._processes.stop(signal.SIGTERM)
+                self._place.stop(signal.SIGTERM)
         if self._interrupted_by:
             self.exit_code = 128 + self._interrupted_by
         self._write_state()
@@ -179,7 +188,7 @@ class Run:
         """Whether the task's result is kept from an earlier run; if so, the task is settled with it."""
         if not task.cached:
             return False
-        self._parts[task] = key_parts(task, self._resolver)
+        self._parts[task] = key_parts(task, self._resolver, self._place.identity(task))
         found = self._cache.look_up(task, self._parts[task])
         if found.outputs is None:
             log.info("%s: runs: %s", task.name, found.reason)
@@ -227,33 +236,39 @@ class Run:
     def _start(self, task: Task) -> None:
         folder = self._history.task_folder(task.name)
         message = self._resolver.executor_input(task, folder)
-        words = self._resolver.command(task, message)
-        environment = self._resolver.environment(task, message)
+        call = Call(
+            task,
+            self._resolver.command(task, message),
+            self._resolver.environment(task, message),
+            folder,
+            self._history.log_file(task.name),
+            self._prefixes[task],
+        )
         self.progress[task].state = RUNNING
         log.info("%s: starts", task.name)
-        arguments = (task, message, words, environment, folder)
-        threading.Thread(target=self._attempt, args=arguments, name=task.name).start()
+        threading.Thread(target=self._attempt, args=(call, message), name=task.name).start()
 
-    def _attempt(
-        self, task: Task, message: dict[str, Any], words: list[str], environment: dict[str, str], folder: Path
-    ) -> None:
+    def _attempt(self, call: Call, message: dict[str, Any]) -> None:
         """In a thread: runs a stage, again where its policy says so, and reports how it ended."""
-        started, attempt, outputs = time.monotonic(), 0, None
+        task, started, attempt, outputs = call.task, time.monotonic(), 0, None
         while True:
             attempt += 1
             try:
-                shutil.rmtree(folder, ignore_errors=True)
-                (folder / "parameters").mkdir(parents=True)
-                code = self._processes.run(words, environment, self._history.log_file(task.name), self._prefixes[task])
+                shutil.rmtree(call.folder, ignore_errors=True)
+                (call.folder / "parameters").mkdir(parents=True)
+                code = self._place.run(call)
                 if code == errors.OK:
                     outputs = read_outputs(task, message)
             except OSError as error:
                 log.error("%s: cannot be started: %s", task.name, errors.describe_os_error(error))
                 code = _CANNOT_START
+            except StageError as error:
+                log.error("%s: %s", task.name, error)
+                code = error.exit_code
             except Exception as error:
                 log.error("%s: ended well, but %s", task.name, error)
                 code = errors.DEFECT
-            final = code in (errors.OK, _CANNOT_START, *_FINAL) or self._processes.stopping.is_set()
+            final = code in (errors.OK, _CANNOT_START, *_FINAL) or self._place.stopping.is_set()
             if final or attempt > task.retries.count:
                 break
             wait = task.retries.wait_before(attempt)
@@ -265,14 +280,14 @@ class Run:
                 task.retries.count,
                 wait,
             )
-            if self._processes.stopping.wait(wait):
+            if self._place.stopping.wait(wait):
                 break
         self._events.put(_Ended(task, code, attempt, time.monotonic() - started, outputs))
 
     def _handle(self, event: _Ended | int | None) -> None:
         if event is None:
             log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
-            self._processes.stop(signal.SIGKILL)
+            self._place.stop(signal.SIGKILL)
         elif isinstance(event, int):
             self._interrupt(event)
         else:
@@ -330,13 +345,13 @@ class Run:
         """The first signal asks the stages to end, the second kills them."""
         if self._interrupted_by:
             log.warning("killed")
-            self._processes.stop(signal.SIGKILL)
+            self._place.stop(signal.SIGKILL)
             return
         self._interrupted_by = signum
         self._deadline = time.monotonic() + processes.GRACE_SECONDS
         names = ", ".join(task.name for task in self._running())
         log.warning("%s: waiting for %s to end; once more kills", signal.Signals(signum).name, names)
-        self._processes.stop(signal.SIGTERM)
+        self._place.stop(signal.SIGTERM)
 
     def _write_state(self) -> None:
         tasks = {
@@ -345,6 +360,7 @@ class Run:
                 "reason": progress.reason,
                 "attempts": progress.attempts,
                 "exit_code": progress.exit_code,
+                **({"image": self._place.image(task)} if task.is_leaf else {}),
                 "seconds": round(progress.seconds, 3),
                 "outputs": progress.outputs.parameters if progress.outputs else {},
             }

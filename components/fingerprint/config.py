@@ -12,7 +12,8 @@ class FingerprintConfig:
     """Tells what a source of images holds now, and a user's own embedding, so that later stages know what changed."""
 
     source: Annotated[
-        str, Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.")
+        str,
+        Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.", place=True),
     ]
     own_embedding: OwnEmbedding = ""
 

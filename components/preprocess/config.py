@@ -12,7 +12,11 @@ class PreprocessConfig:
 
     source: Annotated[
         str,
-        Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.", in_key=False),
+        Setting(
+            "Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.",
+            in_key=False,
+            place=True,
+        ),
     ]
     dataset: Annotated[
         str, Setting("Folder to make; `{key}` in it becomes a digest of source, settings and code.", in_key=False)

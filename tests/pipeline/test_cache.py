@@ -11,6 +11,7 @@ import pytest
 from components import digests
 from pipeline import cache, package
 from pipeline.compile import compiled_package
+from pipeline.processes import Processes
 from pipeline.resolve import Outputs, Resolver
 from tests.pipeline.conftest import Desk, Parts
 
@@ -167,7 +168,7 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
             tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {}),
         }
         given = {"source": "digits", "root": "/runs", **parameters}
-        return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}))
+        return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}), Processes().identity(tasks["embed"]))
 
     assert parts(uri="/b") == parts()
     assert parts(steps=5) == parts()

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.processes import Processes, name_of_exit
+from pipeline.package import Task
+from pipeline.processes import Call, Processes, name_of_exit
 
 Run = Callable[..., tuple[int, str]]
+
+
+def call(words: list[str], folder: Path) -> Call:
+    task = Task("stage", "stage", {}, {}, {"command": words})
+    return Call(task, words, {"WORD": "set"}, folder, folder / "log", "stage | ")
 
 
 @pytest.fixture
@@ -18,7 +24,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*words: str) -> tuple[int, str]:
         log = tmp_path / "log"
         log.unlink(missing_ok=True)
-        code = Processes().run(list(words), {"WORD": "set"}, log, "stage | ")
+        code = Processes().run(call(list(words), tmp_path))
         return code, log.read_text(errors="replace")
 
     return run
@@ -47,7 +53,7 @@ def test_undecodable_bytes_are_kept(tmp_path: Path, run: Run, capfd: pytest.Capt
 def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:
     processes = Processes()
     processes.stop(15)
-    assert processes.run(["touch", str(tmp_path / "made")], {}, tmp_path / "log", "") == 143
+    assert processes.run(call(["touch", str(tmp_path / "made")], tmp_path)) == 143
     assert not (tmp_path / "made").exists()
 
 

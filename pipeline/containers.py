@@ -1,0 +1,251 @@
+"""Stages in containers of this machine's Docker engine: hardened, listened to, and ended with everything they started.
+
+A container is made, started, listened to, waited for, and only then removed, in that order and by one command each:
+its exit status can be asked for until we remove it, however soon it ended. (What removes itself may be gone before
+anyone has asked, and passes for a success: kubeflow/pipelines issue 13332.)
+"""
+
+import contextlib
+import csv
+import io
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import components
+from components import digests, errors, images
+from components.errors import ConfigError, StageError
+from pipeline.cache import stage_of
+from pipeline.container_settings import ContainerSettings, Mount
+from pipeline.docker_client import Docker, Image
+from pipeline.image_digests import is_digest, is_moving_tag
+from pipeline.package import Package, Task
+from pipeline.processes import Call, copy_lines
+
+log = logging.getLogger(__name__)
+
+# Where images keep our code, as docker/Dockerfile says.
+_CODE = "/app/components"
+_CREDENTIALS = "/run/secrets/google-credentials.json"
+_ROOT_LABEL = "wgan-gp-pipeline.root"
+_LAST_WORD_SECONDS = 10.0
+
+
+class Containers:
+    """The stages that are running, each in a container of its own; safe to use from several threads.
+
+    Args:
+        docker: The command line.
+        found: What the engine has, by the reference that the package names.
+        settings: What each stage's container is given, by the task's name.
+        root: The folder that keeps everything made; containers see it where it is, and write there.
+        read: Folders and files that the pipeline's parameters name; containers see them where they are, read-only.
+        dev: Whether the code of this working tree takes the place of the image's.
+    """
+
+    def __init__(
+        self,
+        docker: Docker,
+        found: Mapping[str, Image],
+        settings: Mapping[str, ContainerSettings],
+        root: Path,
+        read: list[Path],
+        dev: bool = False,
+    ) -> None:
+        self._docker, self._images, self._settings = docker, found, settings
+        self._root, self._read, self._dev = root, read, dev
+        self._lock = threading.Lock()
+        self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self.stopping = threading.Event()
+
+    def image(self, task: Task) -> str:
+        """The image that a task runs in, with its digest."""
+        return self._images[task.container["image"]].name
+
+    def identity(self, task: Task) -> dict[str, Any]:
+        """What runs a task, for the key of its result: the image's id, and the code that takes the place of its own."""
+        stage = stage_of(task)
+        code = digests.source_digest(stage) if self._dev and stage else ""
+        return {"image": self._images[task.container["image"]].id, "code": code, "libraries": {}}
+
+    def run(self, call: Call) -> int:
+        """Runs a stage to its end and returns its exit status, 128 + N if signal N ended it.
+
+        Its output goes line by line to the log file, which is appended to, and to stderr behind the prefix.
+
+        Raises:
+            ConfigError, TransientError: Docker cannot start it, or the engine was lost while it ran.
+            OSError: The log file cannot be written.
+        """
+        with open(call.log_file, "ab", buffering=0) as file:
+            with self._lock:
+                if self.stopping.is_set():
+                    return 128 + signal.SIGTERM
+                container = self._docker.create(self._words(call))
+                try:
+                    self._docker.start(container)
+                    listening, waiting = self._docker.follow(container), self._docker.await_end(container)
+                except BaseException:
+                    self._remove(container)
+                    raise
+                self._running[container] = [listening, waiting]
+            try:
+                if listening.stdout is not None:
+                    copy_lines(listening.stdout, file, call.prefix)
+                listening.wait()
+                said, complaint = waiting.communicate()
+            finally:
+                with self._lock:
+                    del self._running[container]
+                self._remove(container)
+        if not said.strip().isdigit():
+            raise errors.TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
+        return int(said)
+
+    def stop(self, signum: int) -> None:
+        """Sends a signal to every container; none is started from now on."""
+        with self._lock:
+            self.stopping.set()
+            for container, listeners in self._running.items():
+                try:
+                    self._docker.ask("kill", "--signal", str(int(signum)), container, seconds=_LAST_WORD_SECONDS)
+                except StageError as error:
+                    # One that has just ended cannot be signalled; an engine that hangs must not hold us for ever.
+                    if signum == signal.SIGKILL and "not running" not in str(error):
+                        log.error("container %s may still run: %s", container[:12], error)
+                        for listener in listeners:
+                            listener.kill()
+
+    def _remove(self, container: str) -> None:
+        try:
+            self._docker.ask("rm", "--force", container)
+        except StageError as error:
+            log.error("container %s is left behind: %s", container[:12], error)
+
+    def _words(self, call: Call) -> list[str]:
+        """What `docker create` is given."""
+        task = call.task
+        settings, image = self._settings[task.name], self._images[task.container["image"]]
+        user = settings.user or f"{os.getuid()}:{os.getgid()}"
+        words = ["--name", f"wgan-{task.name}-{secrets.token_hex(4)}", "--label", f"{_ROOT_LABEL}={self._root}"]
+        # A first process of its own, which hands signals on from the first moment and buries orphans.
+        words += ["--init"]
+        words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
+        words += ["--network", settings.network, "--user", user]
+        # Relative paths mean the same inside; images never take modules from the working folder.
+        words += ["--workdir", str(Path.cwd())]
+        words += ["--gpus", settings.gpus] if settings.gpus else []
+        words += ["--shm-size", settings.shm_size] if settings.shm_size else []
+        for mount in self._mounts(settings, call.folder):
+            words += ["--mount", mount_words(mount)]
+        variables = {**call.environment, "WGAN_IMAGE": image.name}
+        if settings.credentials:
+            variables["GOOGLE_APPLICATION_CREDENTIALS"] = _CREDENTIALS
+        for variable in (*(f"{name}={value}" for name, value in variables.items()), *settings.environment):
+            words += ["--env", variable]
+        return [*words, "--entrypoint", call.words[0], image.id, *call.words[1:]]
+
+    def _mounts(self, settings: ContainerSettings, outputs: Path) -> list[Mount]:
+        found = {str(place): Mount(str(place), str(place)) for place in self._read}
+        # A plan has no root yet, and its outputs elsewhere.
+        for place in (self._root, *([] if outputs.is_relative_to(self._root) else [outputs])):
+            if place.exists():
+                found[str(place)] = Mount(str(place), str(place), writable=True)
+        if self._dev:
+            found[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
+        if settings.credentials:
+            found[_CREDENTIALS] = Mount(str(Path(settings.credentials).absolute()), _CREDENTIALS)
+        return list((found | {mount.target: mount for mount in settings.mounts}).values())
+
+
+def mount_words(mount: Mount) -> str:
+    """A mount as `docker create --mount` reads it: fields of CSV, so that a path may hold commas and quotes."""
+    line = io.StringIO()
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    csv.writer(line, lineterminator="").writerow(fields if mount.writable else [*fields, "readonly"])
+    return line.getvalue()
+
+
+def prepare(
+    package: Package, settings: Mapping[str, ContainerSettings], root: Path, read: list[Path], dev: bool
+) -> Containers:
+    """Makes sure, before anything runs, that there is an engine with every image of a package.
+
+    An image that is named by digest is pulled if it is missing. One that is named by tag never is: a name without a
+    registry is anybody's to take.
+
+    Raises:
+        ConfigError: With every image that is missing, of another platform or version, or named by a tag that moves.
+        TransientError: No engine answers.
+    """
+    docker = Docker()
+    platform = docker.platform()
+    found: dict[str, Image] = {}
+    problems: list[str] = []
+    for reference, tasks in _tasks_by_image(package).items():
+        image = _image(docker, reference)
+        if image is None:
+            ours = any(stage_of(task) for task in tasks)
+            remedy = "`make images` builds those of this project" if ours else f"get it with `docker pull {reference}`"
+            problems.append(f"image {reference} is not here: {remedy}")
+            continue
+        found[reference] = image
+        problems += _image_problems(image, platform, tasks)
+    if problems:
+        raise ConfigError(*problems)
+    _warn_of_what_is_left(docker, root)
+    return Containers(docker, found, settings, root, read, dev)
+
+
+def _tasks_by_image(package: Package) -> dict[str, list[Task]]:
+    found: dict[str, list[Task]] = {}
+    for task in package.root.leaves():
+        found.setdefault(task.container["image"], []).append(task)
+    return found
+
+
+def _image(docker: Docker, reference: str) -> Image | None:
+    found = docker.image(reference)
+    if found is None and is_digest(reference):
+        log.info("pulling %s", reference)
+        # In front: it may take minutes, and tells how far it is.
+        with contextlib.suppress(OSError):
+            subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
+        found = docker.image(reference)
+        if found is None:
+            raise errors.TransientError(f"image {reference} could not be pulled; what Docker said of it is above")
+    return found
+
+
+def _image_problems(image: Image, platform: str, tasks: list[Task]) -> list[str]:
+    problems = []
+    if image.platform != platform:
+        problems.append(
+            f"image {image.reference} is for {image.platform}, this engine is {platform}: build it here with `make "
+            "images`, or name one for this platform"
+        )
+    if any(stage_of(task) for task in tasks) and image.version != images.VERSION:
+        problems.append(
+            f"image {image.reference} is of version {image.version or '(none given)'}, expected {images.VERSION}: "
+            "build it anew with `make images`, or compile the package with images of this version"
+        )
+    kept = [task.name for task in tasks if task.cached]
+    if kept and is_moving_tag(image.reference):
+        problems.append(
+            f"image {image.reference} is named by a tag that moves, and results of {', '.join(kept)} are kept: name it "
+            f"by its digest (NAME@sha256:...) or by a whole version (NAME:{images.VERSION})"
+        )
+    return problems
+
+
+def _warn_of_what_is_left(docker: Docker, root: Path) -> None:
+    """Containers of a run whose runner was killed go on by themselves; they do no harm, but take the machine."""
+    names = docker.ask("ps", "--filter", f"label={_ROOT_LABEL}={root}", "--format", "{{.Names}}").split()
+    if names:
+        log.warning("containers of another run work in %s: `docker stop %s` ends them", root, " ".join(names))

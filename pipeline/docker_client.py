@@ -1,0 +1,180 @@
+"""Docker's own command line, asked with time limits; its complaints as one line with the remedy.
+
+The command line, not a library, because it knows what the user has set up: contexts, DOCKER_HOST, credentials of
+registries. The variable DOCKER names another one.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+
+from components.errors import ConfigError, StageError, TransientError
+
+# Longer than a healthy engine takes, even one that is busy writing; shorter than a user waits.
+_ANSWER_SECONDS = 15.0
+_START_SECONDS = 120.0
+
+_COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
+    (
+        "permission denied while trying to connect",
+        ConfigError,
+        "Docker refuses this user: join its group (`sudo usermod -aG docker $USER`, then log in again), or use a "
+        "rootless Docker",
+    ),
+    (
+        "cannot connect to the docker daemon|connection refused|error during connect|no such host|no such file.*sock",
+        TransientError,
+        "no Docker engine answers at {host}: start it (`sudo systemctl start docker`, or Docker Desktop), or run "
+        "stages as processes: --runner process",
+    ),
+    (
+        "no space left on device",
+        TransientError,
+        "no space is left where Docker keeps images and containers: `docker system df` tells what takes it, `docker "
+        "system prune` frees what is not used",
+    ),
+    (
+        "could not select device driver",
+        ConfigError,
+        "gpus: this Docker engine has no driver for GPUs: install the NVIDIA Container Toolkit, or leave --gpus out",
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """What an engine says of an image that it has.
+
+    Attributes:
+        reference: By which it was asked for.
+        digest: sha256 of its content: of the registry's manifest where it came from one, else the engine's own.
+        id: By which the engine runs it, whatever its names point to by then.
+        platform: Operating system and architecture, such as `linux/amd64`.
+        version: Its label org.opencontainers.image.version; empty if it has none.
+    """
+
+    reference: str
+    digest: str
+    id: str
+    platform: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        """The reference with the digest: `wgan/train:0.1.0@sha256:...`."""
+        return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
+
+
+class Docker:
+    """The command line of Docker."""
+
+    def __init__(self) -> None:
+        self.program = os.environ.get("DOCKER") or "docker"
+
+    def ask(self, *words: str, seconds: float = _ANSWER_SECONDS) -> str:
+        """What a command prints.
+
+        Raises:
+            ConfigError: There is no Docker, it refuses this user, or the command cannot work.
+            TransientError: No engine answers, or not in time, or there is no space left.
+        """
+        try:
+            # A session of its own: Ctrl-C is for whoever asks, not for Docker.
+            found = subprocess.run(
+                [self.program, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError):
+            raise ConfigError(
+                f"there is no program {self.program} here: install Docker, name its command line in the variable "
+                "DOCKER, or run stages as processes: --runner process"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise TransientError(
+                f"Docker did not answer `{self.program} {words[0]}` within {seconds:g} s at {_host()}: see whether "
+                f"`{self.program} info` answers, and restart the engine if it does not"
+            ) from None
+        if found.returncode:
+            raise explained(found.stderr)
+        return found.stdout
+
+    def platform(self) -> str:
+        """Operating system and architecture of the engine; asked first, as it shows whether there is one at all.
+
+        Raises:
+            ConfigError, TransientError: As `ask`.
+        """
+        return self.ask("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}").strip()
+
+    def image(self, reference: str) -> Image | None:
+        """An image that the engine has; None if it has none of that name.
+
+        Raises:
+            ConfigError, TransientError: As `ask`.
+        """
+        try:
+            found = json.loads(self.ask("image", "inspect", reference))[0]
+        except StageError as error:
+            if "no such image" in str(error).lower():
+                return None
+            raise
+        labels = (found.get("Config") or {}).get("Labels") or {}
+        pushed = [name.partition("@")[2] for name in found.get("RepoDigests") or []]
+        return Image(
+            reference=reference,
+            digest=pushed[0] if pushed else found["Id"],
+            id=found["Id"],
+            platform=f"{found['Os']}/{found['Architecture']}",
+            version=labels.get("org.opencontainers.image.version", ""),
+        )
+
+    def create(self, words: list[str]) -> str:
+        """Creates a container, without starting it, and returns its id.
+
+        Raises:
+            ConfigError, TransientError: As `ask`.
+        """
+        return self.ask("create", *words, seconds=_START_SECONDS).strip()
+
+    def start(self, container: str) -> None:
+        """Starts a container.
+
+        Raises:
+            ConfigError, TransientError: As `ask`.
+        """
+        self.ask("start", container, seconds=_START_SECONDS)
+
+    def follow(self, container: str) -> "subprocess.Popen[bytes]":
+        """Starts to print what a container says, from its beginning to its end, both streams as one."""
+        return self._begin("logs", "--follow", container, stderr=subprocess.STDOUT)
+
+    def await_end(self, container: str) -> "subprocess.Popen[bytes]":
+        """Starts to wait for the end of a container, then to print its exit status."""
+        return self._begin("wait", container, stderr=subprocess.PIPE)
+
+    def _begin(self, *words: str, stderr: int) -> "subprocess.Popen[bytes]":
+        command = [self.program, *words]
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+        )
+
+
+def explained(complaint: str) -> StageError:
+    """What Docker said on stderr, as an error of ours: one line, with the remedy where we know one."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    said = " ".join(line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))) or "it said nothing"
+    for pattern, kind, message in _COMPLAINTS:
+        if re.search(pattern, said, re.IGNORECASE):
+            return kind(message.format(host=_host(), said=said))
+    return ConfigError(f"Docker: {said}")
+
+
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST") or "its usual place"

@@ -1,0 +1,137 @@
+"""`wgan run` and `wgan plan`: their flags, which the package decides, and everything that is checked before a run."""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+from components import cli, errors
+from components.errors import ConfigError
+from components.images import TRAIN_IMAGES
+from pipeline import container_settings, containers, history, package, parameters, plan, runner, tables
+from pipeline.container_settings import ContainerSettings
+from pipeline.containers import Containers
+from pipeline.package import Package
+from pipeline.processes import Processes
+
+log = logging.getLogger("pipeline")
+
+HELP = {
+    "run": "run the pipeline on this machine, from the first stage that is not finished",
+    "plan": "print which stages a run would run, and why, without running them",
+}
+_PROCESS, _DOCKER = "process", "docker"
+# As components/sources.py calls it; to import that would make this command heavy.
+_FETCHED_BY_NAME = ("fashion-mnist",)
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs or plans the pipeline and returns the exit code (see `components.errors`).
+
+    Args:
+        verb: A key of `HELP`.
+        words: The command line after the verb.
+
+    Raises:
+        StageError: It was not begun.
+    """
+    # The package decides which flags there are, so --package and --train_image are read first.
+    first = _parser(verb).parse_known_args(words)[0]
+    found = _package(first)
+    parser = _parser(verb, add_help=True)
+    container_settings.add_flags(parser)
+    parameters.add_flags(parser, parameters.fields(found))
+    parsed, unknown = parser.parse_known_args(words)
+    given = parameters.given_in(parsed)
+    root = Path(parsed.root).resolve()
+    given["root"] = str(root)
+    problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
+    settings = container_settings.read(
+        container_settings.given_in(parsed), [task.name for task in found.root.leaves()], problems
+    )
+    values = parameters.parse(found, given, problems)
+    place = Processes() if parsed.runner == _PROCESS else _containers(found, settings, root, values, parsed.dev)
+    if verb == "plan":
+        tables.print_plan(plan.plan(found, values, root, place))
+        return errors.OK
+    kept = history.History(root, found.text, values)
+    log.info("run %d; logs and state in %s", kept.number, kept.folder)
+    run = runner.Run(found, values, root, kept, place, parsed.jobs)
+    code = run.execute()
+    tables.print_run(run.progress)
+    tables.print_places(run.progress, root)
+    return code
+
+
+def _parser(verb: str, add_help: bool = False) -> cli.Parser:
+    parser = cli.Parser(
+        prog=f"wgan {verb}",
+        description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
+        allow_abbrev=False,
+        add_help=add_help,
+    )
+    parser.add_argument("--root", default="runs", help="folder that keeps everything made (default: ./runs)")
+    parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
+    parser.add_argument(
+        *("--train_image", "--train-image"),
+        default="cpu",
+        choices=TRAIN_IMAGES,
+        help="hardware that the train stage's image is for (default: cpu)",
+    )
+    parser.add_argument(
+        "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
+    )
+    parser.add_argument(
+        "--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'"
+    )
+    if verb == "run":
+        parser.add_argument("--jobs", type=int, default=1, help="stages that may run side by side (default: 1)")
+    return parser
+
+
+def _package(parsed: argparse.Namespace) -> Package:
+    if parsed.package is not None:
+        return package.read(_read_package(parsed.package), str(parsed.package))
+    # Kubeflow's package takes a second to import; who brings a compiled package need not wait for it.
+    from pipeline.compile import compiled_package
+
+    return package.read(compiled_package(train_image=parsed.train_image), "the pipeline")
+
+
+def _read_package(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
+
+
+def _problems(parsed: argparse.Namespace, root: Path) -> list[str]:
+    """What is wrong with the flags that are not the pipeline's own."""
+    problems = []
+    if "://" in parsed.root:
+        problems.append(f"root must be a folder of this machine, got {parsed.root}")
+    elif root.exists() and not root.is_dir():
+        problems.append(f"root must be a folder, got {parsed.root}, which is a file")
+    if getattr(parsed, "jobs", 1) < 1:
+        problems.append(f"jobs must be at least 1, got {parsed.jobs}")
+    if parsed.runner == _PROCESS:
+        only = [*container_settings.given_in(parsed), *(["dev"] if parsed.dev else [])]
+        problems += [f"{name} is for containers: give --runner docker as well" for name in only]
+    return problems
+
+
+def _containers(
+    found: Package, settings: dict[str, ContainerSettings], root: Path, values: dict[str, Any], dev: bool
+) -> Containers:
+    places = [
+        values[name] for name, field in parameters.fields(found).items() if field.setting.place and name in values
+    ]
+    for place in places:
+        if _is_fetched(place) and all(each.network == container_settings.NO_NETWORK for each in settings.values()):
+            log.warning("%s is fetched over a network, and stages have none: --network preprocess=bridge", place)
+    read = [Path(place).absolute() for place in places if place and Path(place).exists()]
+    return containers.prepare(found, settings, root, read, dev)
+
+
+def _is_fetched(place: str) -> bool:
+    return place in _FETCHED_BY_NAME or "://" in place
