@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from components import digests, storage
+from components import array_files, digests, storage
 from components.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def save(checkpoints: Path, description: Description, state: Mapping[str, np.nda
     """
     place = step_folder(checkpoints, description.step)
     with storage.new_folder(place, MANIFEST) as folder:
-        np.savez(folder / _STATE, allow_pickle=False, **dict(sorted(state.items())))
+        array_files.write_arrays(folder / _STATE, state)
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
         storage.write_json(folder / MANIFEST, description.to_json())
     return description

@@ -47,8 +47,9 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
     """
     log_to_stderr()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # TensorFlow tells of every all-reduce that it traces, and of every server that it connects to.
-    for name in ("tensorflow", "absl"):
+    # TensorFlow tells of every all-reduce that it traces, and of every server that it connects to; matplotlib, in a
+    # container, that it looked for fonts anew.
+    for name in ("tensorflow", "absl", "matplotlib"):
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:

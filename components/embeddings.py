@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from components import digests, records, storage
+from components import array_files, digests, records, storage
 from components.errors import DataError
 from components.whitening import Whitening
 
@@ -124,7 +124,7 @@ def require_certified(embedding: str | Path, description: Description) -> None:
 def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:
     """Writes the whitening of each space, by its name."""
     arrays = {f"{name}/{field}": getattr(of, field) for name, of in whitenings.items() for field in _FIELDS}
-    np.savez(folder / _WHITENING, allow_pickle=False, **arrays)
+    array_files.write_arrays(folder / _WHITENING, arrays)
 
 
 class Embedding:
