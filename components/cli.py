@@ -75,7 +75,7 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
         return error.exit_code
     except OSError as error:
         log.error("%s: %s", stage, errors.describe_os_error(error))
-        return errors.TRANSIENT
+        return errors.exit_code_of_os_error(error)
     except Exception:
         log.error("%s: a defect of this program, please report it with these lines\n%s", stage, traceback.format_exc())
         return errors.DEFECT

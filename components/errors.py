@@ -1,5 +1,6 @@
 """Errors with a message for the user, and the exit code that each one means to whoever started the stage."""
 
+import errno
 import os
 
 OK = 0
@@ -50,6 +51,16 @@ class Terminated(BaseException):
 
 
 def describe_os_error(error: OSError) -> str:
-    """One line for the user: what failed, on which path, why."""
+    """One line for the user: what failed, on which path, why; and who was refused, if that is why."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return f"{reason}: {error.filename}" if error.filename else reason
+    said = f"{reason}: {error.filename}" if error.filename else reason
+    if error.errno in (errno.EACCES, errno.EPERM):
+        who = f"{os.getuid()}:{os.getgid()}"
+        said += f" (for user {who}; run as its owner, in a container by --user UID:GID, or let that user write there)"
+    return said
+
+
+def exit_code_of_os_error(error: OSError) -> int:
+    """What a failed file means to whoever started the stage: what is not allowed will not pass by itself."""
+    lasting = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    return BAD_CONFIGURATION if lasting else TRANSIENT

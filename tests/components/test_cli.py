@@ -56,6 +56,8 @@ def test_results_are_printed() -> None:
         ("errors.TrainingDiverged('loss is nan')", 70, "E fingerprint: loss is nan"),
         ("errors.TransientError('try again')", 75, "E fingerprint: try again"),
         ("OSError(28, 'No space', 'file')", 75, "E fingerprint: No space left on device: file"),
+        ("OSError(30, 'Read-only', 'file')", 64, "E fingerprint: Read-only file system: file"),
+        ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
         ("KeyboardInterrupt()", 130, "E fingerprint: interrupted"),
     ],
 )
