@@ -98,3 +98,15 @@ def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"evaluation {folder} has digest {description.digest}, expected {expected_digest}")
     return description
+
+
+def distance_name(numbers: dict[str, Any]) -> str:
+    """Name of the Fréchet distance in the first space among the scores of a `metrics.json`.
+
+    With `_ratio` behind it, it names that distance in multiples of real against real.
+
+    Raises:
+        KeyError: It names no scores.
+    """
+    # Where it is from before there was such a field, the distance is the first of its scores.
+    return numbers["distance"] if "distance" in numbers else numbers["names"][0][0]

@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
             _tell_why(version, found, champion, storage.read_json(folder / evaluations.METRICS, "evaluation"))
         else:
             print("\n".join(reproduction.script(version, found, Path(parsed.root))))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
             f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
         ) from None
@@ -79,7 +79,7 @@ def _list(place: str, champion: Champion | None) -> int:
         except DataError as error:
             damaged.append(str(error))
             rows.append((str(number), "damaged", "", "", "", ""))
-    tables.print_rows(("version", "state", "step", "images", "FCD / real", "model"), rows)
+    tables.print_rows(("version", "state", "step", "images", "distance / real", "model"), rows)
     if damaged:
         raise DataError("\n".join([*damaged, "restore the damaged versions; nobody should serve them"]))
     return errors.OK
@@ -89,8 +89,9 @@ def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
     version = registry.read_version(place, number, champion)
     folder = registry.evaluation_folder(registry.version_folder(place, number))
     try:
-        ratio = storage.read_json(folder / evaluations.METRICS, "evaluation")["model"]["fcd_ratio"]
-    except (KeyError, TypeError):
+        numbers = storage.read_json(folder / evaluations.METRICS, "evaluation")
+        ratio = numbers["model"][f"{evaluations.distance_name(numbers)}_ratio"]
+    except (KeyError, TypeError, IndexError):
         ratio = None
     state = "champion" if champion is not None and champion.version == number else ""
     model = version.model
@@ -134,9 +135,10 @@ def _beaten(evaluation: evaluations.Description) -> str:
 
 
 def _distance(numbers: dict[str, Any]) -> str:
-    model, champion = numbers["model"], numbers["champion"]
-    text = f"FCD {_number(model['fcd'])}, {_number(model['fcd_ratio'])} x real against real"
-    return f"{text}; the champion's {_number(champion['fcd'])}" if champion else text
+    model, champion, name = numbers["model"], numbers["champion"], evaluations.distance_name(numbers)
+    shown = "FCD" if name == "fcd" else name
+    text = f"{shown} {_number(model[name])}, {_number(model[f'{name}_ratio'])} x real against real"
+    return f"{text}; the champion's {_number(champion[name])}" if champion else text
 
 
 def _rule(rule: dict[str, Any]) -> tuple[str, ...]:

@@ -232,6 +232,7 @@ def _numbers(
     def shares(values: np.ndarray | None) -> list[float] | None:
         return None if values is None else [float(value) for value in values]
 
+    spaces = reference.spaces
     return {
         "step": inputs.checkpoint.step,
         "choice": inputs.choice.to_json() if inputs.choice else None,
@@ -243,7 +244,8 @@ def _numbers(
             for name, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
-        "names": score_names.in_words(reference.spaces, model.scores),
+        "distance": score_names.name_of("fcd", spaces[0], spaces),
+        "names": score_names.in_words(spaces, model.scores),
         "model": model.scores,
         "champion": champion.scores if champion else None,
         "real": reference.floor,
@@ -327,17 +329,17 @@ def _report(
 def _result(config: EvaluateConfig, place: Path) -> StageResult:
     described = evaluations.describe(place)
     numbers = storage.read_json(place / evaluations.METRICS, "evaluation")
-    spaces = [space["name"] for space in numbers["spaces"]]
-    fcd, fcd_ratio = (scores.name_of(score, spaces[0], spaces) for score in ("fcd", "fcd_ratio"))
+    name = evaluations.distance_name(numbers)
     rows = {
         **numbers["model"],
-        f"{fcd}_floor": numbers["real"][fcd],
-        f"champion_{fcd}": numbers["champion"][fcd] if numbers["champion"] else None,
+        f"{name}_floor": numbers["real"][name],
+        f"champion_{name}": numbers["champion"][name] if numbers["champion"] else None,
         "samples": numbers["samples"],
     }
-    value, ratio, name = numbers["model"][fcd], numbers["model"][fcd_ratio], "FCD" if fcd == "fcd" else fcd
+    value, ratio = numbers["model"][name], numbers["model"][f"{name}_ratio"]
+    shown = "FCD" if name == "fcd" else name
     distance = (
-        f"no {name}" if value is None or ratio is None else f"{name} {value:.3g}, {ratio:.1f} x real against real"
+        f"no {shown}" if value is None or ratio is None else f"{shown} {value:.3g}, {ratio:.1f} x real against real"
     )
     candidates = len(numbers["choice"]["candidates"]) if numbers["choice"] else 1
     if candidates > 1:

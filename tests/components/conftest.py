@@ -148,6 +148,7 @@ def make_evaluation() -> Callable[..., Path]:
         embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}}
         origin = lineage.of(manifest.to_json(), checkpoints.describe(checkpoint).to_json(), embedding)
         numbers = {
+            "distance": "fcd",
             "names": [["fcd", "Fréchet distance"]],
             "model": {"fcd": 1.5, "fcd_ratio": 1.5},
             "champion": {"fcd": 2.5} if champion[1] else None,

@@ -21,8 +21,26 @@ HOSTILE = "bad\x1b[31m\nname"
 RULE = {"rule": "fcd_ratio", "value": 1.25, "limit": "at most 25", "passed": True, "otherwise": "REJECT"}
 
 
-def publish_version(folder: Path, place: Path, step: int, code: str = "", **changes: Any) -> None:
-    """Publishes a model of a few bytes, which is judged as good beside whoever is champion now."""
+def publish_version(
+    folder: Path,
+    place: Path,
+    step: int,
+    code: str = "",
+    distance: str = "fcd",
+    without: str = "",
+    **changes: Any,
+) -> None:
+    """Publishes a model of a few bytes, which is judged as good beside whoever is champion now.
+
+    Args:
+        folder: For the model and its evaluation.
+        place: The registry.
+        step: The checkpoint's.
+        code: Digest of the code that trained it; that of here if empty.
+        distance: Name of the distance that it was judged by.
+        without: What metrics.json lacks.
+        changes: Other values of the evaluation's description.
+    """
     maker = lineage.made_with(
         "train", accelerator="cpu", replicas=2, log_every=50, checkpoint_every=step, when_unhealthy="warn"
     )
@@ -59,14 +77,16 @@ def publish_version(folder: Path, place: Path, step: int, code: str = "", **chan
     )
     storage.write_json(folder / "model" / models.MANIFEST, model.to_json())
     numbers: dict[str, Any] = {
-        "names": [["fcd", "Fréchet distance"]],
-        "model": {"fcd": 1.25, "fcd_ratio": 2.5},
-        "champion": {"fcd": 1.75} if champion else None,
-        "real": {"fcd": 0.5},
-        "noise": {"fcd": 30.0},
+        "distance": distance,
+        "names": [[distance, "Fréchet distance"]],
+        "model": {distance: 1.25, f"{distance}_ratio": 2.5},
+        "champion": {distance: 1.75} if champion else None,
+        "real": {distance: 0.5},
+        "noise": {distance: 30.0},
         "compared": 1000,
         "low_n": False,
     }
+    numbers = {name: value for name, value in numbers.items() if name != without}
     storage.write_json(folder / "evaluation" / evaluations.METRICS, numbers)
     storage.write_json(folder / "evaluation" / evaluations.LINEAGE, origin.to_json())
     described = evaluations.Description(
@@ -135,6 +155,20 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: 
     assert came_from["dataset"][1:3] == ["as", "here"]
     assert "\x1b" not in text
     assert ask("why", 1, "--registry", place).startswith("version     1, not the champion\n")
+
+
+@pytest.mark.parametrize("without", ["", "distance"])
+def test_a_version_judged_in_a_users_own_space_is_told_by_the_distance_there(
+    tmp_path: Path, ask: Callable[..., str], without: str
+) -> None:
+    """As metrics.json names it, or, where that is older, by the first of the scores."""
+    for number, step in ((1, 100), (2, 200)):
+        folder = tmp_path / str(number)
+        publish_version(folder, tmp_path / "registry", step, distance="mine_fd", without=without)
+    rows = [line.split() for line in ask("list", "--registry", tmp_path / "registry").splitlines()]
+    assert [row[-2] for row in rows[1:]] == ["2.5", "2.5"]
+    facts = dict(line.split(maxsplit=1) for line in ask("why", 2, "--registry", tmp_path / "registry").splitlines()[:8])
+    assert facts["distance"] == "mine_fd 1.25, 2.5 x real against real; the champion's 1.75"
 
 
 def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
