@@ -47,7 +47,7 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 	touch $@
 
 prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4 replicas: at least 0.91 (docs/proofs.md)
-	$(BIN)/python tests/proofs/classifier.py --source $(FASHION_MNIST)
+	$(BIN)/python -m tests.proofs.classifier --source $(FASHION_MNIST)
 
 prove-verdict: install ## Count how often the verdict calls an equal model better on Fashion-MNIST (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.equal_models --source $(FASHION_MNIST)

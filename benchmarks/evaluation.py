@@ -11,10 +11,10 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 import time
 
 from benchmarks import fashion_mnist, tables
+from tests.proofs.stages import command, stage
 
 _PLACE = fashion_mnist.BUILD / "evaluation"
 _STEPS = 500
@@ -29,17 +29,10 @@ _NO_LIMITS = {
 }
 
 
-def stage(name: str, **settings: object) -> None:
-    """Runs a stage as a process; raises CalledProcessError if it fails."""
-    flags = [f"--{setting}={value}" for setting, value in settings.items()]
-    subprocess.run([sys.executable, "-m", f"components.{name}", *flags], check=True, stdout=subprocess.DEVNULL)
-
-
 def measured(**settings: object) -> tuple[float, float]:
     """Seconds of an evaluation, and the MiB that it took at most."""
-    flags = [f"--{setting}={value}" for setting, value in {**_NO_LIMITS, **settings}.items()]
     started = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-m", "components.evaluate", *flags], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command("evaluate", **{**_NO_LIMITS, **settings}), stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"evaluate ended with {os.waitstatus_to_exitcode(status)}")

@@ -4,7 +4,6 @@
 showed. What is there already is not made again.
 """
 
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 from components import errors
 from components.train import health
 from components.train.config import TrainConfig
-from tests.proofs.classifier import stage
+from tests.proofs.stages import arguments, command, make_dataset, make_embedding, stage
 
 STEPS, SABOTAGED_STEPS = 8000, 2500
 HEALTHY: dict[str, dict[str, Any]] = {f"seed{seed}": {"seed": seed} for seed in range(3)}
@@ -41,8 +40,7 @@ SCORES = (
 def train(dataset: Path, place: Path, **settings: Any) -> int:
     """Trains as a user does and returns the exit code."""
     given = {"dataset": dataset, "checkpoints": place, "steps": STEPS, "keep_checkpoints": 0, **settings}
-    flags = [f"--{name}={value}" for name, value in given.items()]
-    return subprocess.run([sys.executable, "-m", "components.train", *flags], check=False).returncode
+    return subprocess.run(command("train", **given), check=False, stdout=sys.stderr).returncode
 
 
 def judged(dataset: Path, embedding: Path, training: Path, steps: int, place: Path) -> tuple[str, dict[str, Any]]:
@@ -86,13 +84,9 @@ def print_scores(found: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 def main() -> int:
     """Trains, judges and prints; 1 if a healthy training fails or a sabotaged one passes, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
-    parser.add_argument("--root", type=Path, default=Path("build/calibration"), help="folder for all that is made")
-    given = parser.parse_args()
-    dataset, embedding = given.root / "dataset", given.root / "embedding"
-    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
-    stage("embed", dataset=dataset, embedding=embedding)
+    given = arguments(__doc__, "build/calibration")
+    dataset = make_dataset(given)
+    embedding = make_embedding(given, dataset)
     wrong, found = [], {}
     for name, settings in {**HEALTHY, **SABOTAGED}.items():
         expected = errors.OK if name in HEALTHY else errors.DEFECT

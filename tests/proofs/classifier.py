@@ -4,23 +4,17 @@
 showed.
 """
 
-import argparse
 import json
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.proofs.stages import arguments, make_dataset, stage
+
 EPOCHS = 10
 REPLICAS = (1, 4)
 LEAST = 0.91
-
-
-def stage(name: str, **settings: object) -> None:
-    """Runs a stage as a process; raises CalledProcessError if it fails."""
-    flags = [f"--{setting}={value}" for setting, value in settings.items()]
-    subprocess.run([sys.executable, "-m", f"components.{name}", *flags], check=True)
 
 
 def accuracy_on(replicas: int, dataset: Path, embedding: Path) -> float:
@@ -39,12 +33,8 @@ def accuracy_on(replicas: int, dataset: Path, embedding: Path) -> float:
 
 def main() -> int:
     """Trains on each number of replicas and prints a table; 1 if an accuracy is too low, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
-    parser.add_argument("--root", type=Path, default=Path("build/proofs"), help="folder for all that is made")
-    given = parser.parse_args()
-    dataset = given.root / "fashion-mnist"
-    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
+    given = arguments(__doc__, "build/proofs")
+    dataset = make_dataset(given)
     rows = []
     for replicas in REPLICAS:
         started = time.monotonic()

@@ -5,7 +5,6 @@ disjoint draws of 10,000 from a pool of its samples, both compared with the 10,0
 what it showed.
 """
 
-import argparse
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ import scipy.stats
 from components import checkpoints, datasets, embeddings, metrics, records
 from components.evaluate import contestants, samples
 from components.evaluate.comparison import LEVEL, Difference, compare
-from tests.proofs.classifier import stage
+from tests.proofs.stages import arguments, make_dataset, make_embedding, stage
 
 PAIRS = 400
 POOL, DRAWN = 40_000, 10_000
@@ -46,13 +45,9 @@ def outcome(differences: list[Difference]) -> str:
 
 def main() -> int:
     """Prints how often each outcome came; 1 if an equal model was called better too often, else 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", default="fashion-mnist", help="folder of the official files; downloads by default")
-    parser.add_argument("--root", type=Path, default=Path("build/proofs"), help="folder for all that is made")
-    given = parser.parse_args()
-    dataset, embedding = given.root / "fashion-mnist", given.root / "embedding"
-    stage("preprocess", source=given.source, dataset=dataset, downloads=given.root / "downloads")
-    stage("embed", dataset=dataset, embedding=embedding)
+    given = arguments(__doc__, "build/proofs")
+    dataset = make_dataset(given)
+    embedding = make_embedding(given, dataset)
     stage("train", dataset=dataset, checkpoints=given.root / "checkpoints", steps=STEPS)
     drawn, real, train = features_of(dataset, embedding, checkpoints.step_folder(given.root / "checkpoints", STEPS))
     floor_errors = {

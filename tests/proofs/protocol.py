@@ -13,7 +13,7 @@ import scipy.stats
 from components import checkpoints, datasets, embeddings, metrics, neighbours, records
 from components.embed.disturbances import disturbances
 from components.evaluate import contestants, samples
-from tests.proofs.classifier import stage
+from tests.proofs.stages import stage
 
 COUNT = 5000
 AGREEMENT = {"two classifiers": 0.95, "classifier and untrained": 0.85}
