@@ -14,25 +14,19 @@ import subprocess
 import time
 
 from benchmarks import fashion_mnist, tables
+from tests.limits import NO_LIMITS
 from tests.proofs.stages import command, stage
 
 _PLACE = fashion_mnist.BUILD / "evaluation"
 _STEPS = 500
-# So short a training is not good; what is measured does not depend on that.
-_NO_LIMITS = {
-    "distance_ratio_limit": 1e9,
-    "recall_limit": 0,
-    "coverage_limit": 0,
-    "class_distance_limit": 1,
-    "class_ratio_limit": 0,
-    "class_coverage_limit": 0,
-}
 
 
 def measured(**settings: object) -> tuple[float, float]:
     """Seconds of an evaluation, and the MiB that it took at most."""
+    # So short a training is not good; what is measured does not depend on that.
+    words = command("evaluate", **{**NO_LIMITS, **settings})
     started = time.monotonic()
-    process = subprocess.Popen(command("evaluate", **{**_NO_LIMITS, **settings}), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"evaluate ended with {os.waitstatus_to_exitcode(status)}")

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from components import errors, models
+from tests.limits import NO_LIMITS
 
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 SETTINGS = {
@@ -21,15 +22,7 @@ SETTINGS = {
     "base_filters": 8,
     "latent_size": 8,
     "sample_count": 200,
-    "distance_ratio_limit": 1e9,
-    "recall_limit": 0.0,
-    "coverage_limit": 0.0,
-    "class_distance_limit": 1.0,
-    "class_ratio_limit": 0.0,
-    "class_coverage_limit": 0.0,
-    "distinct_share_limit": 0.0,
-    "copy_share_limit": 1.0,
-    "copy_z_limit": -1e9,
+    **NO_LIMITS,
 }
 
 

@@ -34,6 +34,7 @@ from components.evaluate.config import EvaluateConfig
 from components.executor import StageResult
 from components.records import ImageShape
 from components.whitening import fit_whitening
+from tests.limits import NO_LIMITS
 
 SIDE, FEATURES = 16, 24
 COLOURED = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="pixels")
@@ -107,15 +108,7 @@ def judge(checkpoint: Path, dataset: str, embedding: Path, place: Path, champion
             evaluation=str(place),
             registry=champions,
             sample_count=400,
-            distance_ratio_limit=1e9,
-            recall_limit=0.0,
-            coverage_limit=0.0,
-            class_distance_limit=1.0,
-            class_ratio_limit=0.0,
-            class_coverage_limit=0.0,
-            distinct_share_limit=0.0,
-            copy_share_limit=1.0,
-            copy_z_limit=-1e9,
+            **NO_LIMITS,
         )
     )
 

@@ -21,6 +21,7 @@ from components.evaluate import all_checkpoints, scores, scores_table
 from components.evaluate import run as evaluate
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.config import EvaluateConfig
+from tests.limits import NO_LIMITS
 
 SAMPLES = 200
 COUNTS = {"train": 300, "validation": 150, "test": 120}
@@ -247,8 +248,7 @@ def judge(root: Path, checkpoint: Path, place: Path, **changes: Any) -> dict[str
     """The output parameters of the real stage, without limits that matter."""
     given = {"checkpoint": checkpoint, "dataset": root / "datasets" / "d", "embedding": root / "embeddings" / "e"}
     places = {name: str(value) for name, value in {**given, "evaluation": place}.items()}
-    limits = {"distance_ratio_limit": 1e9, "class_distance_limit": 1.0, "class_ratio_limit": 0.0}
-    return evaluate.run(EvaluateConfig(**{**places, **limits, "sample_count": SAMPLES, **changes})).parameters
+    return evaluate.run(EvaluateConfig(**{**places, **NO_LIMITS, "sample_count": SAMPLES, **changes})).parameters
 
 
 @pytest.fixture(scope="module")

@@ -35,19 +35,9 @@ from components.export.config import ExportConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.records import ImageShape
+from tests.limits import NO_LIMITS
 
-SETTINGS = {
-    "sample_count": 500,
-    "distance_ratio_limit": 1e9,
-    "recall_limit": 0.0,
-    "coverage_limit": 0.0,
-    "class_distance_limit": 1.0,
-    "class_ratio_limit": 0.0,
-    "class_coverage_limit": 0.0,
-    "distinct_share_limit": 0.0,
-    "copy_share_limit": 1.0,
-    "copy_z_limit": -1e9,
-}
+SETTINGS = {"sample_count": 500, **NO_LIMITS}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,15 @@
+"""Limits that nothing breaks, for tests of the way to a verdict with models that are no good."""
+
+from typing import Any
+
+NO_LIMITS: dict[str, Any] = {
+    "distance_ratio_limit": 1e9,
+    "recall_limit": 0.0,
+    "coverage_limit": 0.0,
+    "class_distance_limit": 1.0,
+    "class_ratio_limit": 0.0,
+    "class_coverage_limit": 0.0,
+    "distinct_share_limit": 0.0,
+    "copy_share_limit": 1.0,
+    "copy_z_limit": -1e9,
+}
