@@ -88,6 +88,23 @@ def require_own_place(place: Path, what: str, former: dict[str, Any] | None, ide
         raise ConfigError(f"{place} belongs to another {what}; give another folder, or the former settings:", *changed)
 
 
+def require_writable(path: str | Path, setting: str) -> None:
+    """Refuses a place where no file can be written, before the work that is to fill it.
+
+    Args:
+        path: The file to write.
+        setting: The name of the setting that gives it, for the message.
+
+    Raises:
+        ConfigError: It is a folder, or its folder is missing.
+    """
+    place = Path(path)
+    if place.is_dir():
+        raise ConfigError(f"{setting} {place} is a folder")
+    if not place.parent.is_dir():
+        raise ConfigError(f"{setting} {place} cannot be written: there is no folder {place.parent}")
+
+
 def files_in(folder: Path) -> dict[str, str]:
     """sha256 of every file below a folder, by its path within it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())

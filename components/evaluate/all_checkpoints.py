@@ -42,7 +42,8 @@ def run(config: AllCheckpointsConfig) -> StageResult:
         DataError: No training can be scored; the message says why of each. Where some can, the others, and whatever
             else is damaged or missing, are reported and passed over.
     """
-    _require_writable(config.out)
+    if config.out:
+        storage.require_writable(config.out, "out")
     problems: list[str] = []
     everything: Rows = []
     for together in _find(config, problems):
@@ -58,13 +59,6 @@ def run(config: AllCheckpointsConfig) -> StageResult:
         storage.write_file(Path(config.out), _csv(everything))
     trainings = len({training for training, _ in everything})
     return StageResult(parameters={"summary": f"checkpoints: {len(everything)}; trainings: {trainings}"})
-
-
-def _require_writable(out: str) -> None:
-    path = Path(out)
-    if out and (path.is_dir() or not path.parent.is_dir()):
-        problem = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
-        raise ConfigError(f"out {out} {problem}")
 
 
 def _find(config: AllCheckpointsConfig, problems: list[str]) -> list[_Comparable]:

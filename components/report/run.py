@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from components import pages, storage
-from components.errors import ConfigError
 from components.executor import StageResult
 from components.report import contents, evaluation
 from components.report.config import ReportConfig
@@ -22,9 +21,7 @@ def run(config: ReportConfig) -> StageResult:
         DataError: One of the two is no evaluation, or is damaged.
     """
     output = Path(config.output)
-    if output.is_dir() or not output.parent.is_dir():
-        problem = "is a folder" if output.is_dir() else f"cannot be written: there is no folder {output.parent}"
-        raise ConfigError(f"output {output} {problem}")
+    storage.require_writable(output, "output")
     runs = {name: evaluation.read(place) for name, place in (("A", config.first), ("B", config.second))}
     storage.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
     verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())

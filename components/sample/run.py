@@ -21,9 +21,7 @@ def run(config: SampleConfig) -> StageResult:
         DataError: There is no champion, or it is damaged.
     """
     out = Path(config.out)
-    if out.is_dir() or not out.parent.is_dir():
-        problem = "is a folder" if out.is_dir() else f"cannot be written: there is no folder {out.parent}"
-        raise ConfigError(f"out {out} {problem}")
+    storage.require_writable(out, "out")
     if not Path(config.registry).is_dir():
         raise DataError(f"no registry at {config.registry}: there is no such folder")
     champion = registry.read_champion(config.registry)
