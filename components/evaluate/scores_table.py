@@ -7,6 +7,7 @@ none, and the training's settings as `settings`. One checkpoint may have several
 import dataclasses
 import json
 import math
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ class Comparison:
     seed: int
     distance: str
     code: str
+
+
+_KINDS = typing.get_type_hints(Comparison)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,8 +112,9 @@ def _rows(path: Path) -> list[Row]:
 def _parse(line: str) -> Row | None:
     try:
         value = json.loads(line)
-        comparison = Comparison(**{field.name: value.pop(field.name) for field in dataclasses.fields(Comparison)})
+        comparison = {name: value.pop(name) for name in _KINDS}
         own = {name: value.pop(name) for name in ("step", "checkpoint_digest", "settings")}
-        return Row(**own, comparison=comparison, scores=value) if isinstance(own["step"], int) else None
+        whole = type(own["step"]) is int and all(type(comparison[name]) is kind for name, kind in _KINDS.items())
+        return Row(**own, comparison=Comparison(**comparison), scores=value) if whole else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from components import grids
+from components.evaluate import scores_table
+from components.evaluate.scores_table import Comparison
 from components.records import ImageShape
 
-_LOG, _HEALTH, _SCORES, _SAMPLES = "metrics.jsonl", "health.jsonl", "scores.jsonl", "samples"
+_LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS, _COLUMNS = 8, 8
-# What two scores of one split must have in common to be drawn as one line.
-_COMPARISON = ("compared", "samples", "seed", "code")
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
@@ -52,19 +52,18 @@ def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str,
     Args:
         folder: The training's.
         last_step: The step of the last row.
-        same: What rows must say of themselves, such as their `embedding_digest`.
+        same: What rows must say of their comparison, such as its `embedding_digest`.
 
     Returns:
         Rows by step: the finite numbers by their names. Of a split that was scored in several ways, with other seeds
         for instance, those of the way with most rows.
     """
-    ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for row in _read_rows(folder / _SCORES, last_step):
-        if all(row.get(name) == value for name, value in same.items()) and isinstance(row.get("split"), str):
-            way = json.dumps([row.get(name) for name in _COMPARISON])
-            ways.setdefault(row["split"], {}).setdefault(way, []).append(row)
-    longest = {split: max(ways[split].values(), key=len) for split in sorted(ways)}
-    return {split: sorted(map(_numbers, rows), key=lambda row: row["step"]) for split, rows in longest.items()}
+    ways: dict[str, dict[Comparison, list[dict[str, float]]]] = {}
+    for row in scores_table.read(folder):
+        comparison = row.comparison
+        if row.step <= last_step and all(getattr(comparison, name) == value for name, value in same.items()):
+            ways.setdefault(comparison.split, {}).setdefault(comparison, []).append(_numbers(row.to_json()))
+    return {split: max(ways[split].values(), key=len) for split in sorted(ways)}
 
 
 def read_samples(folder: Path, last_step: int, image: ImageShape, by_class: bool, size: int) -> list[tuple[int, bytes]]:

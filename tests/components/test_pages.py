@@ -18,7 +18,9 @@ import pytest
 
 from components import checkpoints, embeddings, evaluations, grids, pages, records, registry, storage
 from components.evaluate import run as evaluate
+from components.evaluate import scores_table
 from components.evaluate.config import EvaluateConfig
+from components.evaluate.scores_table import Comparison, Row
 from components.records import ImageShape
 from components.report import run as report
 from components.report.config import ReportConfig
@@ -122,8 +124,11 @@ def evaluation(
     write_log(training, described.step)
     write_samples(training, ImageShape(8, 8, 1), described.step)
     same = {"dataset_digest": described.dataset_digest, "embedding_digest": embeddings.describe(embedding).digest}
-    rows = [{"step": step, "split": hostile[6], "fcd": 9 / step, **same} for step in (50, 100)]
-    (training / "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    compared = Comparison(split=hostile[6], compared=60, samples=100, seed=0, distance="fcd", code=hostile[0], **same)
+    for step in (50, 100):
+        scores: dict[str, float | None] = {"fcd": 9 / step, hostile[1]: 1.0}
+        row = Row(step=step, checkpoint_digest=hostile[0], comparison=compared, scores=scores, settings={})
+        scores_table.append(training, row)
     champion = root / "registry" / registry.CHAMPION
     champion.parent.mkdir()
     champion.write_text(json.dumps({"schema_version": 1, hostile[0]: hostile[1]}))

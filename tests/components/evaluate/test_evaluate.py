@@ -27,7 +27,7 @@ from components import (
 )
 from components.errors import ConfigError, DataError
 from components.evaluate import run as evaluate
-from components.evaluate import samples, scores
+from components.evaluate import samples, scores, scores_table
 from components.evaluate.config import EvaluateConfig
 from components.executor import StageResult
 from components.export import run as export
@@ -440,8 +440,20 @@ def test_the_report_stands_alone(
     shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
-    same = {"dataset_digest": records.read_manifest(dataset).digest, "embedding_digest": "of another space"}
-    (folder / "scores.jsonl").write_text(json.dumps({"step": 50, "split": "validation", "fcd": 1.0, **same}))
+    of_another_space = scores_table.Comparison(
+        dataset_digest=records.read_manifest(dataset).digest,
+        split="validation",
+        compared=10,
+        embedding_digest="of another space",
+        samples=10,
+        seed=0,
+        distance="fcd",
+        code="c",
+    )
+    row = scores_table.Row(
+        step=50, checkpoint_digest="c", comparison=of_another_space, scores={"fcd": 1.0}, settings={}
+    )
+    scores_table.append(folder, row)
     (folder / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
     run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
     text = (tmp_path / "e" / evaluations.REPORT).read_text()

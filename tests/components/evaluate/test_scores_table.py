@@ -47,7 +47,13 @@ def test_no_table_is_no_rows(tmp_path: Path) -> None:
     assert scores_table.read(tmp_path) == []
 
 
-@pytest.mark.parametrize("broken", ['{"step": 300, "checkp', "[]", "null", "3", '{"step": 300}', "\x00"])
+STRANGE: list[dict[str, object]] = [{"step": True}, {"split": []}, {"seed": "0"}]
+OF_OTHER_TYPES = [json.dumps({**row(300).to_json(), **value}) for value in STRANGE]
+
+
+@pytest.mark.parametrize(
+    "broken", ['{"step": 300, "checkp', "[]", "null", "3", '{"step": 300}', "\x00", *OF_OTHER_TYPES]
+)
 def test_a_line_that_is_no_row_is_passed_over_and_does_not_stay(tmp_path: Path, broken: str) -> None:
     path = tmp_path / scores_table.FILE
     scores_table.append(tmp_path, row(100))

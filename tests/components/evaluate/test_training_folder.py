@@ -12,6 +12,7 @@ from components.evaluate import training_folder
 from components.records import ImageShape
 
 SAME = {"embedding_digest": "e"}
+COMPARISON = {"dataset_digest": "d", "compared": 9, "samples": 9, "seed": 0, "distance": "fcd", "code": "c"}
 IMAGE = ImageShape(6, 4, 3)
 
 
@@ -61,7 +62,8 @@ def test_warnings_are_told_once_for_each_signal(tmp_path: Path) -> None:
 
 def test_scores_are_those_of_the_space_one_way_a_split(tmp_path: Path) -> None:
     def row(step: int, fcd: float | None, split: str = "validation", **more: Any) -> dict[str, Any]:
-        return {"step": step, "fcd": fcd, "split": split, "seed": 0, **SAME, **more}
+        comparison = {**COMPARISON, "split": split, **SAME, **more}
+        return {"step": step, "checkpoint_digest": "c", "settings": {}, "fcd": fcd, **comparison}
 
     assert training_folder.read_scores(tmp_path, 100, SAME) == {}
     rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, "test")]
