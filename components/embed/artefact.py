@@ -2,7 +2,9 @@
 it, whitenings, description.
 """
 
+import functools
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import keras
@@ -93,15 +95,8 @@ def _certify(
     classes: int,
     seed: int,
 ) -> certificate.Certificate:
-    def embed(images: np.ndarray) -> dict[str, np.ndarray]:
-        # By batches, as a user's own features may be many.
-        parts = [
-            {name: whitenings[name](features) for name, features in module.features_of(batch).items()}
-            for batch in (images[at : at + _BATCH] for at in range(0, len(images), _BATCH))
-        ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in whitenings}
-
     log.info("embed: checking that distances in it tell known faults of real images")
+    embed = functools.partial(module.features_of, whitenings=whitenings)
     found = certificate.certify(embed, train, labels, test, classes, seed)
     log.info("embed: certificate: %s, %d checks on %d images each", found.outcome, len(found.checks), found.images)
     for check in found.failures:
@@ -164,15 +159,30 @@ class _Embedding(tf.Module):
 
         self.embed = tf.function(embed, input_signature=[spec])
 
-    def features_of(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """Features float32 [n, d] of images uint8 [n, height, width, channels], by the name of the space.
+    def features_of(
+        self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Features of images, by the name of the space.
+
+        Args:
+            images: Pixels, uint8 [n, height, width, channels].
+            whitenings: That of each space, if the features are to be whitened.
+
+        Returns:
+            float32 [n, features], or whitened float64 [n, components].
 
         Raises:
             DataError: They are not all finite.
         """
-        parts = [self.embed(tf.constant(images[at : at + _BATCH])) for at in range(0, len(images), _BATCH)]
-        found = {name: np.concatenate([part[name].numpy() for part in parts]) for name in self.spaces}
-        for name, features in found.items():
-            if not np.isfinite(features).all():
-                raise DataError(f"the features of the space {name} are not all finite; give another network or images")
-        return found
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
+        for at in range(0, len(images), _BATCH):
+            found = self.embed(tf.constant(images[at : at + _BATCH]))
+            for name, batches in parts.items():
+                features = found[name].numpy()
+                if not np.isfinite(features).all():
+                    raise DataError(
+                        f"the features of the space {name} are not all finite; give another network or images"
+                    )
+                # Whitened by batches, as a user's own features may be many.
+                batches.append(features if whitenings is None else whitenings[name](features))
+        return {name: np.concatenate(batches) for name, batches in parts.items()}
