@@ -164,8 +164,7 @@ def _within(
     shares = [("recall", limits.recall), ("coverage", limits.coverage)]
     least = [(name_of(score, spaces[0], spaces), share) for score, share in shares]
     if labelled:
-        reals = _finite(real.get("class_distance"))
-        most = None if reals is None else reals + limits.class_distance
+        most = _moved(real.get("class_distance"), limits.class_distance)
         rules.append(_at_most("class_distance", scores, most, f" ({limits.class_distance:g} above real images)"))
         least += [("class_ratio", limits.class_ratio), ("class_coverage", limits.class_coverage)]
     for name, share in least:
@@ -208,22 +207,15 @@ def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | N
         otherwise = REJECT if found.worse else HOLD
         rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse, otherwise))
     for score in ("recall", "coverage"):
-        rules.append(_not_below(name_of(score, spaces[0], spaces), model.scores, theirs.scores))
+        name = name_of(score, spaces[0], spaces)
+        least = _moved(theirs.scores.get(name), -_LESS_DIVERSE)
+        rules.append(_at_least(name, model.scores, least, " by the champion's"))
     if labelled:
-        champions = _finite(theirs.scores.get("class_distance"))
-        most = None if champions is None else champions + _LESS_BALANCED
+        most = _moved(theirs.scores.get("class_distance"), _LESS_BALANCED)
         rules.append(_at_most("class_distance", model.scores, most, " by the champion's"))
     limit = f"surely below 0, to be better than version {rival.version}"
     rules.append(Rule("smallest excess over the champion's kernel distance", _finite(best), limit, best < 0, HOLD))
     return rules
-
-
-def _not_below(name: str, scores: Mapping[str, float | None], champions: Mapping[str, float | None]) -> Rule:
-    value, other = _finite(scores.get(name)), _finite(champions.get(name))
-    if other is None:
-        return Rule(name, value, "to be compared with the champion's, which is missing", False)
-    limit = other - _LESS_DIVERSE
-    return Rule(name, value, f"at least {limit:.4g} by the champion's", value is not None and value >= limit)
 
 
 def _known(value: float | None) -> float:
@@ -232,18 +224,26 @@ def _known(value: float | None) -> float:
     return math.nan if finite is None else finite
 
 
+def _moved(value: float | None, by: float) -> float | None:
+    """A limit so much away from a value; None if that is missing."""
+    finite = _finite(value)
+    return None if finite is None else finite + by
+
+
 def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
     value = _finite(scores.get(name))
-    if limit is None:
-        return Rule(name, value, "to be compared with what is missing", False)
-    return Rule(name, value, f"at most {limit:.4g}{why}", value is not None and value <= limit)
+    held = value is not None and limit is not None and value <= limit
+    return Rule(name, value, f"at most {_told(limit)}{why}", held)
 
 
 def _at_least(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
     value = _finite(scores.get(name))
-    if limit is None:
-        return Rule(name, value, "to be compared with that of real images, which is missing", False)
-    return Rule(name, value, f"at least {limit:.4g}{why}", value is not None and value >= limit)
+    held = value is not None and limit is not None and value >= limit
+    return Rule(name, value, f"at least {_told(limit)}{why}", held)
+
+
+def _told(limit: float | None) -> str:
+    return "what is missing" if limit is None else f"{limit:.4g}"
 
 
 def _between(name: str, scores: Mapping[str, float | None], low: float, high: float) -> Rule:

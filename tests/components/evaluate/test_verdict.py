@@ -156,6 +156,13 @@ def test_a_number_that_real_images_lack_rejects(name: str, value: float | None) 
     assert _judge(real={name: value}).verdict == REJECT
 
 
+def test_a_limit_that_cannot_be_told_says_whose_number_is_missing() -> None:
+    of_real = "recall is 0.6, expected at least what is missing (0.5 of that of real images)"
+    assert _judge(real={"recall": None}).reasons == [of_real]
+    of_champion = "recall is 0.6, expected at least what is missing by the champion's"
+    assert _judge(rival=_with(CHAMPION, {"recall": math.nan})).reasons == [of_champion]
+
+
 @pytest.mark.parametrize("name", ["recall", "coverage", "class_distance"])
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_a_number_that_the_champion_lacks_rejects(name: str, value: float | None) -> None:
