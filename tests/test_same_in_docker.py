@@ -14,6 +14,7 @@ import pytest
 from components import images
 from components.errors import StageError
 from pipeline.docker_client import Docker
+from tests.limits import NO_LIMITS
 
 pytestmark = pytest.mark.docker
 
@@ -28,15 +29,7 @@ SETTINGS = {
     "latent_size": 8,
     "classifier_epochs": 3,
     "sample_count": 200,
-    "distance_ratio_limit": 1e9,
-    "recall_limit": 0.0,
-    "coverage_limit": 0.0,
-    "class_distance_limit": 1.0,
-    "class_ratio_limit": 0.0,
-    "class_coverage_limit": 0.0,
-    "distinct_share_limit": 0.0,
-    "copy_share_limit": 1.0,
-    "copy_z_limit": -1e9,
+    **NO_LIMITS,
 }
 STAGES = {"fingerprint", "preprocess", "embed", "train", "evaluate", "export", "publish"}
 
@@ -143,7 +136,7 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
 def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(tmp_path: Path) -> None:
     root, log = tmp_path / "runs", tmp_path / "runs" / "history" / "0001" / "train.log"
     with open(tmp_path / "stderr.txt", "w") as file:
-        process = subprocess.Popen(command(root, "--runner", "docker", steps=100000), stdout=file, stderr=file)
+        process = subprocess.Popen(command(root, "--runner", "docker", steps=3000), stdout=file, stderr=file)
     while not log.exists() or "step 200 of" not in log.read_text():
         assert process.poll() is None, (tmp_path / "stderr.txt").read_text()
         time.sleep(0.1)
@@ -154,8 +147,13 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
     assert Docker().ask(*listed) == ""
     assert tasks(root)["train"]["state"] == "interrupted"
     assert tasks(root)["train"]["exit_code"] == 143
-    kept = sorted(path.name for path in (root / "checkpoints").glob("*/step-*"))
-    assert kept, log.read_text()
+    kept = [path.name for path in (root / "checkpoints").glob("*/step-*")]
+    assert len(kept) == 1, log.read_text()
+    done = run(root, "--runner", "docker", steps=3000)
+    assert done.returncode == 0, done.stderr
+    states = {name: task["state"] for name, task in tasks(root, 2).items()}
+    assert {name for name, state in states.items() if state == "unchanged"} == {"preprocess", "embed"}
+    assert f"going on from step {int(kept[0].removeprefix('step-'))} of 3000" in done.stderr
 
 
 def test_a_folder_that_the_user_may_not_write_is_told_with_the_remedy(tmp_path: Path) -> None:
