@@ -8,8 +8,10 @@ BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
-LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock'
+# The images have Debian 12 (glibc 2.36) on x86_64, and the versions of development wherever it has a package too.
+LOCK_IMAGE = $(LOCK) --python-platform x86_64-manylinux_2_36 pyproject.toml
 # Whatever depends on TensorFlow's version and would run on a TPU: step, networks, strategy, checkpoints. What replicas
 # compute is compared there by the selfcheck alone; the long trajectories are for one version.
 STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_networks.py test_checkpoints.py \
@@ -88,11 +90,19 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 	touch $@
 
 lock: install ## Pin every dependency again, with hashes
-	$(LOCK) --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
-	$(LOCK) --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
-	$(LOCK) --group pyproject.toml:bench -o requirements/bench.txt \
+	$(LOCK) --universal --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --universal --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
+	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
+	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
+	  -o requirements/preprocess.txt
+	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \
+	  -o requirements/train-cpu.txt
+	$(LOCK_IMAGE) --extra gpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \
+	  -o requirements/train-gpu.txt
+	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
+	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-tf220 prove-classifier prove-verdict calibrate prove-protocol prove-replicas lint format \
   compile bench lock
