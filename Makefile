@@ -95,6 +95,7 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
+	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
 	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \

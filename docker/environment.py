@@ -5,8 +5,11 @@
 Standard library only, in the base image's Python.
 """
 
+import base64
 import csv
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -37,10 +40,21 @@ DROPPED = {
         "scikit_learn.libs/**/*",
     ),
     "train": (
+        # For those who compile against TensorFlow: 287 MB.
         "tensorflow/include/**/*",
+        # For tools that rewrite StableHLO; XLA has its own inside libtensorflow_cc.
+        "tensorflow/compiler/mlir/stablehlo/*",
+        # What matplotlib's examples plot.
+        "matplotlib/mpl-data/sample_data/**/*",
     ),
 }
+# Libraries whose symbols for debuggers weigh 220 MB.
+WITHOUT_SYMBOLS = ("tensorflow/libtensorflow_cc.so.2", "tensorflow/libtensorflow_framework.so.2")
 KEPT = ("sklearn/__init__.py", "sklearn/datasets/data/digits.csv.gz")
+
+_ELF_64_LITTLE = b"\x7fELF\x02\x01"
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_ELF_SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def install(lock: Path) -> Path:
@@ -58,7 +72,7 @@ def install(lock: Path) -> Path:
 
 
 def drop(packages: Path, patterns: tuple[str, ...]) -> None:
-    """Removes what the patterns match, but for KEPT, from the folder and from the packages' own lists of files."""
+    """Removes what the patterns match, but for KEPT, from the folder."""
     kept = {packages / name for name in KEPT}
     for pattern in patterns:
         for path in packages.glob(pattern):
@@ -67,17 +81,54 @@ def drop(packages: Path, patterns: tuple[str, ...]) -> None:
     for folder, _, _ in os.walk(packages, topdown=False):
         if not any(Path(folder).iterdir()):
             Path(folder).rmdir()
+
+
+def cut_symbols(library: Path) -> None:
+    """Cuts a library off behind the last byte that is ever loaded, where symbols and the list of sections lie.
+
+    The loader reads program headers alone, so that the program is the same; a debugger sees exported names only. It is
+    done here, as what `strip` writes depends on the version of binutils.
+    """
+    with open(library, "r+b") as file:
+        header = bytearray(file.read(_ELF_HEADER.size))
+        fields = list(_ELF_HEADER.unpack(header))
+        start, size, count = fields[5], fields[9], fields[10]
+        if fields[0][:6] != _ELF_64_LITTLE:
+            raise SystemExit(f"{library} is no library for x86_64 Linux")
+        file.seek(start)
+        segments = [_ELF_SEGMENT.unpack_from(file.read(size)) for _ in range(count)]
+        fields[6] = fields[11] = fields[12] = fields[13] = 0  # no sections
+        file.seek(0)
+        file.write(_ELF_HEADER.pack(*fields))
+        file.truncate(max(offset + length for _, _, offset, _, _, length, _, _ in segments))
+
+
+def rewrite_records(packages: Path) -> None:
+    """Makes each package's own list of files say what is there: those left, with their digest and size."""
     for record in sorted(packages.glob("*.dist-info/RECORD")):
         with open(record, newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if (packages / row[0]).exists()]
+            names = [row[0] for row in csv.reader(file) if (packages / row[0]).exists()]
         with open(record, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+            csv.writer(file, lineterminator="\n").writerows(_record(packages, name, record) for name in names)
+
+
+def _record(packages: Path, name: str, record: Path) -> tuple[str, str, str]:
+    path = packages / name
+    if path == record:
+        return name, "", ""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return name, "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("="), str(path.stat().st_size)
 
 
 def main(kind: str, lock: Path) -> None:
     """Makes the environment of one kind of image."""
     packages = install(lock)
     drop(packages, DROPPED["every"] + DROPPED[kind])
+    for name in WITHOUT_SYMBOLS:
+        if (packages / name).exists():
+            cut_symbols(packages / name)
+    rewrite_records(packages)
     # Last on Python's path, and safe from whatever PYTHONPATH a container is given.
     (packages / "wgan.pth").write_text(f"{CODE}\n")
 

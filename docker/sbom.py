@@ -1,0 +1,52 @@
+"""The bill of materials of an image as CycloneDX: what packages of Python and of Debian are in it. The same each time."""
+
+import uuid
+from typing import Any
+
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import DisjunctiveLicense
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+
+def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str:
+    """CycloneDX 1.6 as JSON text.
+
+    Args:
+        image: The image's name, such as `wgan/train`.
+        version: The image's version.
+        contents: What docker/contents.py printed in it.
+    """
+    components = [_python(package) for package in contents["python_packages"]]
+    components += [_debian(package, contents["debian"]) for package in contents["debian_packages"]]
+    components.append(
+        _component("python", contents["python"], PackageURL("generic", None, "python", contents["python"]))
+    )
+    bom = Bom(components=components)
+    bom.metadata.component = Component(
+        name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}:{version}"
+    )
+    # Neither the hour nor chance: of what it lists, and nothing else.
+    bom.metadata.timestamp = None  # type: ignore[assignment]
+    purls = "\n".join(sorted(str(component.purl) for component in components))
+    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"{image}:{version}\n{purls}")
+    return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
+
+
+def _python(package: dict[str, Any]) -> Component:
+    purl = PackageURL("pypi", None, package["name"].lower().replace("_", "-"), package["version"])
+    return _component(package["name"], package["version"], purl, package["licence"])
+
+
+def _debian(package: dict[str, Any], release: str) -> Component:
+    qualifiers = {"arch": package["architecture"], "distro": f"debian-{release}"}
+    purl = PackageURL("deb", "debian", package["name"], package["version"], qualifiers)
+    return _component(package["name"], package["version"], purl, package["licence"])
+
+
+def _component(name: str, version: str, purl: PackageURL, licence: str = "") -> Component:
+    licences = [DisjunctiveLicense(name=licence)] if licence else []
+    return Component(
+        name=name, version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl), licenses=licences
+    )
