@@ -12,6 +12,7 @@ LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --n
   --custom-compile-command 'make lock'
 # The images have Debian 12 (glibc 2.36) on x86_64, and the versions of development wherever it has a package too.
 LOCK_IMAGE = $(LOCK) --python-platform x86_64-manylinux_2_36 pyproject.toml
+IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu.txt train-tpu.txt)
 # Whatever depends on TensorFlow's version and would run on a TPU: step, networks, strategy, checkpoints. What replicas
 # compute is compared there by the selfcheck alone; the long trajectories are for one version.
 STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_networks.py test_checkpoints.py \
@@ -38,7 +39,10 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker"
+
+test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
+	$(BIN)/python -m pytest -m docker tests/docker
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
 	$(TF220)/bin/python -m pytest -n 2 --dist loadfile -k "not trajectory and not mistake and not told" $(STEP_TESTS)
@@ -67,10 +71,35 @@ lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/hadolint docker/Dockerfile
 
 format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+images: install ## Build images: IMAGES="preprocess train-cpu" (these two unless given), train-gpu, train-tpu
+	$(BIN)/python -m docker.build images $(IMAGES)
+
+image-sizes: install ## Print what weighs how much in the images that IMAGES names
+	@$(BIN)/python -m docker.build sizes $(IMAGES)
+
+push: install ## Build IMAGES on the pinned base, push them to REGISTRY=host/path, write build/images.json
+	@test -n "$(REGISTRY)" || { echo "make push needs REGISTRY=host/path" >&2; exit 64; }
+	$(BIN)/python -m docker.build push $(REGISTRY) $(IMAGES)
+
+prove-images: install ## Build IMAGES twice without what is cached, and compare every file (docs/containers.md)
+	$(BIN)/python -m tests.proofs.images $(IMAGES)
+
+audit: .venv-audit/installed ## Look for known vulnerabilities of what the images hold; needs the index's JSON API
+	for lock in $(IMAGE_LOCKS); do \
+	  .venv-audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement $$lock || \
+	  { echo "make audit: $$lock has known vulnerabilities, or the index could not be asked: see above" >&2; exit 1; }; \
+	done
+
+.venv-audit/installed: requirements/audit.txt | $(VENV)/installed
+	$(BIN)/python -m venv .venv-audit
+	$(BIN)/uv pip install --python .venv-audit/bin/python --require-hashes -r requirements/audit.txt
+	touch $@
 
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
@@ -105,5 +134,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-tf220 prove-classifier prove-verdict calibrate prove-protocol prove-replicas lint format \
-  compile bench lock
+.PHONY: help install demo test test-docker test-tf220 prove-classifier prove-verdict calibrate prove-protocol \
+  prove-replicas lint format images image-sizes push prove-images audit compile bench lock

@@ -26,9 +26,13 @@ def python_packages() -> list[dict[str, Any]]:
         files = [Path(str(distribution.locate_file(file))) for file in distribution.files or []]
         size = sum(path.stat().st_size for file in files for path in (file, *_compiled(file)) if path.is_file())
         classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or [] if "License ::" in line]
-        expression, stated = about.get("License-Expression"), about.get("License") or ""
+        expression, stated = about.get_all("License-Expression"), (about.get_all("License") or [""])[0]
         # Some packages give the whole text of their licence for its name.
-        licence = expression or (stated if 0 < len(stated) < 60 and "\n" not in stated else " AND ".join(classified))
+        licence = (
+            expression[0]
+            if expression
+            else (stated if 0 < len(stated) < 60 and "\n" not in stated else " AND ".join(classified))
+        )
         found.append({"name": about["Name"], "version": distribution.version, "licence": licence, "bytes": size})
     return sorted(found, key=lambda package: package["name"].lower())
 
@@ -69,9 +73,9 @@ def bytes_below(folder: Path) -> int:
     """Bytes of all files below a folder of this file system, hard links once."""
     found = {}
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not os.path.ismount(os.path.join(parent, name))]
+        folders[:] = [name for name in folders if not Path(parent, name).is_mount()]
         for name in files:
-            status = os.lstat(os.path.join(parent, name))
+            status = Path(parent, name).lstat()
             found[status.st_ino] = status.st_size
     return sum(found.values())
 

@@ -42,8 +42,8 @@ class Engine:
         # Since 23.0 the client has BuildKit in a plugin of its own.
         if int(version.split(".")[0]) >= 23 and self._run("buildx", "version").returncode:
             raise ConfigError(
-                f"{self.client} {version} cannot build without its plugin buildx; install docker-buildx-plugin, or name "
-                "another client with DOCKER=/path/to/docker"
+                f"{self.client} {version} cannot build without its plugin buildx; install docker-buildx-plugin, or "
+                "name another client with DOCKER=/path/to/docker"
             )
 
     def build(self, target: str, tag: str, arguments: dict[str, str]) -> None:
@@ -74,8 +74,7 @@ class Engine:
             text=True,
             errors="replace",
         ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
+            for line in process.stdout or ():
                 sys.stderr.write(line)
                 full = full or _NO_SPACE in line
         if full:
@@ -112,7 +111,7 @@ class Engine:
             raise ConfigError(f"DOCKER={self.client} is no program that may be run; name the Docker client") from None
         except subprocess.TimeoutExpired:
             raise TransientError(
-                f"the Docker engine does not answer within {_SECONDS_TO_ANSWER} seconds; look at it, restart it, try again"
+                f"the Docker engine does not answer within {_SECONDS_TO_ANSWER} seconds; restart it, and try again"
             ) from None
         if done.returncode:
             complaint = _last_line(done.stderr)

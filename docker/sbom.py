@@ -1,4 +1,4 @@
-"""The bill of materials of an image as CycloneDX: what packages of Python and of Debian are in it. The same each time."""
+"""The bill of materials of an image as CycloneDX: its packages of Python and of Debian. The same each time."""
 
 import uuid
 from typing import Any
