@@ -36,7 +36,7 @@ def is_worker(arguments: list[str]) -> bool:
 def become_worker(arguments: list[str]) -> None:
     """Replaces this process by Beam's boot. Returns only if the image has none."""
     if BOOT.exists():
-        os.execve(BOOT, [str(BOOT), *arguments], os.environ | {"PYTHONPATH": str(PIP)})
+        os.execve(BOOT, [str(BOOT), *arguments], os.environ | {"PYTHONPATH": str(PIP)})  # noqa: S606
     print(f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot", file=sys.stderr)
 
 

@@ -42,8 +42,13 @@ def run(config: PreprocessConfig) -> StageResult:
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
     with storage.new_folder(place, records.MANIFEST) as folder:
-        # Only here, so that everything above is told without the seconds that Beam takes to import.
-        from components.preprocess.beam_job import make_shards
+        # Only here, so that everything above is told without the seconds that Beam takes to import. It would warn of
+        # every library that it has a use for, which is not ours, and that is not here.
+        logging.disable(logging.WARNING)
+        try:
+            from components.preprocess.beam_job import make_shards
+        finally:
+            logging.disable(logging.NOTSET)
 
         shards, rejected = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
         quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)

@@ -1,0 +1,97 @@
+"""Containers as hardened as a cluster makes them: what the tests of the images run everything in."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from docker import build
+from docker.engine import Engine
+
+# No network, nothing to write but /tmp and what is mounted, no privileges, a user that nobody has heard of.
+HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0")  # noqa: S108
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def client() -> str:
+    """The Docker client; skips where there is no engine that it can talk to."""
+    name = os.environ.get("DOCKER") or "docker"
+    try:
+        answer = subprocess.run([name, "info"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"no Docker engine: {error}")
+    if answer.returncode:
+        pytest.skip(f"no Docker engine: {answer.stderr.strip().splitlines()[-1]}")
+    return name
+
+
+@pytest.fixture(scope="session")
+def engine(client: str) -> Engine:
+    return Engine()
+
+
+@pytest.fixture(scope="session", params=["preprocess", "train-cpu"])
+def image(request: pytest.FixtureRequest, client: str) -> str:
+    """Each of the two images that every machine can run; skips one that is not here."""
+    return require_image(client, request.param)
+
+
+@pytest.fixture(scope="session")
+def preprocess_image(client: str) -> str:
+    return require_image(client, "preprocess")
+
+
+@pytest.fixture(scope="session")
+def train_image(client: str) -> str:
+    return require_image(client, "train-cpu")
+
+
+def require_image(client: str, target: str) -> str:
+    tag = build.tag_of(target)
+    if subprocess.run([client, "image", "inspect", tag], capture_output=True, check=False).returncode:
+        pytest.skip(f"{tag} is not here: make images IMAGES={target}")
+    return tag
+
+
+@pytest.fixture(scope="session")
+def run(client: str) -> Run:
+    """Runs a hardened container to its end: `run(image, *words, module="components.embed", options=(...))`.
+
+    `module` takes the place of the image's own entry point.
+    """
+
+    def run_container(
+        image: str, *words: object, module: str = "", options: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        command = [client, "run", "--rm", *HARDENED, *options]
+        command += ["--entrypoint", "python", image, "-m", module] if module else [image]
+        return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, timeout=600, check=False)
+
+    return run_container
+
+
+@pytest.fixture(scope="session")
+def python(client: str) -> Callable[[str, str], str]:
+    """What a Python program prints that is run in a hardened container of an image."""
+
+    def run_program(image: str, program: str) -> str:
+        command = [client, "run", "--rm", *HARDENED, "--entrypoint", "python", image, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run_program
+
+
+@pytest.fixture(scope="module")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that whatever user a container has may write."""
+    folder = tmp_path_factory.mktemp("shared")
+    folder.chmod(0o777)
+    for parent in folder.parents[:2]:  # pytest's own are for their owner alone
+        parent.chmod(0o755)
+    return folder
