@@ -27,6 +27,7 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
     bom.metadata.component = Component(
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}:{version}"
     )
+    bom.register_dependency(bom.metadata.component, components)
     # Neither the hour nor chance: of what it lists, and nothing else.
     bom.metadata.timestamp = None  # type: ignore[assignment]
     purls = "\n".join(sorted(str(component.purl) for component in components))

@@ -73,7 +73,7 @@ def test_modules_are_compiled_and_the_same_whenever_they_were(python: Python, im
 
 
 def test_a_mounted_folder_does_not_shadow_the_code(client: str, image: str, shared_folder: Path) -> None:
-    (shared_folder / "components").mkdir()
+    (shared_folder / "components").mkdir(exist_ok=True)
     (shared_folder / "components" / "__init__.py").write_text("raise SystemExit('shadowed')")
     command = [client, "run", "--rm", "--volume", f"{shared_folder}:/work", "--workdir", "/work", image, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -145,9 +145,8 @@ def test_the_bill_of_materials_lists_what_is_there(engine: Engine, python: Pytho
     assert again == text
 
 
-def test_a_stopped_container_stops_in_order(client: str, run: Run, train_image: str, shared_folder: Path) -> None:
+def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> None:
     """The signal reaches Python, which is the container's first process, and the exit code says so."""
-    (shared_folder / "source").mkdir()
     waiting = "import sys, time; from components import cli; import components.train.run as t"
     waiting += "; t.run = lambda config: (print('at work', file=sys.stderr), time.sleep(600))"
     waiting += "; from components.train.config import TrainConfig"
