@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 TF220 := .venv-tf220
 BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
+BEAM_VERSION := 2.77.0
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
@@ -80,6 +81,12 @@ format: install ## Format the code
 images: install ## Build images: IMAGES="preprocess train-cpu" (these two unless given), train-gpu, train-tpu
 	$(BIN)/python -m docker.build images $(IMAGES)
 
+beam-sdk: ## Build Beam's boot with Go as wgan/beam-sdk, for BEAM_SDK=, where the image of Beam's SDK cannot be pulled
+	GOBIN=$(CURDIR)/build/beam-sdk CGO_ENABLED=0 go install -trimpath -ldflags=-s \
+	  github.com/apache/beam/sdks/v2/python/container@v$(BEAM_VERSION)
+	printf 'FROM scratch\nCOPY container /opt/apache/beam/boot\n' >build/beam-sdk/Dockerfile
+	DOCKER_BUILDKIT=1 $${DOCKER:-docker} build --quiet --tag wgan/beam-sdk:$(BEAM_VERSION) build/beam-sdk
+
 image-sizes: install ## Print what weighs how much in the images that IMAGES names
 	@$(BIN)/python -m docker.build sizes $(IMAGES)
 
@@ -135,4 +142,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-docker test-tf220 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas lint format images image-sizes push prove-images audit compile bench lock
+  prove-replicas lint format images beam-sdk image-sizes push prove-images audit compile bench lock

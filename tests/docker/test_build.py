@@ -97,6 +97,14 @@ def test_the_base_of_published_images_is_pinned(tmp_path: Path) -> None:
         build.pinned_base(tmp_path / "base.env")
 
 
+def test_the_worker_is_of_beams_version() -> None:
+    """Boot, the SDK's image and the library are of one release."""
+    lock = (build.ROOT / "requirements" / "preprocess.txt").read_text()
+    (version,) = re.findall(r"^apache-beam==(\S+)", lock, re.MULTILINE)
+    assert f"ARG BEAM_SDK=apache/beam_python3.11_sdk:{version}\n" in (build.ROOT / "docker" / "Dockerfile").read_text()
+    assert f"\nBEAM_VERSION := {version}\n" in (build.ROOT / "Makefile").read_text()
+
+
 @pytest.mark.parametrize("registry", ["https://host/path", "host/path/", "-x", "a b"])
 def test_what_is_no_registry(registry: str) -> None:
     engine = object.__new__(Engine)  # is not asked
