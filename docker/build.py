@@ -24,7 +24,7 @@ from docker import sbom
 from docker.engine import ROOT, Engine
 
 # The target of docker/Dockerfile, and the name of its image.
-NAMES = {"preprocess": "preprocess", "train-cpu": "train", "train-gpu": "train-gpu", "train-tpu": "train-tpu"}
+NAMES = {images.PREPROCESS: images.PREPROCESS} | {f"train-{kind}": name for kind, name in images.TRAIN_IMAGES.items()}
 DEFAULT = ("preprocess", "train-cpu")
 PINNED_BASE = ROOT / "docker" / "base.env"
 LOCAL_BASE = "python:3.11-slim-bookworm"

@@ -26,8 +26,10 @@ def compiled_package(image_of: Mapping[str, str] | None = None, train_image: str
     of_train = images.TRAIN_IMAGES[train_image]
     missing = [name for name in dict.fromkeys((images.PREPROCESS, images.TRAIN, of_train)) if name not in found]
     if missing:
-        names = " ".join(missing)
-        raise ConfigError(f'images has no {", ".join(missing)}: push with `make push REGISTRY=... IMAGES="{names}"`')
+        targets = " ".join(dict.fromkeys((images.PREPROCESS, "train-cpu", f"train-{train_image}")))
+        raise ConfigError(
+            f'images has no {", ".join(missing)}: push all together with `make push REGISTRY=... IMAGES="{targets}"`'
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pipeline.yaml")
         compiler.Compiler().compile(pipeline_with(found, of_train), str(path))

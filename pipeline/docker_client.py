@@ -9,12 +9,14 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 
 from components.errors import ConfigError, StageError, TransientError
 
 # Longer than a healthy engine takes, even one that is busy writing; shorter than a user waits.
 _ANSWER_SECONDS = 15.0
 _START_SECONDS = 120.0
+NO_SPACE = "no space left on device"
 
 _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
@@ -26,11 +28,10 @@ _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
         "cannot connect to the docker daemon|connection refused|error during connect|no such host|no such file.*sock",
         TransientError,
-        "no Docker engine answers at {host}: start it (`sudo systemctl start docker`, or Docker Desktop), or run "
-        "stages as processes: --runner process",
+        "no Docker engine answers: start it (`sudo systemctl start docker`, or Docker Desktop), or set DOCKER_HOST",
     ),
     (
-        "no space left on device",
+        NO_SPACE,
         TransientError,
         "no space is left where Docker keeps images and containers: `docker system df` tells what takes it, `docker "
         "system prune` frees what is not used",
@@ -68,13 +69,23 @@ class Image:
 
 
 class Docker:
-    """The command line of Docker."""
+    """The command line of Docker.
 
-    def __init__(self) -> None:
-        self.program = os.environ.get("DOCKER") or "docker"
+    Args:
+        environment: Its variables, of which DOCKER names the program.
+    """
 
-    def ask(self, *words: str, seconds: float = _ANSWER_SECONDS) -> str:
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.program = environment.get("DOCKER") or "docker"
+        self._environment = environment
+
+    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
         """What a command prints.
+
+        Args:
+            *words: The command.
+            seconds: How long it may take; None for what takes as long as it takes.
+            given: Its standard input.
 
         Raises:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
@@ -84,7 +95,8 @@ class Docker:
             # A session of its own: Ctrl-C is for whoever asks, not for Docker.
             found = subprocess.run(
                 [self.program, *words],
-                stdin=subprocess.DEVNULL,
+                env=self._environment,
+                input=given,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -93,13 +105,13 @@ class Docker:
             )
         except (FileNotFoundError, PermissionError):
             raise ConfigError(
-                f"there is no program {self.program} here: install Docker, name its command line in the variable "
-                "DOCKER, or run stages as processes: --runner process"
+                f"there is no program {self.program} here: install Docker, or name its command line in the variable "
+                "DOCKER"
             ) from None
         except subprocess.TimeoutExpired:
             raise TransientError(
-                f"Docker did not answer `{self.program} {words[0]}` within {seconds:g} s at {_host()}: see whether "
-                f"`{self.program} info` answers, and restart the engine if it does not"
+                f"Docker did not answer `{self.program} {words[0]}` within {seconds:g} s: see whether `{self.program} "
+                "info` answers, and restart the engine if it does not, or set DOCKER_HOST"
             ) from None
         if found.returncode:
             raise explained(found.stderr)
@@ -162,7 +174,12 @@ class Docker:
     def _begin(self, *words: str, stderr: int) -> "subprocess.Popen[bytes]":
         command = [self.program, *words]
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+            command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
         )
 
 
@@ -172,9 +189,5 @@ def explained(complaint: str) -> StageError:
     said = " ".join(line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))) or "it said nothing"
     for pattern, kind, message in _COMPLAINTS:
         if re.search(pattern, said, re.IGNORECASE):
-            return kind(message.format(host=_host(), said=said))
+            return kind(f"{message} (it said: {said})")
     return ConfigError(f"Docker: {said}")
-
-
-def _host() -> str:
-    return os.environ.get("DOCKER_HOST") or "its usual place"

@@ -1,5 +1,6 @@
 """What goes wrong with Docker is told in one line, with the remedy; images are pushed and found again by digest."""
 
+import functools
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from components import errors, images
 from components.errors import ConfigError
 from docker import build
 from docker.engine import Engine
+from pipeline.docker_client import Docker
 
 
 def client_that(folder: Path, script: str) -> dict[str, str]:
@@ -36,20 +38,28 @@ def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *
 def test_no_client(capsys: pytest.CaptureFixture[str]) -> None:
     code, line = complaint({"DOCKER": "no-such-docker", "PATH": "/usr/bin:/bin"}, capsys)
     assert code == errors.BAD_CONFIGURATION
-    assert "no Docker client 'no-such-docker'" in line
-    assert "DOCKER=" in line
+    assert "there is no program no-such-docker here" in line
+    assert "the variable DOCKER" in line
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("said", "remedy", "expected"),
     [
-        ("Got permission denied while trying to connect to the Docker daemon socket at unix:///x", "group docker"),
-        ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", "start it"),
+        (
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///x",
+            "usermod -aG docker",
+            errors.BAD_CONFIGURATION,
+        ),
+        (
+            "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+            "start it",
+            errors.TRANSIENT,
+        ),
     ],
 )
-def test_no_engine(said: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_engine(said: str, remedy: str, expected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, line = complaint(client_that(tmp_path, f"echo '{said}' >&2; exit 1"), capsys)
-    assert code == errors.BAD_CONFIGURATION
+    assert code == expected
     assert remedy in line
     assert said in line
 
@@ -57,10 +67,11 @@ def test_no_engine(said: str, remedy: str, tmp_path: Path, capsys: pytest.Captur
 def test_an_engine_that_hangs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("docker.engine._SECONDS_TO_ANSWER", 0.2)
+    short = functools.partialmethod(Docker.ask, seconds=0.2)
+    monkeypatch.setattr("docker.engine.Docker.ask", short)
     code, line = complaint(client_that(tmp_path, "exec sleep 60"), capsys)
     assert code == errors.TRANSIENT
-    assert "does not answer" in line
+    assert "did not answer" in line
 
 
 def test_a_client_without_buildkit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

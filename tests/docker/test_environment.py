@@ -41,8 +41,8 @@ def test_libraries_without_symbols_do_the_same(tmp_path: Path) -> None:
     assert len(libraries) == 2
     assert sum(path.stat().st_size for path in libraries) < before
     program = "import google_crc32c as c; print(c.__file__, c.implementation, hex(c.value(b'123456789')))"
-    command, path = [sys.executable, "-P", "-c", program], {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
+    command, variables = [sys.executable, "-P", "-c", program], {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(tmp_path / "google_crc32c" / "__init__.py"), "c", "0xe3069283"]
     bytes_cut = [path.read_bytes() for path in libraries]
     for path in libraries:

@@ -333,7 +333,7 @@ def silent_engine() -> Iterator[str]:
 def test_an_engine_that_never_answers_is_not_waited_for(silent_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_client()
     monkeypatch.setenv("DOCKER_HOST", silent_engine)
-    with pytest.raises(TransientError, match=rf"Docker did not answer .* within 1 s at {silent_engine}: see whether"):
+    with pytest.raises(TransientError, match=r"Docker did not answer .* within 1 s: see whether"):
         Docker().ask("version", seconds=1.0)
 
 
@@ -342,13 +342,14 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     desk.environment["DOCKER"] = "no-such-docker"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 64
-    assert "there is no program no-such-docker here: install Docker" in found.stderr
+    assert "there is no program no-such-docker here: install Docker, or name" in found.stderr
     needs_client()
     del desk.environment["DOCKER"]
     desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 75
-    assert "no Docker engine answers at tcp://127.0.0.1:1: start it" in found.stderr
+    assert "no Docker engine answers: start it" in found.stderr
+    assert "tcp://127.0.0.1:1" in found.stderr
     assert not desk.root.exists()
 
 

@@ -80,5 +80,5 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
 
 
 def test_an_image_that_was_not_pushed_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"images has no train-gpu: push with `make push REGISTRY="):
+    with pytest.raises(ConfigError, match=r"no train-gpu: push all together .*preprocess train-cpu train-gpu"):
         compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, "gpu")
