@@ -43,7 +43,7 @@ test: install ## Run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker"
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
-	$(BIN)/python -m pytest -m docker tests/docker
+	$(BIN)/python -m pytest -m docker tests/docker tests/pipeline/test_containers.py tests/test_same_in_docker.py
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
 	$(TF220)/bin/python -m pytest -n 2 --dist loadfile -k "not trajectory and not mistake and not told" $(STEP_TESTS)

