@@ -19,6 +19,9 @@ IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu
 STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_networks.py test_checkpoints.py \
   train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
 
+# Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 help: ## Show this list
