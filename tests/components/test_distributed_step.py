@@ -1,5 +1,6 @@
 """Tests for components/distributed_step.py."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,15 +70,34 @@ def test_reported_losses_are_global_means_on_one_replica(virtual_shards: int) ->
     assert gradient == 3.5
 
 
-@pytest.mark.parametrize(("replicas", "virtual_shards"), [(2, 0), (3, 0), (4, 0), (2, 4)])
+def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """All that the tests of several replicas ask for on so many."""
+    return {
+        "step": mean_step(strategy, VALUES),
+        "step of 4 virtual shards": mean_step(strategy, VALUES, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
+        "step with a bad example": mean_step(strategy, [2.0, float("inf"), 4.0, 5.0]),
+        "shares of 10": shares(strategy, 10, 0),
+        "virtual shares of 12": shares(strategy, 12, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
+    }
+
+
+@pytest.fixture(scope="module")
+def on(on_replicas: Callable[..., Any]) -> Callable[[int], dict[str, Any]]:
+    """What was asked for on so many replicas; one process per count."""
+    return functools.cache(lambda replicas: on_replicas(__file__, "asked", replicas))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "what"), [*((count, "step") for count in (2, 3, 4)), (2, "step of 4 virtual shards")]
+)
 def test_reported_losses_and_gradients_are_global_means_on_more(
-    on_replicas: Callable[..., Any], replicas: int, virtual_shards: int
+    on: Callable[[int], dict[str, Any]], replicas: int, what: str
 ) -> None:
     """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and descend by 3.5, not 7.
 
     On three replicas the shares are of 2, 1 and 1 examples.
     """
-    reported, gradient = on_replicas(__file__, "mean_step", replicas, VALUES, virtual_shards)
+    reported, gradient = on(replicas)[what]
     assert reported == {"loss": 3.5, "value": 3.5, "healthy": 1.0}
     assert gradient == 3.5
 
@@ -101,13 +121,12 @@ def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) ->
     return [part.numpy().tolist() for parts in each for part in parts]
 
 
-def test_uneven_shares_are_balanced_and_hold_every_example_once(on_replicas: Callable[..., Any]) -> None:
-    found = on_replicas(__file__, "shares", 4, 10, 0)
-    assert found == [part.tolist() for part in np.array_split(np.arange(10), 4)]
+def test_uneven_shares_are_balanced_and_hold_every_example_once(on: Callable[[int], dict[str, Any]]) -> None:
+    assert on(4)["shares of 10"] == [part.tolist() for part in np.array_split(np.arange(10), 4)]
 
 
-def test_virtual_shards_are_the_same_on_any_number_of_replicas(on_replicas: Callable[..., Any]) -> None:
-    found = on_replicas(__file__, "shares", 2, 12, 4)
+def test_virtual_shards_are_the_same_on_any_number_of_replicas(on: Callable[[int], dict[str, Any]]) -> None:
+    found = on(2)["virtual shares of 12"]
     assert found == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
 
 
@@ -117,8 +136,8 @@ def test_replicas_among_which_virtual_shards_cannot_be_dealt_out_are_refused() -
         Sharing(16, 8).require_replicas(3)
 
 
-def test_one_bad_example_stops_the_update_on_every_replica(on_replicas: Callable[..., Any]) -> None:
-    reported, gradient = on_replicas(__file__, "mean_step", 2, [2.0, float("inf"), 4.0, 5.0])
+def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], dict[str, Any]]) -> None:
+    reported, gradient = on(2)["step with a bad example"]
     assert reported["healthy"] == 0.0
     assert gradient == 0.0
 
