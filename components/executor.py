@@ -13,6 +13,8 @@ from typing import Any
 from components.errors import ConfigError
 
 _CHANNEL = "pipelinechannel--"
+# What starts a stage as a custom job of Vertex writes this output itself; it stands among the stage's all the same.
+_OF_THE_LAUNCHER = "gcp_resources"
 _MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
 
 
@@ -47,7 +49,9 @@ class ExecutorInput:
             outputs = message["outputs"]
             self._output_file = Path(outputs["outputFile"])
             self._output_parameters = {
-                name: Path(spec["outputFile"]) for name, spec in outputs.get("parameters", {}).items()
+                name: Path(spec["outputFile"])
+                for name, spec in outputs.get("parameters", {}).items()
+                if name != _OF_THE_LAUNCHER
             }
             self._output_artifacts = {
                 name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()

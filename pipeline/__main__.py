@@ -3,7 +3,8 @@
 wgan run --source digits --root runs/demo --steps 2000
 wgan run --source digits --root runs/demo --steps 2000 --runner docker
 wgan plan --source digits --root runs/demo --steps 3000
-wgan compile --images build/images.json --output pipeline.yaml
+wgan compile --target vertex --profile gpu-l4 --images build/images.json --output pipeline.yaml
+wgan profiles
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan models why 1 --registry runs/demo/registry
@@ -14,12 +15,11 @@ wgan selfcheck
 import logging
 import sys
 import traceback
-from pathlib import Path
 
 from components import cli, errors
-from components.errors import ConfigError, StageError
-from components.images import TRAIN_IMAGES, VERSION
-from pipeline import processes, run_command
+from components.errors import StageError
+from components.images import VERSION
+from pipeline import compile_command, processes, run_command
 
 log = logging.getLogger("pipeline")
 
@@ -60,6 +60,8 @@ def _dispatch(words: list[str]) -> int:
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in run_command.HELP:
         return run_command.main(verb, words[1:])
+    if verb in compile_command.HELP:
+        return compile_command.main(verb, words[1:])
     if verb == "models":
         from pipeline import models
 
@@ -67,43 +69,12 @@ def _dispatch(words: list[str]) -> int:
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    for name, help_text in run_command.HELP.items():
+    for name, help_text in (run_command.HELP | compile_command.HELP).items():
         verbs.add_parser(name, help=help_text)
-    compiling = verbs.add_parser("compile", help="write the Kubeflow package", allow_abbrev=False)
-    compiling.add_argument("--target", default="kfp", choices=["kfp"], help="what the package is for (default: kfp)")
-    compiling.add_argument(
-        "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
-    )
-    compiling.add_argument(
-        "--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow_tags)"
-    )
-    compiling.add_argument(
-        "--allow_tags",
-        "--allow-tags",
-        action="store_true",
-        help="name images by tag, as `make images` does: what runs is then whatever has that name by then",
-    )
-    compiling.add_argument(
-        *("--train_image", "--train-image"),
-        default="cpu",
-        choices=TRAIN_IMAGES,
-        help="hardware that the train stage's image is for (default: cpu)",
-    )
     verbs.add_parser("models", help="tell what was published, why, and how to make it again")
     for name, help_text in _PROGRAMS.items():
         verbs.add_parser(name, help=help_text)
-    parsed = parser.parse_args(words)
-    # Kubeflow's package takes a second to import; only those who compile wait for it.
-    from pipeline import image_digests
-    from pipeline.compile import write_package
-
-    if parsed.images is None and not parsed.allow_tags:
-        raise ConfigError(
-            "images is required, as a tag can be another image tomorrow: give the file that `make push REGISTRY=...` "
-            "wrote (--images build/images.json), or name images by tag all the same (--allow_tags)"
-        )
-    write_package(parsed.output, image_digests.read(parsed.images) if parsed.images else None, parsed.train_image)
-    log.info("wrote %s", parsed.output)
+    parser.parse_args(words)
     return errors.OK
 
 

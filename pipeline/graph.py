@@ -1,6 +1,7 @@
 """The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
@@ -17,19 +18,24 @@ from components.preprocess.config import PreprocessConfig
 from components.publish.component import publish
 from components.train.component import train
 from components.train.config import TrainConfig
+from pipeline import kubernetes_settings, vertex_settings
+from pipeline.kubernetes_hardware import KubernetesStage
+from pipeline.profiles import Profile
+from pipeline.vertex_hardware import VertexStage
 
-# Training loses little when it is tried again, as it goes on from its last checkpoint. Preprocess is not retried: its
-# own runner retries what a worker lost, and a download without a network shall fail within seconds.
-_RETRIES = {"num_retries": 2, "backoff_duration": "10s"}
 
-
-def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) -> GraphComponent:
-    """The pipeline, each stage in its image.
+def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
+    """The pipeline, each stage in its image and with what the profile gives it.
 
     Args:
         image_of: The reference of each image of `components.images`, by name.
-        train_image: The name of the image for the train stage.
+        profile: What each stage gets; decides the target as well.
     """
+    image_of_train = image_of[images.TRAIN_IMAGES[profile.train_image]]
+    of_train = profile.stages["train"]
+    training: Any = train
+    if isinstance(of_train, VertexStage) and of_train.machine_type:
+        training = vertex_settings.custom_job(train, of_train, image_of_train, profile.service_account)
 
     @dsl.pipeline(name="wgan-gp", description="Trains a WGAN-GP, judges it, and publishes it if it is good.")
     def wgan_gp(
@@ -89,9 +95,9 @@ def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) 
         copy_share_limit: float = EvaluateConfig.copy_share_limit,
         copy_z_limit: float = EvaluateConfig.copy_z_limit,
         seed: int = TrainConfig.seed,
-        accelerator: str = TrainConfig.accelerator,
+        accelerator: str = profile.accelerator,
         tpu: str = TrainConfig.tpu,
-        replicas: int = TrainConfig.replicas,
+        replicas: int = profile.replicas,
     ) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
         registry = f"{root}/registry"
@@ -117,7 +123,7 @@ def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) 
             beam_options=beam_options,
         )
 
-        checkpoint = train(
+        checkpoint = training(
             dataset=dataset.outputs["dataset_uri"],
             checkpoints=f"{root}/checkpoints/{{key}}",
             dataset_digest=dataset.outputs["dataset_digest"],
@@ -150,8 +156,10 @@ def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) 
             sample_every=sample_every,
             checkpoint_every=checkpoint_every,
             keep_checkpoints=keep_checkpoints,
-        ).set_retry(**_RETRIES)
+        )
 
+        # Embed's image is for CPUs. It shares what train is told only where train's is the same.
+        shared = profile.train_image == "cpu"
         embedding = embed(
             dataset=dataset.outputs["dataset_uri"],
             embedding=f"{root}/embeddings/{{key}}",
@@ -166,10 +174,10 @@ def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) 
             own_embedding_range=own_embedding_range,
             own_embedding_output=own_embedding_output,
             seed=seed,
-            accelerator=accelerator,
-            tpu=tpu,
-            replicas=replicas,
-        ).set_retry(**_RETRIES)
+            accelerator=accelerator if shared else "cpu",
+            tpu=tpu if shared else EmbedConfig.tpu,
+            replicas=replicas if shared else EmbedConfig.replicas,
+        )
 
         evaluation = evaluate(
             checkpoint=checkpoint.outputs["checkpoint_uri"],
@@ -209,10 +217,29 @@ def pipeline_with(image_of: Mapping[str, str], train_image: str = images.TRAIN) 
                 evaluation_digest=evaluation.outputs["evaluation_digest"],
             ).set_caching_options(False)
 
-        for task in (fingerprinted, dataset):
-            task.set_container_image(image_of[images.PREPROCESS])
-        checkpoint.set_container_image(image_of[train_image])
-        for task in (embedding, evaluation, model, published):
-            task.set_container_image(image_of[images.TRAIN])
+        tasks = {
+            "fingerprint": fingerprinted,
+            "preprocess": dataset,
+            "train": checkpoint,
+            "embed": embedding,
+            "evaluate": evaluation,
+            "export": model,
+            "publish": published,
+        }
+        for name, task in tasks.items():
+            if name in ("fingerprint", "preprocess"):
+                task.set_container_image(image_of[images.PREPROCESS])
+            elif name != "train":
+                task.set_container_image(image_of[images.TRAIN])
+            elif training is train:  # what a custom job runs is in its message
+                task.set_container_image(image_of_train)
+            _apply(task, profile.stages[name])
 
     return wgan_gp
+
+
+def _apply(task: dsl.PipelineTask, stage: KubernetesStage | VertexStage) -> None:
+    if isinstance(stage, VertexStage):
+        vertex_settings.apply(task, stage)
+    else:
+        kubernetes_settings.apply(task, stage)

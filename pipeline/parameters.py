@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import importlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from components import settings
@@ -155,15 +156,17 @@ def _parse(field: Field, text: str, kind: str) -> Any:
 
 def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
     """A sentence for each unknown flag, with the known one that was probably meant."""
-    problems = []
     known = [name.removeprefix(_DEST) for name in vars(parsed)]
     names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
-    for name in names:
-        close = difflib.get_close_matches(name, known, n=1)
-        problems.append(f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else ""))
     if words and not names:
-        problems.append(f"unexpected arguments: {' '.join(words)}")
-    return problems
+        return [f"unexpected arguments: {' '.join(words)}"]
+    return [unknown_parameter(name, known) for name in names]
+
+
+def unknown_parameter(name: str, known: Iterable[str]) -> str:
+    """A sentence about a name that no parameter has, with the known one that was probably meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from components import cli, errors
 from components.errors import ConfigError
 from components.images import TRAIN_IMAGES
-from pipeline import container_settings, containers, history, package, parameters, plan, runner, tables
+from pipeline import container_settings, containers, history, package, parameters, plan, profiles, runner, tables
 from pipeline.container_settings import ContainerSettings
 from pipeline.containers import Containers
 from pipeline.package import Package
@@ -95,7 +95,7 @@ def _package(parsed: argparse.Namespace) -> Package:
     # Kubeflow's package takes a second to import; who brings a compiled package need not wait for it.
     from pipeline.compile import compiled_package
 
-    return package.read(compiled_package(train_image=parsed.train_image), "the pipeline")
+    return package.read(compiled_package(profile=profiles.local(parsed.train_image)), "the pipeline")
 
 
 def _read_package(path: Path) -> bytes:

@@ -47,6 +47,17 @@ def test_every_declared_output_is_written(tmp_path: Path) -> None:
     assert output.artifacts["report"].artifacts[0].uri.endswith("report.html")
 
 
+def test_what_the_launcher_of_a_custom_job_writes_is_left_to_it(tmp_path: Path) -> None:
+    found = message(tmp_path)
+    found["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
+    page = tmp_path / "page.html"
+    page.write_text("a page")
+    ExecutorInput(json.dumps(found)).write_output(StageResult(parameters={"summary": "done"}, files={"report": page}))
+    assert not (tmp_path / "gcp_resources").exists()
+    written = json.loads((tmp_path / "out" / "executor_output.json").read_text())
+    assert written["parameterValues"] == {"summary": "done"}
+
+
 def test_a_stage_without_inputs_or_outputs(tmp_path: Path) -> None:
     parsed = ExecutorInput(json.dumps({"outputs": {"outputFile": str(tmp_path / "out")}}))
     assert parsed.parameters == {}

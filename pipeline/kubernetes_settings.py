@@ -1,0 +1,52 @@
+"""What a profile gives a stage, written into the package for a Kubernetes cluster.
+
+Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and makes
+a second document of the package, so each is written only where the profile asks for it.
+"""
+
+from kfp import dsl, kubernetes
+
+from pipeline.kubernetes_hardware import SPOT, KubernetesStage
+from pipeline.package import Retries
+
+_SHARED_MEMORY = ("shared-memory", "/dev/shm")  # noqa: S108 what Linux calls it
+
+
+def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
+    """Gives a task of the pipeline what its stage gets."""
+    if stage.cpu_request:
+        task.set_cpu_request(stage.cpu_request)
+    if stage.cpu_limit:
+        task.set_cpu_limit(stage.cpu_limit)
+    if stage.memory_request:
+        task.set_memory_request(stage.memory_request)
+    if stage.memory_limit:
+        task.set_memory_limit(stage.memory_limit)
+    if stage.accelerator:
+        task.set_accelerator_type(stage.accelerator).set_accelerator_limit(stage.accelerator_count)
+    for label, value in stage.node_selectors:
+        kubernetes.add_node_selector(task, label, value)
+    for toleration in stage.tolerations:
+        kubernetes.add_toleration(
+            task,
+            key=toleration.key or None,
+            operator=toleration.operator,
+            value=toleration.value or None,
+            effect=toleration.effect or None,
+        )
+    if stage.spot:
+        # GKE gives its Spot nodes this label, and a taint of the same name where somebody asks for one.
+        kubernetes.add_node_selector(task, SPOT, "true")
+        kubernetes.add_toleration(task, key=SPOT, operator="Equal", value="true", effect="NoSchedule")
+    if stage.shared_memory:
+        name, path = _SHARED_MEMORY
+        kubernetes.empty_dir_mount(task, name, path, medium="Memory", size_limit=stage.shared_memory)
+    if stage.timeout:
+        kubernetes.set_timeout(task, stage.timeout)
+    set_retries(task, stage.retries)
+
+
+def set_retries(task: dsl.PipelineTask, retries: Retries | None) -> None:
+    """Has a task tried again as often as is said."""
+    if retries is not None and retries.count:
+        task.set_retry(retries.count, f"{retries.first_wait:.0f}s", retries.factor, f"{retries.longest_wait:.0f}s")
