@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 TF220 := .venv-tf220
+KFP216 := .venv-kfp216
 BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
 BEAM_VERSION := 2.77.0
@@ -18,6 +19,10 @@ IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu
 # compute is compared there by the selfcheck alone; the long trajectories are for one version.
 STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_networks.py test_checkpoints.py \
   train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
+# Whatever calls kfp's compiler.
+COMPILE_TESTS := $(addprefix tests/pipeline/test_, compile_command.py goldens.py graph.py package_lint.py profiles.py)
+# TARGET-PROFILE: the packages that tests/pipeline/goldens keeps.
+GOLDENS := kfp-cpu kfp-gpu-l4-4 kfp-tpu-v5e-8 vertex-cpu vertex-gpu-l4 vertex-tpu-v5e-4-spot
 
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,6 +59,14 @@ test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, 
 $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 	$(BIN)/python -m venv $(TF220)
 	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
+	touch $@
+
+test-kfp216: $(KFP216)/installed ## Run the tests of compiling on kfp 2.16.1, the other version that packages are made with
+	$(KFP216)/bin/python -m pytest --confcutdir tests/pipeline $(COMPILE_TESTS)
+
+$(KFP216)/installed: requirements/kfp-2.16.txt | $(VENV)/installed
+	$(BIN)/python -m venv $(KFP216)
+	$(BIN)/uv pip install --python $(KFP216)/bin/python --require-hashes -r requirements/kfp-2.16.txt
 	touch $@
 
 prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4 replicas: at least 0.91 (docs/proofs.md)
@@ -114,6 +127,10 @@ audit: .venv-audit/installed ## Look for known vulnerabilities of what the image
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
+goldens: install ## Write the packages that the tests compare with again
+	$(foreach name,$(GOLDENS),$(BIN)/wgan compile --target $(firstword $(subst -, ,$(name))) --allow_tags \
+	  --profile $(patsubst kfp-%,%,$(patsubst vertex-%,%,$(name))) --output tests/pipeline/goldens/$(name).yaml &&) true
+
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1
 	$(BIN)/python -m benchmarks.step --critic_steps 5 --rounds 5
@@ -131,6 +148,7 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 lock: install ## Pin every dependency again, with hashes
 	$(LOCK) --universal --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --universal --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
+	$(LOCK) --universal --extra pipeline --group kfp-2-16 pyproject.toml -o requirements/kfp-2.16.txt
 	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
@@ -144,5 +162,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-docker test-tf220 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas lint format images beam-sdk image-sizes push prove-images audit compile bench lock
+.PHONY: help install demo test test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+  prove-replicas lint format images beam-sdk image-sizes push prove-images audit compile goldens bench lock

@@ -132,10 +132,11 @@ class _Lint:
                     self.found.append(f"{name}: its command holds the {way.removesuffix('s')} {wanted}, which it lacks")
 
     def _check_made(self, at: str, producer: str, output: str, kind: str, tasks: dict[str, Any]) -> None:
-        component = self._components.get(tasks.get(producer, {}).get("componentRef", {}).get("name", ""))
-        if component is None:
+        if producer not in tasks:
             self.found.append(f"{at} comes from the task {producer}, which is not there")
-        elif output not in _names(component, "output", kind):
+            return
+        component = self._components.get(tasks[producer].get("componentRef", {}).get("name", ""))
+        if component is not None and output not in _names(component, "output", kind):
             self.found.append(f"{at} comes from output {output} of {producer}, which makes none of that name")
 
     def _check_order(self, name: str, tasks: dict[str, Any]) -> None:

@@ -91,6 +91,8 @@ class VertexStage:
             )
         elif self.accelerator and self.accelerator not in _GPUS:
             found.append(f"accelerator must be one of {', '.join(_GPUS)}, got {self.accelerator!r}")
+        elif self.accelerator_count not in (0, 1, 2, 4, 8, 16):
+            found.append(f"accelerator_count must be 1, 2, 4, 8 or 16, got {self.accelerator_count}")
         return found
 
     def _machine_problems(self) -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 
 from components.errors import ConfigError
 from components.images import NAMES, VERSION
-from pipeline import image_digests
+from pipeline import image_digests, profiles
 from pipeline.compile import compiled_package
 
 DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(place) * 64}" for place, name in enumerate(NAMES)}
@@ -24,13 +24,13 @@ def written(folder: Path, images: Any = DIGESTS, version: str = VERSION, schema_
 
 
 def images_in(text: bytes) -> dict[str, str]:
-    executors = yaml.safe_load(text)["deploymentSpec"]["executors"]
+    executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
     return {name.removeprefix("exec-"): executor["container"]["image"] for name, executor in executors.items()}
 
 
 @pytest.mark.parametrize(("hardware", "image"), [("cpu", "train"), ("gpu", "train-gpu"), ("tpu", "train-tpu")])
 def test_every_stage_is_in_the_image_that_was_pushed(tmp_path: Path, hardware: str, image: str) -> None:
-    assert images_in(compiled_package(image_digests.read(written(tmp_path)), hardware)) == {
+    assert images_in(compiled_package(image_digests.read(written(tmp_path)), profiles.local(hardware))) == {
         "fingerprint": DIGESTS["preprocess"],
         "preprocess": DIGESTS["preprocess"],
         "train": DIGESTS[image],
@@ -47,7 +47,7 @@ def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> Non
     assert refused.returncode == 64
     assert "images is required, as a tag can be another image tomorrow: give the file that `make push" in refused.stderr
     assert not (tmp_path / "package.yaml").exists()
-    assert compile_package("--allow_tags", "--train-image", "gpu").returncode == 0
+    assert compile_package("--allow_tags", "--profile", "gpu-l4").returncode == 0
     assert images_in((tmp_path / "package.yaml").read_bytes())["train"] == f"wgan/train-gpu:{VERSION}"
     assert compile_package("--images", str(written(tmp_path))).returncode == 0
     assert images_in((tmp_path / "package.yaml").read_bytes())["train"] == DIGESTS["train"]
@@ -81,4 +81,4 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
 
 def test_an_image_that_was_not_pushed_is_told() -> None:
     with pytest.raises(ConfigError, match=r"no train-gpu: push all together .*preprocess train-cpu train-gpu"):
-        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, "gpu")
+        compiled_package({name: DIGESTS[name] for name in ("preprocess", "train")}, profiles.local("gpu"))
