@@ -22,7 +22,7 @@ STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_netwo
 # Whatever calls kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/pipeline/test_, compile_command.py goldens.py graph.py package_lint.py profiles.py)
 # TARGET-PROFILE: the packages that tests/pipeline/goldens keeps.
-GOLDENS := kfp-cpu kfp-gpu-l4-4 kfp-tpu-v5e-8 vertex-cpu vertex-gpu-l4 vertex-tpu-v5e-4-spot
+GOLDENS := kfp-cpu kfp-gpu-l4-4 kfp-tpu-v5e-4-spot vertex-cpu vertex-gpu-l4 vertex-tpu-v5e-8
 
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE
