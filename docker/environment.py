@@ -61,11 +61,11 @@ def install(lock: Path) -> Path:
     """Makes the environment, without pip, from wheels whose hashes the lock holds. Returns its site-packages."""
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     python = ENVIRONMENT / "bin" / "python"
-    settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     for name, secret in (("PIP_CERT", "ca"), ("PIP_CONFIG_FILE", "pip")):
         if Path("/run/secrets", secret).exists():
             settings[name] = f"/run/secrets/{secret}"
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps"]
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile", "--no-deps"]
     command += ["--require-hashes", "--only-binary", ":all:", "--requirement", str(lock)]
     subprocess.run(command, env=os.environ | settings, check=True)
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(ENVIRONMENT)}))

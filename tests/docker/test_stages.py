@@ -14,8 +14,8 @@ pytestmark = pytest.mark.docker
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-LAST_STEP = "step-0000000040"
-TRAINING = ("--steps", 40, "--batch_size", 32, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
+LAST_STEP = "step-0000000400"
+TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 LIMITS = (
     *("--distance_ratio_limit", 1e9, "--recall_limit", 0, "--coverage_limit", 0, "--class_distance_limit", 1),
