@@ -10,7 +10,9 @@ from components.errors import DataError
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
 TRAINING = "training.json"
-_SHOWN_ONLY = (REPORT, TRAINING)  # they tell how fast a training was, which is never the same twice
+# They tell how fast a training was, which is never the same twice, and in which image with which libraries each stage
+# ran, which differs between a container and a process that make the same.
+_FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
 SCHEMA_VERSION = 1
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 NO_CHAMPION = "none"
@@ -60,7 +62,7 @@ class Description:
     @property
     def digest(self) -> str:
         """sha256 that names the evaluation's content, without what only shows how it came to be."""
-        decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _SHOWN_ONLY}
+        decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
         content = {**self.to_json(), "files": decisive}
         del content["source"]
         return digests.digest_of(content)

@@ -121,7 +121,7 @@ def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path
     edited = tmp_path / "components" / "fingerprint" / "run.py"
     text = edited.read_text()
     assert "def run(" in text
-    edited.write_text(text + '\nlog.warning("this line was edited")\n')
+    edited.write_text(text + '\nimport sys\n\nprint("this line was edited", file=sys.stderr)\n')
     (tmp_path / "more").mkdir()
     words = command(tmp_path / "runs", "--runner", "docker", "--dev", source="more")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -1,0 +1,32 @@
+"""What the digest of an evaluation names: its content, not where and by whom it was made."""
+
+import dataclasses
+
+import pytest
+
+from components.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, Description
+
+MADE = Description(
+    verdict="PROMOTE",
+    reasons=[],
+    rules=[],
+    checkpoint_digest="c",
+    dataset_digest="d",
+    embedding_digest="e",
+    champion_digest="none",
+    champion_version=0,
+    settings={"seed": 0},
+    files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [(METRICS, True), (SAMPLES, True), (REPORT, False), (LINEAGE, False), (TRAINING, False)]
+)
+def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bool) -> None:
+    other = dataclasses.replace(MADE, files={**MADE.files, name: "1"})
+    assert (other.digest != MADE.digest) == counts
+
+
+def test_where_the_images_lay_does_not_count() -> None:
+    assert dataclasses.replace(MADE, source="elsewhere").digest == MADE.digest
