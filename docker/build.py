@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapp
     arguments = {"BASE": base, "VERSION": images.VERSION, "REVISION": revision()}
     arguments |= {name: environment[name] for name in _PASSED_ON if environment.get(name)}
     for target in targets:
+        started = time.monotonic()
         engine.build(target, tag_of(target), arguments)
+        print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
         text = sbom.bill_of_materials(name, images.VERSION, contents(engine, tag_of(target)))
         storage.write_file(SBOMS / f"{NAMES[target]}.cdx.json", text.encode())

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -14,7 +13,6 @@ pytestmark = pytest.mark.docker
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-LAST_STEP = "step-0000000400"
 TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 LIMITS = (
@@ -35,13 +33,6 @@ def host(stage: str, *words: object) -> dict[str, str]:
     """The same stage as a process of this machine."""
     command = [sys.executable, "-m", f"components.{stage}", *map(str, words)]
     return outputs(subprocess.run(command, capture_output=True, text=True, check=False))
-
-
-def assert_same_weights(one: Path, other: Path) -> None:
-    """Bit for bit; not file by file, as Python writes the headers of a ZIP file in another way since 3.11.4."""
-    with np.load(one / "state.npz") as ours, np.load(other / "state.npz") as theirs:
-        assert ours.files == theirs.files
-        assert [name for name in ours.files if ours[name].tobytes() != theirs[name].tobytes()] == []
 
 
 def test_from_digits_to_a_champion(
@@ -66,8 +57,8 @@ def test_from_digits_to_a_champion(
 
     data = ("--dataset", "/data/dataset")
     checkpoint = stage("train", *data, *TRAINING, "--checkpoints", "/data/checkpoints")
-    host("train", "--dataset", tmp_path / "d", *TRAINING, "--checkpoints", tmp_path / "c")
-    assert_same_weights(shared_folder / "checkpoints" / LAST_STEP, tmp_path / "c" / LAST_STEP)
+    here = host("train", "--dataset", tmp_path / "d", *TRAINING, "--checkpoints", tmp_path / "c")
+    assert checkpoint["checkpoint_digest"] == here["checkpoint_digest"]  # bit for bit what the desk makes
 
     embedding = stage("embed", *data, "--embedding", "/data/embedding", "--classifier_epochs", 2)
     judged = ("--checkpoint", checkpoint["checkpoint_uri"], "--embedding", embedding["embedding_uri"], *data)
