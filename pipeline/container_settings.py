@@ -113,10 +113,16 @@ def _of_stage(given: dict[str, list[str]], stage: str, stages: list[str]) -> Con
     )
 
 
+def where_it_is(place: str) -> Mount:
+    """A folder or file of this machine, seen read-only by the same name: a container has none of the links to it."""
+    return Mount(os.path.realpath(place), os.path.abspath(place))  # noqa: PTH100 (resolve() would follow links)
+
+
 def _mount(value: str) -> Mount:
     source, *more = value.split(":")
     mode = more.pop() if more and more[-1] in ("ro", "rw") else "ro"
-    return Mount(str(Path(source).absolute()), more[0] if more else str(Path(source).absolute()), mode == "rw")
+    same = where_it_is(source)
+    return Mount(same.source, more[0] if more else same.target, mode == "rw")
 
 
 def _is_mount(value: str) -> bool:

@@ -45,7 +45,7 @@ class Containers:
         found: What the engine has, by the reference that the package names.
         settings: What each stage's container is given, by the task's name.
         root: The folder that keeps everything made; containers see it where it is, and write there.
-        read: Folders and files that the pipeline's parameters name; containers see them where they are, read-only.
+        read: What the pipeline's parameters name of this machine.
         dev: Whether the code of this working tree takes the place of the image's.
     """
 
@@ -55,7 +55,7 @@ class Containers:
         found: Mapping[str, Image],
         settings: Mapping[str, ContainerSettings],
         root: Path,
-        read: list[Path],
+        read: list[Mount],
         dev: bool = False,
     ) -> None:
         self._docker, self._images, self._settings = docker, found, settings
@@ -152,7 +152,7 @@ class Containers:
         return [*words, "--entrypoint", call.words[0], image.id, *call.words[1:]]
 
     def _mounts(self, settings: ContainerSettings, outputs: Path) -> list[Mount]:
-        found = {str(place): Mount(str(place), str(place)) for place in self._read}
+        found = {mount.target: mount for mount in self._read}
         # A plan has no root yet, and its outputs elsewhere.
         for place in (self._root, *([] if outputs.is_relative_to(self._root) else [outputs])):
             if place.exists():
@@ -173,7 +173,7 @@ def mount_words(mount: Mount) -> str:
 
 
 def prepare(
-    package: Package, settings: Mapping[str, ContainerSettings], root: Path, read: list[Path], dev: bool
+    package: Package, settings: Mapping[str, ContainerSettings], root: Path, read: list[Mount], dev: bool
 ) -> Containers:
     """Makes sure, before anything runs, that there is an engine with every image of a package.
 

@@ -129,7 +129,7 @@ def _containers(
     for place in places:
         if _is_fetched(place) and all(each.network == container_settings.NO_NETWORK for each in settings.values()):
             log.warning("%s is fetched over a network, and stages have none: --network preprocess=bridge", place)
-    read = [Path(place).absolute() for place in places if place and Path(place).exists()]
+    read = [container_settings.where_it_is(place) for place in places if place and Path(place).exists()]
     return containers.prepare(found, settings, root, read, dev)
 
 

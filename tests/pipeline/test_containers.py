@@ -19,7 +19,7 @@ from kfp import dsl
 
 from components.errors import ConfigError, TransientError
 from pipeline import containers, package
-from pipeline.container_settings import ContainerSettings, Mount
+from pipeline.container_settings import ContainerSettings, Mount, where_it_is
 from pipeline.containers import mount_words
 from pipeline.docker_client import Docker, explained
 from pipeline.image_digests import is_moving_tag
@@ -381,6 +381,20 @@ def test_a_parameter_that_has_the_name_of_a_flag_is_refused(desk: Desk) -> None:
     found = desk.run(desk.compile(pipeline))
     assert found.returncode == 64
     assert "the package has a parameter user, which is a flag of this command: rename it" in found.stderr
+
+
+def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there" / "deep").mkdir(parents=True)
+    (tmp_path / "there" / "images").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there" / "deep")
+    monkeypatch.chdir(tmp_path / "here")
+    # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
+    assert Path("link/../images").is_dir()
+    found = where_it_is("link/../images")
+    assert found == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
 
 
 def test_mounts_are_fields_of_csv() -> None:
