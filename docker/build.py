@@ -55,6 +55,12 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def build_arguments(base: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The arguments of docker/Dockerfile, by name; see `build`."""
+    arguments = {"BASE": base, "VERSION": images.VERSION, "REVISION": revision()}
+    return arguments | {name: environment[name] for name in _PASSED_ON if environment.get(name)}
+
+
 def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapping[str, str] = os.environ) -> None:
     """Builds images under their local names, and writes the bill of materials of each to build/images/.
 
@@ -67,8 +73,7 @@ def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapp
     Raises:
         StageError: As `Engine.build`.
     """
-    arguments = {"BASE": base, "VERSION": images.VERSION, "REVISION": revision()}
-    arguments |= {name: environment[name] for name in _PASSED_ON if environment.get(name)}
+    arguments = build_arguments(base, environment)
     for target in targets:
         started = time.monotonic()
         engine.build(target, tag_of(target), arguments)

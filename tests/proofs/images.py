@@ -12,7 +12,7 @@ import sys
 import tarfile
 from typing import NamedTuple
 
-from components import digests, images
+from components import digests
 from components.errors import StageError
 from docker import build
 from docker.engine import ROOT, Engine
@@ -79,7 +79,7 @@ def main(targets: tuple[str, ...]) -> int:
         listings = []
         for attempt in ("first", "second"):
             tag = f"wgan-proof/{target}:{attempt}"
-            engine.build(target, tag, {"BASE": base, "VERSION": images.VERSION, "REVISION": build.revision()})
+            engine.build(target, tag, build.build_arguments(base))
             listings.append(listing(engine, tag))
             engine.read("rmi", tag)
         lines = differences(*listings)
