@@ -23,6 +23,7 @@ from components import images, storage
 from components.errors import ConfigError, StageError
 from docker import sbom
 from docker.engine import ROOT, Engine
+from pipeline import image_digests
 
 # The target of docker/Dockerfile, and the name of its image.
 NAMES = {images.PREPROCESS: images.PREPROCESS} | {f"train-{kind}": name for kind, name in images.TRAIN_IMAGES.items()}
@@ -31,15 +32,13 @@ PINNED_BASE = ROOT / "docker" / "base.env"
 LOCAL_BASE = "python:3.11-slim-bookworm"
 SBOMS = ROOT / "build" / "images"
 PUSHED = ROOT / "build" / "images.json"
-SCHEMA_VERSION = 1
 _PASSED_ON = ("BEAM_SDK", "BEAM_WORKER")
-_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _SHOWN = 12
 
 
 def tag_of(target: str) -> str:
     """The local name of a target's image, such as `wgan/train:0.1.0`."""
-    return f"wgan/{NAMES[target]}:{images.VERSION}"
+    return images.image(NAMES[target])
 
 
 def revision() -> str:
@@ -131,7 +130,7 @@ def pinned_base(file: Path = PINNED_BASE) -> str:
         ConfigError: The file names none by its digest.
     """
     found = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None or not _DIGEST.search(found[1]):
+    if found is None or not image_digests.is_digest(found[1]):
         raise ConfigError(
             f"{file.name} names no base by its digest; give one, BASE=NAME@sha256:..., or name another base, "
             f"BASE={LOCAL_BASE}, to publish images on it all the same"
@@ -163,7 +162,8 @@ def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, A
         engine.shown("push", f"{place}:{images.VERSION}")
         known = json.loads(engine.read("image", "inspect", "--format", "{{json .RepoDigests}}", tag_of(target)))
         (pushed[NAMES[target]],) = [name for name in known if name.startswith(f"{place}@")]
-    found = {"schema_version": SCHEMA_VERSION, "version": images.VERSION, "revision": revision(), "images": pushed}
+    version = image_digests.SCHEMA_VERSION
+    found = {"schema_version": version, "version": images.VERSION, "revision": revision(), "images": pushed}
     storage.write_json(PUSHED, found)
     return found
 

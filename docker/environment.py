@@ -61,7 +61,11 @@ def install(lock: Path) -> Path:
     """Makes the environment, without pip, from wheels whose hashes the lock holds. Returns its site-packages."""
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     python = ENVIRONMENT / "bin" / "python"
-    settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    settings = {
+        "PIP_CACHE_DIR": "/var/cache/pip",  # which is mounted while building, and in no layer
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
     for name, secret in (("PIP_CERT", "ca"), ("PIP_CONFIG_FILE", "pip")):
         if Path("/run/secrets", secret).exists():
             settings[name] = f"/run/secrets/{secret}"

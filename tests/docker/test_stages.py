@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.limits import NO_LIMITS
+
 pytestmark = pytest.mark.docker
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
-LIMITS = (
-    *("--distance_ratio_limit", 1e9, "--recall_limit", 0, "--coverage_limit", 0, "--class_distance_limit", 1),
-    *("--class_ratio_limit", 0, "--class_coverage_limit", 0, "--distinct_share_limit", 0),
-    *("--copy_share_limit", 1, "--copy_z_limit", -1e9),
-)
+LIMITS = tuple(word for name, value in NO_LIMITS.items() for word in (f"--{name}", value))
 
 
 def outputs(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
