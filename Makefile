@@ -146,7 +146,7 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 	touch $@
 
 lock: install ## Pin every dependency again, with hashes
-	$(LOCK) --universal --extra pipeline --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --universal --extra vertex --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --universal --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
 	$(LOCK) --universal --extra pipeline --group kfp-2-16 pyproject.toml -o requirements/kfp-2.16.txt
 	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
