@@ -20,6 +20,7 @@ from components.train.component import train
 from components.train.config import TrainConfig
 from pipeline import kubernetes_settings, vertex_settings
 from pipeline.kubernetes_hardware import KubernetesStage
+from pipeline.package_origin import Origin
 from pipeline.profiles import Profile
 from pipeline.vertex_hardware import VertexStage
 
@@ -37,7 +38,9 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
     if isinstance(of_train, VertexStage) and of_train.machine_type:
         training = vertex_settings.custom_job(train, of_train, image_of_train, profile.service_account)
 
-    @dsl.pipeline(name="wgan-gp", description="Trains a WGAN-GP, judges it, and publishes it if it is good.")
+    origin = Origin(profile.target, profile.name, profile.service_account)
+
+    @dsl.pipeline(name="wgan-gp", description=f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}")
     def wgan_gp(
         source: str,
         root: str,

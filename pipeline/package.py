@@ -184,12 +184,13 @@ class Package:
         return self.root.definitions("input", "parameters")
 
 
-def read(text: bytes, where: str) -> Package:
+def read(text: bytes, where: str, to_execute: bool = True) -> Package:
     """Reads a package.
 
     Args:
         text: The YAML.
         where: What to call it in messages.
+        to_execute: Whether it is to be executed here; else only what it is made of is wanted.
 
     Raises:
         ConfigError: It is no package, or holds what cannot be executed here; names each task and construct.
@@ -207,7 +208,7 @@ def read(text: bytes, where: str) -> Package:
     problems = reader.problems
     if any(documents[1:]):
         problems.append("the package has platform settings (a second document), for a cluster only")
-    if problems:
+    if problems and to_execute:
         raise ConfigError(*(f"{where} cannot be run on this machine: {problem}" for problem in problems))
     return Package(name, root, text)
 

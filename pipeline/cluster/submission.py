@@ -1,0 +1,104 @@
+"""What is sent to a cluster: a package that was looked through, the run's parameters, its name and experiment.
+
+A server is never sent what it would choke on: Kubeflow 2.16 and 2.17 never answer an upload that is not YAML, and
+accept packages whose runs then fail.
+"""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components import errors
+from components.errors import ConfigError
+from components.images import VERSION
+from pipeline import package, package_lint, package_origin
+from pipeline.package import Package
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterPackage:
+    """A compiled package as it is sent.
+
+    Attributes:
+        path: Its file.
+        text: The YAML, one document or two.
+        found: The package as read, for its parameters.
+        target: `kfp` or `vertex`.
+        profile: The hardware that it was compiled for.
+        service_account: Whom its runs are started as; empty for the target's default.
+    """
+
+    path: Path
+    text: bytes
+    found: Package
+    target: str
+    profile: str
+    service_account: str
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.found.name
+
+    @property
+    def version(self) -> str:
+        """Names this very content: the same package is uploaded once."""
+        return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A run to start.
+
+    Attributes:
+        package: What to run.
+        parameters: Its parameters, typed and checked; those left out have the package's defaults.
+        experiment: The experiment that the run belongs to.
+        run_name: What people call the run.
+        pipeline_root: Where the target keeps artefacts that stages hand it (metrics, reports); empty for its default.
+        service_account: Whom the run is started as; empty for the target's default.
+    """
+
+    package: ClusterPackage
+    parameters: dict[str, Any]
+    experiment: str
+    run_name: str
+    pipeline_root: str = ""
+    service_account: str = ""
+
+
+def read_package(path: Path, target: str) -> ClusterPackage:
+    """Reads a package for a target, and refuses what would not run there.
+
+    Raises:
+        ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
+    found = package.read(text, f"package {path}", to_execute=False)
+    origin = package_origin.read(next(iter(yaml.safe_load_all(text))))
+    if origin is None:
+        raise ConfigError(f"package {path} does not say what it was compiled for: compile it with `wgan compile`")
+    if origin.target != target:
+        raise ConfigError(
+            f"package {path} was compiled for {origin.target}, and this is {target}: "
+            f"compile it with `wgan compile --target {target}`"
+        )
+    # How its images are named was decided when it was compiled.
+    tags = {task.container["image"] for task in found.root.leaves()}
+    problems = package_lint.problems(text, target, tags)
+    if problems:
+        raise ConfigError(*(f"package {path} would not work: {problem}" for problem in problems))
+    return ClusterPackage(
+        path=path,
+        text=text,
+        found=found,
+        target=target,
+        profile=origin.profile,
+        service_account=origin.service_account,
+    )
