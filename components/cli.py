@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from components import errors, settings
+from components import errors, run_records, settings
 from components.errors import ConfigError, StageError, Terminated
 from components.executor import ExecutorInput, StageResult
 
@@ -55,11 +55,14 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
     try:
         program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
         given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
-        config = build(config_class, given)
-        result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
-        if executor is not None:
-            executor.write_output(result)
-        else:
+        own = [field.name for field in settings.fields_of(config_class)]
+        with run_records.noted(stage, executor.take_run(own) if executor else None) as results:
+            config = build(config_class, given)
+            result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
+            if executor is not None:
+                executor.write_output(result)
+            results.append(result)
+        if executor is None:
             for name, value in result.parameters.items():
                 print(f"{name}: {value}")
         return errors.OK

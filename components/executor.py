@@ -7,11 +7,14 @@ Standard library only, so that no image needs the kfp package. The JSON is that 
 import dataclasses
 import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from components.errors import ConfigError
 
+# Inputs of every stage that say which run it belongs to, and decide nothing of what it makes.
+OF_THE_RUN = ("records", "run")
 _CHANNEL = "pipelinechannel--"
 # What starts a stage as a custom job of Vertex writes this output itself; it stands among the stage's all the same.
 _OF_THE_LAUNCHER = "gcp_resources"
@@ -24,13 +27,23 @@ class StageResult:
 
     Attributes:
         parameters: Output parameters by name; `summary`, one short line for people, is among them.
+        kept: Whether all of it was there already, made by an earlier run.
         metrics: Rows of the `metrics` artefact, for stages that have one.
         files: Local files that become output artefacts, by the artefact's name.
     """
 
     parameters: dict[str, str | int | float]
+    kept: bool = False
     metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)
     files: dict[str, Path] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOf:
+    """The run that a stage belongs to: the folder of all runs' records, and the run's id."""
+
+    records: str
+    run: str
 
 
 class ExecutorInput:
@@ -45,7 +58,11 @@ class ExecutorInput:
             message = json.loads(text)
             values = dict(message.get("inputs", {}).get("parameterValues", {}))
             # What a task's constants are filled in from stands among its inputs, though no component declares it.
-            self._parameters = {name: value for name, value in values.items() if not name.startswith(_CHANNEL)}
+            self._parameters = {
+                name: json.dumps(value) if isinstance(value, (dict, list)) else value
+                for name, value in values.items()
+                if not name.startswith(_CHANNEL)
+            }
             outputs = message["outputs"]
             self._output_file = Path(outputs["outputFile"])
             self._output_parameters = {
@@ -61,8 +78,14 @@ class ExecutorInput:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The input parameters by name, as JSON values."""
+        """The input parameters by name, as JSON values; those that are objects or lists as JSON text."""
         return self._parameters
+
+    def take_run(self, own: Collection[str]) -> RunOf | None:
+        """Takes the run out of the parameters, unless a stage's own settings have its name; None if there is none."""
+        if any(name in own or name not in self._parameters for name in OF_THE_RUN):
+            return None
+        return RunOf(*(str(self._parameters.pop(name)) for name in OF_THE_RUN))
 
     def write_output(self, result: StageResult) -> None:
         """Writes every declared output: parameter files, artefact files, and the executor output itself.

@@ -7,7 +7,7 @@ version's `evaluation/` is the evaluation by which it was promoted, and its card
 import dataclasses
 from pathlib import Path
 
-from components import evaluations, models, storage
+from components import evaluations, models, recipes, storage
 from components.errors import DataError
 
 CHAMPION = "champion.json"
@@ -118,6 +118,39 @@ def read_version(registry: str | Path, number: int, champion: Champion | None) -
             f"{evaluation.checkpoint_digest}, but its model comes from {model.checkpoint_digest}"
         )
     return Version(number=number, model=model, evaluation=evaluation)
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRecipe:
+    """What a version was made from, and where the checkpoint lay that its model comes from; empty if it is unknown."""
+
+    recipe: recipes.Recipe
+    checkpoint_uri: str
+
+
+def write_recipe(version: Path, published: PublishedRecipe) -> None:
+    """Writes what a version was made from.
+
+    Args:
+        version: The version's folder.
+        published: The recipe.
+    """
+    value = {**published.recipe.to_json(), "checkpoint_uri": published.checkpoint_uri}
+    storage.write_json(version / recipes.FILE, value)
+
+
+def read_recipe(registry: str | Path, version: int) -> PublishedRecipe | None:
+    """What a version was made from; None if it does not say so.
+
+    Raises:
+        DataError: It is not a recipe.
+    """
+    path = version_folder(registry, version) / recipes.FILE
+    if not path.exists():
+        return None
+    value = storage.read_json(path, "recipe")
+    recipe = recipes.from_json(value, str(path))
+    return PublishedRecipe(recipe, str(value.get("checkpoint_uri", "")))
 
 
 def find(registry: str | Path, model_digest: str) -> int | None:

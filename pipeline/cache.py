@@ -11,6 +11,7 @@ from typing import Any
 
 from components import digests, storage
 from components.errors import DataError
+from components.executor import OF_THE_RUN
 from pipeline.package import Task
 from pipeline.resolve import Outputs, Resolver, as_text
 
@@ -46,8 +47,10 @@ def key_parts(task: Task, resolver: Resolver, identity: dict[str, Any]) -> dict[
 
 
 def _content(inputs: dict[str, Any]) -> dict[str, Any]:
-    """A stage's inputs without the locations of artefacts whose content is named beside them."""
-    return {name: value for name, value in inputs.items() if not inputs.get(f"{name}_digest")}
+    """A stage's inputs without the locations of artefacts whose content is named beside them, and without the run."""
+    return {
+        name: value for name, value in inputs.items() if not inputs.get(f"{name}_digest") and name not in OF_THE_RUN
+    }
 
 
 @dataclasses.dataclass(frozen=True)

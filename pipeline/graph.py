@@ -6,7 +6,9 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
 
-from components import images
+from components import images, settings
+from components.decide.component import decide
+from components.decide.config import DecideConfig
 from components.embed.component import embed
 from components.embed.config import EmbedConfig
 from components.evaluate.component import evaluate
@@ -16,6 +18,8 @@ from components.fingerprint.component import fingerprint
 from components.preprocess.component import preprocess
 from components.preprocess.config import PreprocessConfig
 from components.publish.component import publish
+from components.recipes import RUN
+from components.record.component import record
 from components.train.component import train
 from components.train.config import TrainConfig
 from pipeline import kubernetes_settings, vertex_settings
@@ -23,6 +27,18 @@ from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.package_origin import Origin
 from pipeline.profiles import Profile
 from pipeline.vertex_hardware import VertexStage
+
+# Stages whose image has neither TensorFlow nor anything else that takes seconds to start.
+_LIGHT = ("fingerprint", "decide", "preprocess", "record")
+# Parameters that decide what a run makes; the others say where, and how the work is spread.
+_DECIDING = sorted(
+    {
+        field.name
+        for config in (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
+        for field in settings.fields_of(config)
+        if field.setting.in_key
+    }
+)
 
 
 def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
@@ -98,139 +114,175 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         copy_share_limit: float = EvaluateConfig.copy_share_limit,
         copy_z_limit: float = EvaluateConfig.copy_z_limit,
         seed: int = TrainConfig.seed,
+        start_from: str = DecideConfig.start_from,
+        refresh: str = DecideConfig.refresh,
         accelerator: str = profile.accelerator,
         tpu: str = TrainConfig.tpu,
         replicas: int = profile.replicas,
     ) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
+        given = dict(locals())
         registry = f"{root}/registry"
+        # Kubeflow fills in a placeholder of the run only where it is the whole of a constant.
+        of_run = {"records": f"{root}/records", "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
         # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion
         # now.
-        fingerprinted = fingerprint(source=source, own_embedding=own_embedding).set_caching_options(False)
-
-        dataset = preprocess(
+        recorded = record(
+            **of_run,
+            run_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
+            created=dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
+            scheduled=dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER,
             source=source,
-            dataset=f"{root}/datasets/{{key}}",
-            source_fingerprint=fingerprinted.outputs["source_fingerprint"],
-            downloads=f"{root}/downloads",
-            height=height,
-            width=width,
-            color=color,
-            resize=resize,
-            validation_fraction=validation_fraction,
-            test_fraction=test_fraction,
-            bad_images_limit=bad_images_limit,
-            images_per_shard=images_per_shard,
-            seed=seed,
-            beam_options=beam_options,
-        )
-
-        checkpoint = training(
-            dataset=dataset.outputs["dataset_uri"],
-            checkpoints=f"{root}/checkpoints/{{key}}",
-            dataset_digest=dataset.outputs["dataset_digest"],
-            steps=steps,
-            batch_size=batch_size,
-            critic_steps=critic_steps,
-            critic_learning_rate=critic_learning_rate,
-            generator_learning_rate=generator_learning_rate,
-            beta_1=beta_1,
-            beta_2=beta_2,
-            learning_rate_decay=learning_rate_decay,
-            constraint=constraint,
-            penalty_weight=penalty_weight,
-            clip_value=clip_value,
-            ema_decay=ema_decay,
-            latent_size=latent_size,
-            base_filters=base_filters,
-            critic_normalization=critic_normalization,
-            generator_normalization=generator_normalization,
-            conditioning=conditioning,
-            precision=precision,
-            reproducibility=reproducibility,
-            virtual_shards=virtual_shards,
-            seed=seed,
-            accelerator=accelerator,
-            tpu=tpu,
-            replicas=replicas,
-            when_unhealthy=when_unhealthy,
-            log_every=log_every,
-            sample_every=sample_every,
-            checkpoint_every=checkpoint_every,
-            keep_checkpoints=keep_checkpoints,
-        )
-
-        # Embed's image is for CPUs. It shares what train is told only where train's is the same.
-        shared = profile.train_image == "cpu"
-        embedding = embed(
-            dataset=dataset.outputs["dataset_uri"],
-            embedding=f"{root}/embeddings/{{key}}",
-            dataset_digest=dataset.outputs["dataset_digest"],
-            classifier_epochs=classifier_epochs,
-            classifier_batch_size=classifier_batch_size,
-            classifier_learning_rate=classifier_learning_rate,
-            own_embedding=own_embedding,
-            own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
-            own_embedding_name=own_embedding_name,
-            own_embedding_size=own_embedding_size,
-            own_embedding_range=own_embedding_range,
-            own_embedding_output=own_embedding_output,
-            seed=seed,
-            accelerator=accelerator if shared else "cpu",
-            tpu=tpu if shared else EmbedConfig.tpu,
-            replicas=replicas if shared else EmbedConfig.replicas,
-        )
-
-        evaluation = evaluate(
-            checkpoint=checkpoint.outputs["checkpoint_uri"],
-            dataset=dataset.outputs["dataset_uri"],
-            embedding=embedding.outputs["embedding_uri"],
-            evaluation=f"{root}/evaluations/{{key}}",
             registry=registry,
-            checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
-            dataset_digest=dataset.outputs["dataset_digest"],
-            embedding_digest=embedding.outputs["embedding_digest"],
-            export_checkpoint=export_checkpoint,
-            sample_count=sample_count,
-            distance_ratio_limit=distance_ratio_limit,
-            recall_limit=recall_limit,
-            coverage_limit=coverage_limit,
-            class_distance_limit=class_distance_limit,
-            class_ratio_limit=class_ratio_limit,
-            class_coverage_limit=class_coverage_limit,
-            distinct_share_limit=distinct_share_limit,
-            copy_share_limit=copy_share_limit,
-            copy_z_limit=copy_z_limit,
-            seed=seed,
         ).set_caching_options(False)
 
-        model = export(
-            checkpoint=evaluation.outputs["judged_checkpoint_uri"],
-            model=f"{root}/models/{{key}}",
-            checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
-        )
+        with dsl.ExitHandler(recorded, name="the run"):
+            fingerprinted = fingerprint(source=source, own_embedding=own_embedding, **of_run).set_caching_options(False)
 
-        with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
-            published = publish(
-                model=model.outputs["model_uri"],
-                evaluation=evaluation.outputs["evaluation_uri"],
+            decided = decide(
                 registry=registry,
-                model_digest=model.outputs["model_digest"],
-                evaluation_digest=evaluation.outputs["evaluation_digest"],
+                source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+                own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
+                settings="\n".join(f"{name}={given[name]}" for name in _DECIDING if name in given),
+                refresh=refresh,
+                start_from=start_from,
+                **of_run,
             ).set_caching_options(False)
+
+            with dsl.If(decided.outputs["decision"] == RUN, name="anything new"):
+                dataset = preprocess(
+                    source=source,
+                    dataset=f"{root}/datasets/{{key}}",
+                    source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+                    downloads=f"{root}/downloads",
+                    height=height,
+                    width=width,
+                    color=color,
+                    resize=resize,
+                    validation_fraction=validation_fraction,
+                    test_fraction=test_fraction,
+                    bad_images_limit=bad_images_limit,
+                    images_per_shard=images_per_shard,
+                    seed=seed,
+                    beam_options=beam_options,
+                    **of_run,
+                )
+
+                checkpoint = training(
+                    dataset=dataset.outputs["dataset_uri"],
+                    checkpoints=f"{root}/checkpoints/{{key}}",
+                    dataset_digest=dataset.outputs["dataset_digest"],
+                    steps=steps,
+                    batch_size=batch_size,
+                    critic_steps=critic_steps,
+                    critic_learning_rate=critic_learning_rate,
+                    generator_learning_rate=generator_learning_rate,
+                    beta_1=beta_1,
+                    beta_2=beta_2,
+                    learning_rate_decay=learning_rate_decay,
+                    constraint=constraint,
+                    penalty_weight=penalty_weight,
+                    clip_value=clip_value,
+                    ema_decay=ema_decay,
+                    latent_size=latent_size,
+                    base_filters=base_filters,
+                    critic_normalization=critic_normalization,
+                    generator_normalization=generator_normalization,
+                    conditioning=conditioning,
+                    precision=precision,
+                    reproducibility=reproducibility,
+                    virtual_shards=virtual_shards,
+                    seed=seed,
+                    accelerator=accelerator,
+                    tpu=tpu,
+                    replicas=replicas,
+                    when_unhealthy=when_unhealthy,
+                    log_every=log_every,
+                    sample_every=sample_every,
+                    checkpoint_every=checkpoint_every,
+                    keep_checkpoints=keep_checkpoints,
+                    **of_run,
+                )
+
+                # Embed's image is for CPUs. It shares what train is told only where train's is the same.
+                shared = profile.train_image == "cpu"
+                embedding = embed(
+                    dataset=dataset.outputs["dataset_uri"],
+                    embedding=f"{root}/embeddings/{{key}}",
+                    dataset_digest=dataset.outputs["dataset_digest"],
+                    classifier_epochs=classifier_epochs,
+                    classifier_batch_size=classifier_batch_size,
+                    classifier_learning_rate=classifier_learning_rate,
+                    own_embedding=own_embedding,
+                    own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
+                    own_embedding_name=own_embedding_name,
+                    own_embedding_size=own_embedding_size,
+                    own_embedding_range=own_embedding_range,
+                    own_embedding_output=own_embedding_output,
+                    seed=seed,
+                    accelerator=accelerator if shared else "cpu",
+                    tpu=tpu if shared else EmbedConfig.tpu,
+                    replicas=replicas if shared else EmbedConfig.replicas,
+                    **of_run,
+                )
+
+                evaluation = evaluate(
+                    checkpoint=checkpoint.outputs["checkpoint_uri"],
+                    dataset=dataset.outputs["dataset_uri"],
+                    embedding=embedding.outputs["embedding_uri"],
+                    evaluation=f"{root}/evaluations/{{key}}",
+                    registry=registry,
+                    checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
+                    dataset_digest=dataset.outputs["dataset_digest"],
+                    embedding_digest=embedding.outputs["embedding_digest"],
+                    export_checkpoint=export_checkpoint,
+                    sample_count=sample_count,
+                    distance_ratio_limit=distance_ratio_limit,
+                    recall_limit=recall_limit,
+                    coverage_limit=coverage_limit,
+                    class_distance_limit=class_distance_limit,
+                    class_ratio_limit=class_ratio_limit,
+                    class_coverage_limit=class_coverage_limit,
+                    distinct_share_limit=distinct_share_limit,
+                    copy_share_limit=copy_share_limit,
+                    copy_z_limit=copy_z_limit,
+                    seed=seed,
+                    **of_run,
+                ).set_caching_options(False)
+
+                model = export(
+                    checkpoint=evaluation.outputs["judged_checkpoint_uri"],
+                    model=f"{root}/models/{{key}}",
+                    checkpoint_digest=evaluation.outputs["judged_checkpoint_digest"],
+                    **of_run,
+                )
+
+                with dsl.If(evaluation.outputs["verdict"] == "PROMOTE", name="promoted"):
+                    published = publish(
+                        model=model.outputs["model_uri"],
+                        evaluation=evaluation.outputs["evaluation_uri"],
+                        registry=registry,
+                        model_digest=model.outputs["model_digest"],
+                        evaluation_digest=evaluation.outputs["evaluation_digest"],
+                        recipe=decided.outputs["recipe"],
+                        checkpoint=evaluation.outputs["judged_checkpoint_uri"],
+                        **of_run,
+                    ).set_caching_options(False)
 
         tasks = {
             "fingerprint": fingerprinted,
+            "decide": decided,
             "preprocess": dataset,
             "train": checkpoint,
             "embed": embedding,
             "evaluate": evaluation,
             "export": model,
             "publish": published,
+            "record": recorded,
         }
         for name, task in tasks.items():
-            if name in ("fingerprint", "preprocess"):
+            if name in _LIGHT:
                 task.set_container_image(image_of[images.PREPROCESS])
             elif name != "train":
                 task.set_container_image(image_of[images.TRAIN])

@@ -24,8 +24,10 @@ _INPUT_OR_OUTPUT = re.compile(
 _OF_THE_RUN = (
     "$",
     "$.outputs.output_file",
+    "$.pipeline_job_create_time_utc",
     "$.pipeline_job_name",
     "$.pipeline_job_resource_name",
+    "$.pipeline_job_schedule_time_utc",
     "$.pipeline_job_uuid",
     "$.pipeline_root",
     "$.pipeline_task_name",

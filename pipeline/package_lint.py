@@ -56,14 +56,17 @@ class _Lint:
         self._used_components: set[str] = set()
         self._used_executors: set[str] = set()
 
-    def check_graph(self, name: str, component: dict[str, Any], condition: str = "") -> None:
-        """Checks a component that is a graph, and every task in it; its inputs may be for its condition alone."""
+    def check_graph(self, name: str, component: dict[str, Any], conditions: str = "") -> None:
+        """Checks a component that is a graph, and every task in it.
+
+        An input may be for its condition alone, or for that of a graph around it: kfp hands that down all the way.
+        """
         dag = component["dag"]
         tasks = dag.get("tasks", {})
         self._check_order(name, tasks)
-        used = {("parameters", asked) for asked in _CONDITION_INPUT.findall(condition)}
+        used = {("parameters", asked) for asked in _CONDITION_INPUT.findall(conditions)}
         for key, task in tasks.items():
-            used |= self._check_task(f"{name}, {key}", task, component, tasks)
+            used |= self._check_task(f"{name}, {key}", task, component, conditions)
         for kind, _ in _KINDS:
             for declared in _names(component, "input", kind):
                 if (kind, declared) not in used:
@@ -73,9 +76,10 @@ class _Lint:
                     self._check_made(f"{name}: output {output}", producer, made, kind, tasks)
 
     def _check_task(
-        self, name: str, task: dict[str, Any], around: dict[str, Any], tasks: dict[str, Any]
+        self, name: str, task: dict[str, Any], around: dict[str, Any], conditions: str
     ) -> set[tuple[str, str]]:
         """Checks a task and what it runs; returns the inputs of the graph around it that it uses, with their kinds."""
+        tasks = around["dag"].get("tasks", {})
         used: set[tuple[str, str]] = set()
         reference = task.get("componentRef", {}).get("name", "")
         component = self._components.get(reference)
@@ -114,7 +118,7 @@ class _Lint:
         if reference not in self._used_components:
             self._used_components.add(reference)
             if "dag" in component:
-                self.check_graph(name, component, condition)
+                self.check_graph(name, component, f"{conditions} {condition}")
             else:
                 self._check_leaf(name, component)
         return used

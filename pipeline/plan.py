@@ -6,17 +6,18 @@ from typing import Any
 
 from components import errors
 from components.errors import StageError
+from components.executor import OF_THE_RUN
 from pipeline import processes
 from pipeline.cache import Cache, key_parts, stage_of
 from pipeline.containers import Containers
 from pipeline.package import Package, Task
 from pipeline.processes import Call, Processes
-from pipeline.resolve import NotYetMade, Outputs, Resolver, read_outputs
+from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, placeholders_of, read_outputs
 from pipeline.runner import SKIPPED, UNCHANGED, skip_reason
 
 RUNS, MAYBE = "runs", "perhaps"
 # Stages that only read and take a moment: the plan runs them, because what they say decides the rest.
-_READING_STAGES = ("fingerprint",)
+_READING_STAGES = ("fingerprint", "decide")
 
 
 class PlanFailed(StageError):
@@ -41,8 +42,7 @@ def plan(
     made: dict[Task, Outputs] = {}
     # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
     name = f"{package.name}-next"
-    run = dict.fromkeys(("$.pipeline_job_name", "$.pipeline_job_resource_name", "$.pipeline_job_uuid"), name)
-    resolver = Resolver(parameters, made, {**run, "$.pipeline_root": str(root)}, {})
+    resolver = Resolver(parameters, made, placeholders_of(name, str(root)), {})
     cache = Cache(root)
     rows = []
     for task in package.root.leaves():
@@ -74,7 +74,7 @@ def _decide(
 ) -> tuple[str, str]:
     if stage_of(task) in _READING_STAGES:
         made[task] = _run_now(task, resolver, place)
-        return "was run", "reads the source; the plan has just done it"
+        return "was run", as_text(made[task].parameters.get("summary", ""))
     if not task.cached:
         return RUNS, "always"
     try:
@@ -107,6 +107,8 @@ def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> O
         folder = Path(name, "outputs")
         (folder / "parameters").mkdir(parents=True)
         message = resolver.executor_input(task, folder)
+        for name_of_run in OF_THE_RUN:  # a plan is no run, and leaves no record
+            message["inputs"]["parameterValues"].pop(name_of_run, None)
         words, environment = resolver.command(task, message), resolver.environment(task, message)
         code = place.run(Call(task, words, environment, folder, Path(name, "log"), f"{task.name} | "))
         if code:

@@ -25,7 +25,7 @@ from pipeline.vertex_hardware import VertexStage
 
 KFP, VERTEX = "kfp", "vertex"
 TARGETS = (KFP, VERTEX)
-STAGES = ("fingerprint", "preprocess", "train", "embed", "evaluate", "export", "publish")
+STAGES = ("fingerprint", "decide", "preprocess", "train", "embed", "evaluate", "export", "publish", "record")
 TRAIN, OTHERS = "train", "others"
 # Both lose little when tried again: train goes on from its last checkpoint. Preprocess is not retried: its own runner
 # retries what a worker lost, and a download without a network shall fail within seconds.

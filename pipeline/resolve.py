@@ -1,6 +1,7 @@
 """What each task is given: values looked up through the nested graphs, placeholders replaced."""
 
 import dataclasses
+import datetime
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,21 @@ class Outputs:
 
     parameters: dict[str, Any]
     artifacts: dict[str, dict[str, Any]]
+
+
+def placeholders_of(run_name: str, root: str) -> dict[str, str]:
+    """The values of Kubeflow's placeholders of the run, for a run that begins now.
+
+    Args:
+        run_name: What it is called, which is its id as well.
+        root: The folder of what belongs to it alone.
+    """
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {
+        **dict.fromkeys(("$.pipeline_job_name", "$.pipeline_job_resource_name", "$.pipeline_job_uuid"), run_name),
+        **dict.fromkeys(("$.pipeline_job_create_time_utc", "$.pipeline_job_schedule_time_utc"), now),
+        "$.pipeline_root": root,
+    }
 
 
 class NotYetMade(Exception):

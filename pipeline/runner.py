@@ -23,15 +23,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from components import errors
+from components import errors, run_records
 from components.errors import StageError
+from components.executor import OF_THE_RUN, RunOf
+from components.run_records import Note
 from pipeline import processes
-from pipeline.cache import Cache, key_parts
+from pipeline.cache import Cache, key_parts, stage_of
 from pipeline.containers import Containers
 from pipeline.history import History
 from pipeline.package import Package, Task
 from pipeline.processes import Call, Processes
-from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, read_outputs
+from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, placeholders_of, read_outputs
 
 log = logging.getLogger(__name__)
 
@@ -108,12 +110,7 @@ class Run:
         self._endings: dict[Task, dict[str, Any]] = {}
         self._interrupted_by = 0
         name = f"{package.name}-{history.number:04d}"
-        placeholders = {
-            "$.pipeline_job_name": name,
-            "$.pipeline_job_resource_name": name,
-            "$.pipeline_job_uuid": name,
-            "$.pipeline_root": str(history.folder),
-        }
+        placeholders = placeholders_of(name, str(history.folder))
         self._resolver = Resolver(parameters, self._made, placeholders, self._endings)
         width = max((len(task.name) for task in self.tasks if task.is_leaf), default=0)
         self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
@@ -195,8 +192,17 @@ class Run:
             return False
         self._made[task] = self.progress[task].outputs = found.outputs
         self._settle(task, UNCHANGED, "inputs, settings and code are unchanged")
+        self._note_kept(task, found.outputs)
         log.info("%s: unchanged inputs, settings and code: not run again", task.name)
         return True
+
+    def _note_kept(self, task: Task, outputs: Outputs) -> None:
+        """Tells the run's record of a stage that is not run, as the stage itself cannot."""
+        inputs = self._resolver.parameters(task)
+        if stage_of(task) and inputs.keys() >= set(OF_THE_RUN):
+            of_run = RunOf(*(str(inputs[name]) for name in OF_THE_RUN))
+            note = Note(stage=stage_of(task), state=run_records.KEPT, outputs=outputs.parameters, exit_code=errors.OK)
+            run_records.write(of_run, note)
 
     def _decide_graph(self, task: Task) -> None:
         """A graph has ended when every task in it has."""

@@ -37,7 +37,7 @@ def flags(**changes: object) -> list[str]:
 
 def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """The table at the end: the state of each stage."""
-    names = ("fingerprint", "preprocess", "embed", "train", "evaluate", "export", "publish")
+    names = ("fingerprint", "decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record")
     lines = [line.split() for line in done.stdout.splitlines()]
     return {words[0]: words[1] for words in lines if words and words[0] in names}
 
@@ -93,19 +93,21 @@ def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
     ).read_text()
 
 
-def test_the_same_command_again_makes_nothing_again(place: Path) -> None:
-    done = wgan("run", "--source=pictures", *flags(), cwd=place)
-    assert done.returncode == 0, done.stderr
-    assert states(done) == {
-        "fingerprint": "done",
-        "preprocess": "unchanged",
-        "embed": "unchanged",
-        "train": "unchanged",
-        "evaluate": "done",
-        "export": "unchanged",
-        "publish": "skipped:",
-    }
-    assert "is already the champion, version 1" in done.stdout
+def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(place: Path) -> None:
+    again = wgan("run", "--source=pictures", *flags(), cwd=place)
+    assert again.returncode == 0, again.stderr
+    judged = ("preprocess", "embed", "train", "evaluate", "export", "publish")
+    done = dict.fromkeys(("fingerprint", "decide", "record"), "done")
+    assert states(again) == done | dict.fromkeys(judged, "skipped:")
+
+    refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=place)
+    assert refreshed.returncode == 0, refreshed.stderr
+    kept = dict.fromkeys(("preprocess", "embed", "train", "export"), "unchanged")
+    assert states(refreshed) == done | kept | {"evaluate": "done", "publish": "skipped:"}
+    record = json.loads((place / "runs" / "records" / "wgan-gp-0003" / "record.json").read_text())
+    assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
+    assert "is already the champion, version 1" in record["reason"]
+    assert record["reason"].endswith("nothing was trained: the checkpoint was there already")
 
 
 def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:

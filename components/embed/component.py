@@ -11,6 +11,8 @@ from components.images import image
 def embed(
     dataset: str,
     embedding: str,
+    records: str,
+    run: str,
     embedding_uri: dsl.OutputPath(str),
     embedding_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),

@@ -55,7 +55,8 @@ def run(config: EmbedConfig) -> StageResult:
             "embedding_uri": str(place),
             "embedding_digest": description.digest,
             "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
-        }
+        },
+        kept=former is not None,
     )
 
 

@@ -13,6 +13,8 @@ def evaluate(
     dataset: str,
     embedding: str,
     evaluation: str,
+    records: str,
+    run: str,
     evaluation_uri: dsl.OutputPath(str),
     judged_checkpoint_uri: dsl.OutputPath(str),
     judged_checkpoint_digest: dsl.OutputPath(str),

@@ -94,7 +94,7 @@ def run(config: EvaluateConfig) -> StageResult:
         log.info("evaluate: already complete at %s", place)
     else:
         _make(config, inputs, place)
-    return _result(config, place)
+    return _result(config, place, kept=former is not None)
 
 
 def _read_inputs(config: EvaluateConfig) -> _Inputs:
@@ -326,7 +326,7 @@ def _report(
     )
 
 
-def _result(config: EvaluateConfig, place: Path) -> StageResult:
+def _result(config: EvaluateConfig, place: Path, kept: bool) -> StageResult:
     described = evaluations.describe(place)
     numbers = storage.read_json(place / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
@@ -353,6 +353,7 @@ def _result(config: EvaluateConfig, place: Path) -> StageResult:
             "verdict": described.verdict,
             "summary": "; ".join([f"{described.verdict}: {distance}", *described.reasons]),
         },
+        kept=kept,
         metrics={name: value for name, value in rows.items() if value is not None},
         files={"report": place / evaluations.REPORT},
     )

@@ -11,6 +11,8 @@ from components.images import image
 def export(
     checkpoint: str,
     model: str,
+    records: str,
+    run: str,
     model_uri: dsl.OutputPath(str),
     model_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),

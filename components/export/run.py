@@ -64,7 +64,10 @@ def run(config: ExportConfig) -> StageResult:
             description = _make(config, checkpoint, place)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
-    return StageResult(parameters={"model_uri": str(place), "model_digest": description.digest, "summary": summary})
+    return StageResult(
+        parameters={"model_uri": str(place), "model_digest": description.digest, "summary": summary},
+        kept=former is not None,
+    )
 
 
 def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> models.Description:

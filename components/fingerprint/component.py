@@ -10,6 +10,8 @@ from components.images import image
 @dsl.container_component
 def fingerprint(
     source: str,
+    records: str,
+    run: str,
     source_fingerprint: dsl.OutputPath(str),
     own_embedding_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),

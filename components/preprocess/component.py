@@ -11,6 +11,8 @@ from components.preprocess.config import PreprocessConfig
 def preprocess(
     source: str,
     dataset: str,
+    records: str,
+    run: str,
     dataset_uri: dsl.OutputPath(str),
     dataset_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),

@@ -37,7 +37,7 @@ def run(config: PreprocessConfig) -> StageResult:
     place = Path(digests.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
     if _is_complete(place, config, fingerprint):
         log.info("preprocess: already complete at %s", place)
-        return _result(place, records.read_manifest(str(place)))
+        return _result(place, records.read_manifest(str(place)), kept=True)
     found = survey(_place_of(config))
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
@@ -163,10 +163,15 @@ def _leave_only(folder: Path, files: list[str]) -> None:
             path.unlink()
 
 
-def _result(place: Path, manifest: Manifest) -> StageResult:
+def _result(place: Path, manifest: Manifest, kept: bool = False) -> StageResult:
     splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in records.SPLITS)
     summary = f"{splits} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     set_aside = manifest.quarantine["count"]
     summary += f", {set_aside:,} set aside" if set_aside else ""
-    return StageResult(parameters={"dataset_uri": str(place), "dataset_digest": manifest.digest, "summary": summary})
+    outputs: dict[str, str | int | float] = {
+        "dataset_uri": str(place),
+        "dataset_digest": manifest.digest,
+        "summary": summary,
+    }
+    return StageResult(parameters=outputs, kept=kept)

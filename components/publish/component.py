@@ -12,10 +12,14 @@ def publish(
     model: str,
     evaluation: str,
     registry: str,
+    records: str,
+    run: str,
     version: dsl.OutputPath(int),
     summary: dsl.OutputPath(str),
     model_digest: str = PublishConfig.model_digest,
     evaluation_digest: str = PublishConfig.evaluation_digest,
+    recipe: str = PublishConfig.recipe,
+    checkpoint: str = PublishConfig.checkpoint,
 ) -> dsl.ContainerSpec:
     """Publishes a model as the registry's next version and champion."""
     return dsl.ContainerSpec(

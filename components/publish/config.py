@@ -17,6 +17,8 @@ class PublishConfig:
     evaluation_digest: Annotated[
         str, Setting("The digest that the evaluation must have; any when empty.", in_key=False)
     ] = ""
+    recipe: Annotated[str, Setting("What the run was made from, as the decide stage says.", in_key=False)] = ""
+    checkpoint: Annotated[str, Setting("Folder of the checkpoint that the model comes from.", in_key=False)] = ""
 
     def __post_init__(self) -> None:
         require_valid(self)

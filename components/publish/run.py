@@ -4,7 +4,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from components import card, evaluations, lineage, models, registry, storage
+from components import card, evaluations, lineage, models, recipes, registry, storage
 from components.errors import ConfigError, DataError
 from components.executor import StageResult
 from components.publish.config import PublishConfig
@@ -40,7 +40,7 @@ def run(config: PublishConfig) -> StageResult:
         if version is not None and champion is not None and champion.version >= version:
             log.info("publish: already published as version %d", version)
             summary = f"already published as version {version}; the champion is version {champion.version}"
-            return _result(version, model, summary)
+            return _result(version, model, summary, kept=True)
         _require_same_champion(champion, evaluation)
         if version is None:
             version = max(registry.versions(config.registry), default=0) + 1
@@ -60,8 +60,8 @@ def run(config: PublishConfig) -> StageResult:
     return _result(version, model, f"version {version} is the champion ({former})")
 
 
-def _result(version: int, model: models.Description, summary: str) -> StageResult:
-    return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary})
+def _result(version: int, model: models.Description, summary: str, kept: bool = False) -> StageResult:
+    return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary}, kept=kept)
 
 
 def _require_promoted(config: PublishConfig, model: models.Description, evaluation: evaluations.Description) -> None:
@@ -140,5 +140,8 @@ def _copy(
                 shutil.copyfile(Path(source, name), target / name)
         published = models.with_card(folder, model, judged_card)
         storage.write_json(folder / models.MANIFEST, published.to_json())
+        if config.recipe:
+            recipe = recipes.from_text(config.recipe, "recipe")
+            registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))
         models.describe(folder, model.digest)
         evaluations.describe(registry.evaluation_folder(folder), evaluation.digest)

@@ -11,6 +11,8 @@ from components.train.config import TrainConfig
 def train(
     dataset: str,
     checkpoints: str,
+    records: str,
+    run: str,
     checkpoint_uri: dsl.OutputPath(str),
     checkpoint_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),

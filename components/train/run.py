@@ -48,18 +48,20 @@ def run(config: TrainConfig) -> StageResult:
                 f"steps must be at least {found[1].step}, what {place} has been trained for, got {config.steps}; "
                 "give another folder for a shorter training"
             )
-        if found is None or found[1].step < config.steps:
+        complete = found is not None and found[1].step == config.steps
+        if complete:
+            log.info("train: already complete at %s", place)
+        else:
             # Only here, so that a training that is complete says so at once, without TensorFlow.
             from components.train.training import train
 
             train(config, manifest, place, found, cluster)
-        else:
-            log.info("train: already complete at %s", place)
     folder = checkpoints.step_folder(place, config.steps)
     description = checkpoints.describe(folder)
     summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
     return StageResult(
-        parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary}
+        parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary},
+        kept=complete,
     )
 
 

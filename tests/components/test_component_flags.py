@@ -10,9 +10,16 @@ import pytest
 
 from components import cli, executor, settings
 
-STAGES = ("fingerprint", "preprocess", "train", "embed", "evaluate", "export", "publish")
+STAGES = ("fingerprint", "decide", "preprocess", "train", "embed", "evaluate", "export", "publish", "record")
 OUTPUTS = {
     "fingerprint": {"source_fingerprint": "String", "own_embedding_digest": "String", "summary": "String"},
+    "decide": {
+        "decision": "String",
+        "recipe": "String",
+        "initial_checkpoint": "String",
+        "initial_checkpoint_digest": "String",
+        "summary": "String",
+    },
     "preprocess": {"dataset_uri": "String", "dataset_digest": "String", "summary": "String"},
     "train": {"checkpoint_uri": "String", "checkpoint_digest": "String", "summary": "String"},
     "embed": {"embedding_uri": "String", "embedding_digest": "String", "summary": "String"},
@@ -28,8 +35,9 @@ OUTPUTS = {
     },
     "export": {"model_uri": "String", "model_digest": "String", "summary": "String"},
     "publish": {"version": "Integer", "summary": "String"},
+    "record": {"record_uri": "String", "state": "String", "summary": "String"},
 }
-TYPES = {"String": str, "Integer": int, "Float": float}
+TYPES = {"String": str, "Integer": int, "Float": float, "PipelineTaskFinalStatus": str}
 
 
 @pytest.fixture(params=STAGES)
@@ -52,7 +60,12 @@ def test_inputs_are_the_fields(spec: Any, config_class: type) -> None:
         name: (TYPES[found.type], found.default if found.optional else dataclasses.MISSING)
         for name, found in spec.inputs.items()
     }
-    assert from_spec == {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
+    fields = {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
+    # Every stage is told its run, and none makes anything else of it but the record.
+    of_run = dict.fromkeys(executor.OF_THE_RUN, (str, dataclasses.MISSING))
+    # Kubeflow gives the final status by itself: it has no default there.
+    status = {"status": from_spec["status"]} if "status" in from_spec else {}
+    assert from_spec == fields | of_run | status
 
 
 def test_outputs_are_the_agreed_ones(stage: str, spec: Any) -> None:
@@ -64,7 +77,7 @@ def test_container_runs_the_stage_with_the_executor_input_alone(stage: str, spec
     assert container.command == ["python", "-m", f"components.{stage}"]
     assert container.args == ["--executor-input", "{{$}}"]
     assert container.image.split("/")[-1].split(":")[0] == (
-        "preprocess" if stage in ("fingerprint", "preprocess") else "train"
+        "preprocess" if stage in ("fingerprint", "decide", "preprocess", "record") else "train"
     )
 
 

@@ -39,13 +39,16 @@ def test_from_digits_to_a_champion(
     mount = ("--volume", f"{shared_folder}:/data")
 
     def stage(name: str, *words: object) -> dict[str, str]:
-        image = preprocess_image if name in ("fingerprint", "preprocess") else train_image
+        image = preprocess_image if name in ("fingerprint", "decide", "preprocess", "record") else train_image
         own = name in ("preprocess", "train")  # what the images start by themselves
         return outputs(run(image, *words, module="" if own else f"components.{name}", options=mount))
 
     source = ("--source", "digits")
     fingerprint = stage("fingerprint", *source)
     assert fingerprint == host("fingerprint", *source)
+
+    decided = stage("decide", "--registry", "/data/registry", "--source_fingerprint", fingerprint["source_fingerprint"])
+    assert decided["decision"] == "RUN"
 
     size = ("--height", 16, "--width", 16)
     dataset = stage("preprocess", *source, *size, "--dataset", "/data/dataset")
@@ -81,9 +84,14 @@ def test_from_digits_to_a_champion(
             evaluation["evaluation_uri"],
             "--registry",
             "/data/registry",
+            "--recipe",
+            decided["recipe"],
         ),
     )
     assert published["version"] == "1"
+    again = stage("decide", "--registry", "/data/registry", "--source_fingerprint", fingerprint["source_fingerprint"])
+    assert again["decision"] == "SKIP"
+    assert stage("record", "--records", "/data/records", "--run", "1")["record_uri"] == "/data/records/1/record.json"
     stage("sample", "--registry", "/data/registry", "--count", 9, "--out", "/data/grid.png")
     with Image.open(shared_folder / "grid.png") as grid:
         assert grid.width == grid.height

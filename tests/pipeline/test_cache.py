@@ -12,7 +12,7 @@ from components import digests
 from pipeline import cache, package
 from pipeline.compile import compiled_package
 from pipeline.processes import Processes
-from pipeline.resolve import Outputs, Resolver
+from pipeline.resolve import Outputs, Resolver, placeholders_of
 from tests.pipeline.conftest import Desk, Parts
 
 
@@ -162,15 +162,19 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
     compiled = package.read(compiled_package(), "the pipeline")
     tasks = {task.name: task for task in compiled.root.leaves()}
 
-    def parts(digest: str = "0", uri: str = "/a", own: str = "", **parameters: object) -> dict[str, Any]:
+    def parts(
+        digest: str = "0", uri: str = "/a", own: str = "", run_name: str = "one", **parameters: object
+    ) -> dict[str, Any]:
+        run = placeholders_of(run_name, "/runs")
         made = {
             tasks["fingerprint"]: Outputs({"own_embedding_digest": own}, {}),
             tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {}),
         }
         given = {"source": "digits", "root": "/runs", **parameters}
-        return cache.key_parts(tasks["embed"], Resolver(given, made, {}, {}), Processes().identity(tasks["embed"]))
+        return cache.key_parts(tasks["embed"], Resolver(given, made, run, {}), Processes().identity(tasks["embed"]))
 
     assert parts(uri="/b") == parts()
+    assert parts(run_name="another") == parts()
     assert parts(steps=5) == parts()
     assert parts(own="1", own_embedding="/here") == parts(own="1", own_embedding="/there")
     assert cache.differences(parts(own="1", own_embedding="/here"), parts(own="2", own_embedding="/here")) == [

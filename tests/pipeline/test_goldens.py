@@ -88,10 +88,11 @@ def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, found: l
 
 def test_train_is_told_its_hardware_and_embed_its_own(profile: Profile, first: Any) -> None:
     parameters = first["root"]["inputDefinitions"]["parameters"]
-    train, embed = (first["root"]["dag"]["tasks"][name]["inputs"]["parameters"] for name in ("train", "embed"))
+    stages = first["components"]["comp-condition-2"]["dag"]["tasks"]
+    train, embed = (stages[name]["inputs"]["parameters"] for name in ("train", "embed"))
     told = {name: parameters[name]["defaultValue"] for name in ("accelerator", "replicas")}
     for name in told:
-        assert train[name] == {"componentInputParameter": name}
+        assert train[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
     if profile.train_image == "cpu":
         assert told == {"accelerator": "auto", "replicas": 0}
         assert embed["accelerator"] == train["accelerator"]

@@ -26,12 +26,14 @@ def tasks(compiled: package.Package) -> dict[str, package.Task]:
 def test_the_runner_can_run_it(compiled: package.Package) -> None:
     assert [task.name for task in compiled.root.leaves()] == [
         "fingerprint",
+        "decide",
         "preprocess",
         "embed",
         "train",
         "evaluate",
         "export",
         "publish",
+        "record",
     ]
 
 
@@ -63,7 +65,9 @@ def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_ag
     tasks: dict[str, package.Task],
 ) -> None:
     leaves = [task for task in tasks.values() if task.is_leaf]
-    assert {task.name for task in leaves if not task.cached} == {"fingerprint", "evaluate", "publish"}
+    assert {task.name for task in leaves if not task.cached} == {
+        *("fingerprint", "decide", "evaluate", "publish", "record")
+    }
     assert {task.name for task in leaves if task.retries.count == 2} == {"train", "embed"}
 
 

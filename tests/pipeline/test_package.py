@@ -50,13 +50,13 @@ def test_one_of(desk: Desk, parts: Parts) -> None:
 
 
 def test_unknown_placeholders_and_every_problem_at_once(desk: Desk, parts: Parts) -> None:
-    def timed() -> None:
-        parts.shell(script='printf x > "$2"', text=dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER)
-        parts.shell(script='printf x > "$2"', text=dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER)
+    def strange() -> None:
+        parts.shell(script='printf x > "$2"', text="{{$.pipeline_google_cloud_project_id}}")
+        parts.shell(script='printf x > "$2"', text="{{$.pipeline_google_cloud_location}}")
 
-    message = refusal(desk, timed)
-    assert "shell: placeholder {{$.pipeline_job_create_time_utc}} is not supported" in message
-    assert "shell-2: placeholder {{$.pipeline_job_schedule_time_utc}} is not supported" in message
+    message = refusal(desk, strange)
+    assert "shell: placeholder {{$.pipeline_google_cloud_project_id}} is not supported" in message
+    assert "shell-2: placeholder {{$.pipeline_google_cloud_location}} is not supported" in message
 
 
 def test_optional_arguments(desk: Desk) -> None:

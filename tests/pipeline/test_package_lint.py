@@ -17,6 +17,8 @@ from tests.pipeline.conftest import Desk, Parts
 
 DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 Documents = list[Any]
+# Where most stages are.
+INNER = "the pipeline, exit-handler-1, condition-2"
 
 
 def compiled(name: str, target: str) -> Documents:
@@ -38,7 +40,11 @@ def problems(documents: Documents, target: str = KFP) -> list[str]:
 
 
 def task(spec: Any, name: str) -> Any:
-    return spec["root"]["dag"]["tasks"][name]
+    """A task of that name, however deep within."""
+    graphs = [
+        component["dag"]["tasks"] for component in [spec["root"], *spec["components"].values()] if "dag" in component
+    ]
+    return next(tasks[name] for tasks in graphs if name in tasks)
 
 
 def given(spec: Any, name: str) -> Any:
@@ -50,15 +56,15 @@ def container(spec: Any, name: str) -> Any:
 
 
 def without_input_of_the_graph_around(spec: Any) -> None:
-    del spec["components"]["comp-condition-1"]["inputDefinitions"]["parameters"]["pipelinechannel--root"]
+    del spec["components"]["comp-condition-3"]["inputDefinitions"]["parameters"]["pipelinechannel--root"]
 
 
 PLANTED: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "an input that the graph around lacks": (
         without_input_of_the_graph_around,
         [
-            "the pipeline, condition-1: its component has no input pipelinechannel--root",
-            "the pipeline, condition-1, publish: input pipelinechannel--root comes from pipelinechannel--root, "
+            f"{INNER}, condition-3: its component has no input pipelinechannel--root",
+            f"{INNER}, condition-3, publish: input pipelinechannel--root comes from pipelinechannel--root, "
             "which the graph around it does not have",
         ],
     ),
@@ -68,73 +74,79 @@ PLANTED: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     ),
     "an input that is not given": (
         lambda spec: given(spec, "train").pop("steps"),
-        ["the pipeline, train: input steps of its component is not given", "the pipeline: input steps reaches no task"],
+        [
+            f"{INNER}, train: input steps of its component is not given",
+            f"{INNER}: input pipelinechannel--steps reaches no task",
+        ],
     ),
     "an input that there is not": (
         lambda spec: given(spec, "train").update(stepz={"runtimeValue": {"constant": 3.0}}),
-        ["the pipeline, train: its component has no input stepz"],
+        [f"{INNER}, train: its component has no input stepz"],
     ),
     "a constant of something that is not given": (
         lambda spec: given(spec, "train").pop("pipelinechannel--root"),
-        ["the pipeline, train: a constant holds pipelinechannel--root, which the task is not given"],
+        [f"{INNER}, train: a constant holds pipelinechannel--root, which the task is not given"],
     ),
     "an output that there is not": (
         lambda spec: spec["components"]["comp-train"]["outputDefinitions"]["parameters"].pop("checkpoint_uri"),
         [
-            "the pipeline, evaluate: input checkpoint comes from output checkpoint_uri of train, which makes none of "
+            f"{INNER}, evaluate: input checkpoint comes from output checkpoint_uri of train, which makes none of "
             "that name"
         ],
     ),
     "an output of a task that is not waited for": (
         lambda spec: task(spec, "evaluate")["dependentTasks"].remove("embed"),
         [
-            f"the pipeline, evaluate: input {name} comes from embed, which the task does not wait for"
+            f"{INNER}, evaluate: input {name} comes from embed, which the task does not wait for"
             for name in ("embedding", "embedding_digest")
         ],
     ),
     "a task that is not there": (
         lambda spec: task(spec, "export")["dependentTasks"].append("sleep"),
-        ["the pipeline, export: waits for sleep, which is not there"],
+        [f"{INNER}, export: waits for sleep, which is not there"],
     ),
     "an output of a task that is not there": (
         lambda spec: given(spec, "export")["checkpoint"]["taskOutputParameter"].update(producerTask="gone"),
         [
-            "the pipeline, export: input checkpoint comes from the task gone, which is not there",
-            "the pipeline, export: input checkpoint comes from gone, which the task does not wait for",
+            f"{INNER}, export: input checkpoint comes from the task gone, which is not there",
+            f"{INNER}, export: input checkpoint comes from gone, which the task does not wait for",
         ],
     ),
     "a circle": (
-        lambda spec: task(spec, "preprocess")["dependentTasks"].append("export"),
-        ["the pipeline: tasks wait for each other: condition-1, embed, evaluate, export, preprocess, train"],
+        lambda spec: task(spec, "embed")["dependentTasks"].append("export"),
+        [f"{INNER}: tasks wait for each other: condition-3, embed, evaluate, export"],
     ),
     "a condition on something that is not given": (
-        lambda spec: task(spec, "condition-1")["triggerPolicy"].update(condition="inputs.parameter_values['x'] == 'y'"),
+        lambda spec: task(spec, "condition-3")["triggerPolicy"].update(condition="inputs.parameter_values['x'] == 'y'"),
         [
-            "the pipeline, condition-1: its condition asks for x, which the task is not given",
-            "the pipeline, condition-1: input pipelinechannel--evaluate-verdict reaches no task",
+            f"{INNER}, condition-3: its condition asks for x, which the task is not given",
+            f"{INNER}, condition-3: input pipelinechannel--evaluate-verdict reaches no task",
         ],
     ),
     "a component that is not there": (
         lambda spec: task(spec, "export")["componentRef"].update(name="comp-gone"),
         [
-            "the pipeline, export: there is no component 'comp-gone'",
+            f"{INNER}, export: there is no component 'comp-gone'",
             "no task is a comp-export",
             "nothing runs exec-export",
         ],
     ),
     "an executor that is not there": (
         lambda spec: spec["components"]["comp-export"].update(executorLabel="exec-gone"),
-        ["the pipeline, export: there is no executor 'exec-gone'", "nothing runs exec-export"],
+        [
+            f"{INNER}, export: there is no executor 'exec-gone'",
+            "nothing runs exec-export",
+        ],
     ),
     "a placeholder of an input that there is not": (
         lambda spec: container(spec, "export")["args"].append("{{$.inputs.parameters['gone']}}"),
-        ["the pipeline, export: its command holds the input gone, which it lacks"],
+        [f"{INNER}, export: its command holds the input gone, which it lacks"],
     ),
     "a placeholder of an output that there is not": (
         lambda spec: container(spec, "export").update(
             env=[{"name": "A", "value": "{{$.outputs.artifacts['gone'].uri}}"}]
         ),
-        ["the pipeline, export: its command holds the output gone, which it lacks"],
+        [f"{INNER}, export: its command holds the output gone, which it lacks"],
     ),
     "a shell": (
         lambda spec: container(spec, "export").update(command=["/bin/sh", "-ec", "exit 0"]),

@@ -381,6 +381,7 @@ def apply(settings: Any, target: str) -> None:
         },
     ),
 )
+@hypothesis.settings(deadline=None)
 def test_what_is_read_can_be_written(cpu: Any, memory: str, retries: dict[str, Any]) -> None:
     for target in (KFP, VERTEX):
         told = ""

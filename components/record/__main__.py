@@ -1,0 +1,9 @@
+"""python -m components.record"""
+
+import sys
+
+from components import cli
+from components.record.config import RecordConfig
+
+if __name__ == "__main__":
+    sys.exit(cli.main("record", RecordConfig))

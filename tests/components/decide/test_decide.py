@@ -1,0 +1,132 @@
+"""When a run goes on and when it is skipped; where a training starts: on real registries."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components import checkpoints, evaluations, recipes, registry
+from components.decide import run as decide
+from components.decide.config import DecideConfig
+from components.errors import ConfigError, DataError
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+
+SETTINGS = "steps=20\ncritic_learning_rate=0.0001"
+
+
+@pytest.fixture(scope="module")
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("judged")
+    model = make_model(folder / "model", 0)
+    return model, make_evaluation(folder / "evaluation", model)
+
+
+@pytest.fixture
+def place(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
+    """A registry with one version, of the recipe that `config` asks for."""
+    model, evaluation = judged
+    checkpoint = tmp_path / "checkpoints" / "step-0000000020"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / checkpoints.MANIFEST).write_text("{}")
+    recipe = decide.run(config(tmp_path / "registry")).parameters["recipe"]
+    publish.run(
+        PublishConfig(
+            model=str(model),
+            evaluation=str(evaluation),
+            registry=str(tmp_path / "registry"),
+            recipe=str(recipe),
+            checkpoint=str(checkpoint),
+        )
+    )
+    return tmp_path / "registry"
+
+
+def config(folder: Path, **changes: str) -> DecideConfig:
+    given = {"registry": str(folder), "source_fingerprint": "a" * 64, "settings": SETTINGS, **changes}
+    return DecideConfig(**given)
+
+
+def decided(folder: Path, **changes: str) -> tuple[str, str]:
+    found = decide.run(config(folder, **changes)).parameters
+    return str(found["decision"]), str(found["summary"])
+
+
+def test_without_a_champion_it_runs(tmp_path: Path) -> None:
+    assert decided(tmp_path / "none") == ("RUN", "runs: nothing has been published yet")
+    found = decide.run(config(tmp_path / "none", start_from="champion")).parameters
+    assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
+
+
+def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -> None:
+    decision, why = decided(place)
+    assert decision == "SKIP"
+    assert why.startswith("nothing is new since version 1: the same source, settings and code")
+    assert decided(place, settings="critic_learning_rate=1e-4\nsteps=20.0")[0] == "SKIP"
+    assert decided(place, refresh="yes") == ("RUN", "runs: asked for by refresh; nothing is new since version 1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"source_fingerprint": "b" * 64}, "the source changed (aaaaaaaa -> bbbbbbbb)"),
+        ({"own_embedding_digest": "c" * 64}, "own_embedding changed"),
+        ({"settings": "steps=30\ncritic_learning_rate=0.0001"}, "steps: 20 -> 30"),
+        ({"settings": SETTINGS + "\nnovel=1"}, "novel: none -> 1"),
+        ({"settings": ""}, "critic_learning_rate: 0.0001 -> none; steps: 20 -> none"),
+    ],
+)
+def test_what_is_new_is_told(place: Path, changes: dict[str, str], told: str) -> None:
+    assert decided(place, **changes) == ("RUN", f"runs: since version 1, {told}")
+
+
+def test_other_code_is_new(place: Path) -> None:
+    published = registry.read_recipe(place, 1)
+    assert published is not None
+    older = dataclasses.replace(published.recipe, code={**published.recipe.code, "train": "0" * 64})
+    registry.write_recipe(registry.version_folder(place, 1), dataclasses.replace(published, recipe=older))
+    assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
+
+
+def test_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
+    (registry.version_folder(place, 1) / recipes.FILE).unlink()
+    assert decided(place) == ("RUN", "runs: version 1 does not say what it was made from")
+    with pytest.raises(ConfigError, match="version 1 does not say where its checkpoint is; give start_from scratch"):
+        decide.run(config(place, start_from="champion"))
+
+
+def test_a_damaged_recipe_is_told(place: Path) -> None:
+    (registry.version_folder(place, 1) / recipes.FILE).write_text("{")
+    with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
+        decide.run(config(place))
+
+
+def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
+    found = decide.run(config(place, start_from="champion", source_fingerprint="b" * 64)).parameters
+    checkpoint = Path(str(found["initial_checkpoint"]))
+    assert (checkpoint / checkpoints.MANIFEST).is_file()
+    champion = registry.read_champion(place)
+    assert champion is not None
+    assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
+    assert str(found["summary"]).endswith("; training starts from version 1")
+    # A run that is skipped trains nothing.
+    assert decide.run(config(place, start_from="champion")).parameters["initial_checkpoint"] == ""
+
+    (checkpoint / checkpoints.MANIFEST).unlink()
+    with pytest.raises(
+        ConfigError, match=r"the checkpoint of version 1 is gone from .*; restore it, or give start_from"
+    ):
+        decide.run(config(place, start_from="champion", source_fingerprint="b" * 64))
+
+
+def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:
+    published = registry.read_recipe(place, 1)
+    assert published is not None
+    assert published.recipe.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
+    value = json.loads((registry.version_folder(place, 1) / recipes.FILE).read_text())
+    assert value["checkpoint_uri"] == published.checkpoint_uri
+    assert evaluations.describe(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE
