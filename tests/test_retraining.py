@@ -53,9 +53,9 @@ class Desk:
 
     def run(self, **changes: object) -> dict[str, Any]:
         """Runs the pipeline and returns its final record."""
-        flags = [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
+        flags: list[str] = [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
         command = [
-            Path(sys.executable).with_name("wgan"),
+            str(Path(sys.executable).with_name("wgan")),
             "run",
             f"--source={self.source}",
             f"--root={self.runs}",
