@@ -12,6 +12,7 @@ from pipeline.profile_values import Toleration
 GPU, TPU = "nvidia.com/gpu", "google.com/tpu"
 TPU_ACCELERATOR, TPU_TOPOLOGY = "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology"
 SPOT = "cloud.google.com/gke-spot"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
 _HARDWARE = {"": "cpu", GPU: "gpu", TPU: "tpu"}
 # What one host of each generation has; of those before v5e a chip has two cores, and nobody has tried them.
 _TOPOLOGIES_OF_ONE_HOST = {
@@ -31,6 +32,7 @@ class KubernetesStage:
         tolerations: Taints of nodes that are tolerated.
         spot: Whether the node is a Spot VM of GKE.
         shared_memory: Size of `/dev/shm`, which counts against the pod's memory.
+        volume_claims: Persistent volume claims, and the folder where each is mounted: where `root` is for all stages.
         timeout: Seconds after which an attempt is ended.
         retries: How often it is tried again; None for what the stage is given by default.
     """
@@ -45,6 +47,7 @@ class KubernetesStage:
     tolerations: Annotated[tuple[Toleration, ...], profile_values.tolerations] = ()
     spot: Annotated[bool, profile_values.flag] = False
     shared_memory: Annotated[str, profile_values.memory] = ""
+    volume_claims: Annotated[tuple[tuple[str, str], ...], profile_values.volume_claims] = ()
     timeout: Annotated[int, profile_values.seconds] = 0
     retries: Annotated[Retries | None, profile_values.retries] = None
 
@@ -70,6 +73,11 @@ class KubernetesStage:
                 found.append("shared_memory counts against memory_limit: give that as well")
             elif quantities.size(self.shared_memory) >= quantities.size(self.memory_limit):
                 found.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
+        found += [
+            f"volume_claims has {folder}, which is shared_memory's"
+            for _, folder in self.volume_claims
+            if folder == SHARED_MEMORY
+        ]
         if self.accelerator not in _HARDWARE:
             return [*found, f"accelerator must be {GPU} or {TPU}, got {self.accelerator!r}"]
         if bool(self.accelerator) != bool(self.accelerator_count):

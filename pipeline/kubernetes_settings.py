@@ -6,10 +6,8 @@ a second document of the package, so each is written only where the profile asks
 
 from kfp import dsl, kubernetes
 
-from pipeline.kubernetes_hardware import SPOT, KubernetesStage
+from pipeline.kubernetes_hardware import SHARED_MEMORY, SPOT, KubernetesStage
 from pipeline.package import Retries
-
-_SHARED_MEMORY = ("shared-memory", "/dev/shm")  # noqa: S108 what Linux calls it
 
 
 def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
@@ -39,8 +37,11 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
         kubernetes.add_node_selector(task, SPOT, "true")
         kubernetes.add_toleration(task, key=SPOT, operator="Equal", value="true", effect="NoSchedule")
     if stage.shared_memory:
-        name, path = _SHARED_MEMORY
-        kubernetes.empty_dir_mount(task, name, path, medium="Memory", size_limit=stage.shared_memory)
+        kubernetes.empty_dir_mount(
+            task, "shared-memory", SHARED_MEMORY, medium="Memory", size_limit=stage.shared_memory
+        )
+    for claim, folder in stage.volume_claims:
+        kubernetes.mount_pvc(task, pvc_name=claim, mount_path=folder)
     if stage.timeout:
         kubernetes.set_timeout(task, stage.timeout)
     set_retries(task, stage.retries)

@@ -5,6 +5,7 @@ rest of the sentence that begins with the setting's name: "must be ..., got ..."
 """
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from pipeline import quantities
 from pipeline.package import Retries
 
 _SHOWN = 60
+# As Kubernetes names a claim; and folders that need no quotes anywhere.
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_FOLDER = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 # The longest that kfp 2.16.1 writes; longer ones it cuts without a word.
 _LONGEST_WAIT = 3600
 
@@ -80,6 +84,21 @@ def labels(value: Any) -> tuple[tuple[str, str], ...]:
             text(word)
         except ValueError as error:
             raise ValueError(f"must hold labels with their values, where each {error}") from None
+    return tuple(sorted(value.items()))
+
+
+def volume_claims(value: Any) -> tuple[tuple[str, str], ...]:
+    """Persistent volume claims, and the folder where each is mounted, sorted by claim."""
+    expected = "claims with the folder of each, such as {wgan-runs: /data}"
+    if not isinstance(value, dict):
+        raise _expected(expected, value)
+    for claim, folder in value.items():
+        if not isinstance(claim, str) or not _CLAIM.fullmatch(claim):
+            raise _expected(f"{expected}; a claim's name has small letters, digits, - and .", claim)
+        if not isinstance(folder, str) or not _FOLDER.fullmatch(folder):
+            raise _expected(f"{expected}; a folder is an absolute path of letters, digits, -, _ and .", folder)
+    if len(set(value.values())) < len(value):
+        raise _expected(f"{expected}; each in a folder of its own", value)
     return tuple(sorted(value.items()))
 
 

@@ -274,6 +274,8 @@ def _settings(name: str, stage: KubernetesStage | VertexStage) -> str:
             value = "" if usual else f"{value.count} ({waits})"
         elif field.name == "node_selectors":
             value = " ".join(f"{label}={text}" for label, text in value)
+        elif field.name == "volume_claims":
+            value = " ".join(f"{claim}:{folder}" for claim, folder in value)
         elif field.name == "tolerations":
             value = " ".join(":".join(filter(None, dataclasses.astuple(each))) for each in value)
         elif field.name == "timeout" and value:
