@@ -38,7 +38,8 @@ def flags(**changes: object) -> list[str]:
 def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """The table at the end: the state of each stage."""
     names = ("fingerprint", "decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record")
-    lines = [line.split() for line in done.stdout.splitlines()]
+    table = done.stdout.split("\n\n")[0]  # below it is where everything lies
+    lines = [line.split() for line in table.splitlines()]
     return {words[0]: words[1] for words in lines if words and words[0] in names}
 
 
@@ -108,6 +109,17 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(pla
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "is already the champion, version 1" in record["reason"]
     assert record["reason"].endswith("nothing was trained: the checkpoint was there already")
+
+
+def test_a_run_that_fails_leaves_its_record(place: Path) -> None:
+    done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=place)
+    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
+    found = states(done)
+    assert (found["train"], found["evaluate"], found["record"]) == ("failed", "not", "done")
+    record = json.loads((place / "runs" / "records" / "wgan-gp-0004" / "record.json").read_text())
+    assert (record["state"], record["verdict"]) == ("FAILED", None)
+    assert record["reason"].startswith("train: conditioning is class, but")
+    assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION
 
 
 def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:

@@ -14,7 +14,7 @@ from kfp import dsl
 from components import images
 from components.errors import ConfigError
 from pipeline import kubernetes_settings, profiles, quantities, vertex_settings
-from pipeline.kubernetes_hardware import KubernetesStage
+from pipeline.kubernetes_hardware import SHARED_MEMORY, KubernetesStage
 from pipeline.package import Retries
 from pipeline.profile_values import Toleration
 from pipeline.profiles import KFP, STAGES, VERTEX
@@ -144,7 +144,7 @@ def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
         (KFP, "train", {"volume_claims": {"runs": "data"}}, "a folder is an absolute path of letters, digits, -, _"),
         (KFP, "train", {"volume_claims": {"runs": "/a/../b"}}, "a folder is an absolute path of letters, digits, -, _"),
         (KFP, "train", {"volume_claims": {"a": "/data", "b": "/data"}}, "each in a folder of its own"),
-        (KFP, "train", {"volume_claims": {"a": "/dev/shm"}}, "volume_claims has /dev/shm, which is shared_memory's"),
+        (KFP, "train", {"volume_claims": {"a": SHARED_MEMORY}}, f"volume_claims has {SHARED_MEMORY}, which is shared"),
         (KFP, "train", {"node_selectors": ["a"]}, "node_selectors must be labels with their values"),
         (KFP, "train", {"tolerations": {"key": "a"}}, "tolerations must be a list such as"),
         (KFP, "train", {"tolerations": [{"kee": "a"}]}, "tolerations must be a list of tolerations, each with key"),
