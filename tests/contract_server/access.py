@@ -1,7 +1,8 @@
 """Who asks, and what they may: a token, a cookie or a user's header, and namespaces."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from email.message import Message
 
 from tests.contract_server import refusals
 
@@ -24,7 +25,7 @@ class Access:
     multi_user: bool
     namespaces: Collection[str]
 
-    def require_entry(self, headers: Mapping[str, str]) -> None:
+    def require_entry(self, headers: Message) -> None:
         """Does what the proxy in front of a cluster does.
 
         Raises:
@@ -37,7 +38,7 @@ class Access:
         if self.cookie and self.cookie not in cookies:
             raise refusals.Refusal(401, 16, "Unauthenticated: the request has no valid session cookie")
 
-    def user(self, headers: Mapping[str, str]) -> str:
+    def user(self, headers: Message) -> str:
         """Who asks; empty for a single user.
 
         Raises:

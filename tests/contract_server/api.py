@@ -5,6 +5,7 @@ import email.parser
 import email.policy
 import re
 from collections.abc import Callable, Mapping
+from email.message import Message
 
 from tests.contract_server import cron, json_check, listing, pipelines, refusals, store
 from tests.contract_server.access import Access
@@ -35,7 +36,7 @@ class Call:
 
     ids: tuple[str, ...]
     query: Mapping[str, str]
-    headers: Mapping[str, str]
+    headers: Message
     body: bytes
     user: str = ""
 
@@ -301,13 +302,9 @@ class Api:
             if len(name) > _LONGEST_COLUMN:
                 with during("Failed to create a run"):
                     raise refusals.internal(f"Failed to store run {name}", "Data too long for column 'DisplayName'")
-        fields = {key: body[key] for key in ("display_name", "description", "runtime_config") if key in body}
-        source = self._source(body, pinned=True)
         account = body.get("service_account") or self._account()
-        return self.store.add_run(
-            {**fields, **source, "experiment_id": experiment["experiment_id"], "service_account": account},
-            store.PENDING,
-        )
+        fields = {**_copied(body, self._source(body, pinned=True)), "service_account": account}
+        return self.store.add_run({**fields, "experiment_id": experiment["experiment_id"]}, store.PENDING)
 
     def _account(self) -> str:
         return "default-editor" if self.access.multi_user else "pipeline-runner"
@@ -515,17 +512,17 @@ class Api:
         # One without a version follows the newest, and has no account of its own.
         account = body.get("service_account", "") or (self._account() if self._pinned(body) else "")
         mode = "ENABLE" if body.get("mode") == "ENABLE" else "DISABLE"
-        copied = ("display_name", "description", "runtime_config", "max_concurrency", "no_catchup")
         recurring = {
             "recurring_run_id": self.store.new_id(),
-            **{key: body[key] for key in copied if key in body},
-            **self._source(body, pinned=False),
+            **_copied(body, self._source(body, pinned=False)),
             "service_account": account,
+            "max_concurrency": body["max_concurrency"],
             "trigger": body.get("trigger", {}),
             "mode": mode,
-            "status": f"{mode}D",
             "created_at": now,
             "updated_at": now,
+            "status": f"{mode}D",
+            **({"no_catchup": True} if body.get("no_catchup") else {}),
             "namespace": experiment["namespace"] or "kubeflow",
             "experiment_id": experiment["experiment_id"],
         }
@@ -571,6 +568,13 @@ class Api:
             self._recurring_run(call, "delete")
         self.store.delete_recurring_run(call.ids[0])
         return {}
+
+
+def _copied(body: Item, source: Item) -> Item:
+    """What a run and a recurring run keep of what was sent; of the runtime's configuration, what is set."""
+    runtime = {key: value for key, value in body.get("runtime_config", {}).items() if value}
+    copied = {"display_name": body["display_name"], "description": body.get("description", ""), **source}
+    return {**copied, "runtime_config": runtime} if runtime else copied
 
 
 def _check_schedule(body: Item) -> None:

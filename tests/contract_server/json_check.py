@@ -37,6 +37,8 @@ def body(text: bytes, model: str) -> dict[str, Any]:
     Raises:
         Refusal: It does not decode.
     """
+    if not text:
+        return {}
     try:
         node = json_text.parse(text.decode())
     except (NotJson, UnicodeDecodeError) as error:

@@ -43,7 +43,9 @@ class NotJson(ValueError):
         found = _WORD.match(text, at)
         self.token = found.group() if found else text[at : at + 1]
         self.place = _place(text, at)
-        super().__init__(f"invalid character '{text[at]}' {expected}" if at < len(text) else "unexpected EOF")
+        character = text[at : at + 1]
+        shown = character if character.isprintable() else f"\\u{ord(character):04x}"
+        super().__init__(f"invalid character '{shown}' {expected}" if character else "unexpected EOF")
 
 
 def parse(text: str) -> Node:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.contract_server import json_check, refusals
+from tests.contract_server import json_check, json_text, refusals
 
 Item = dict[str, Any]
 
@@ -94,7 +94,7 @@ def _options(kind: Kind, token: str, order: str, wanted: str) -> dict[str, Any]:
     if not token:
         return named
     try:
-        found: dict[str, Any] = json.loads(base64.b64decode(token, validate=True))
+        found: dict[str, Any] = json_text.parse(base64.b64decode(token, validate=True).decode("latin-1")).value
         found["field"], found["descending"], found["predicates"]
     except (ValueError, TypeError, KeyError, binascii.Error) as error:
         raise refusals.Refusal(

@@ -10,6 +10,7 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -44,7 +45,7 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str]
-    headers: Mapping[str, str]
+    headers: Message
     body: bytes
 
     def json(self) -> Any:
@@ -71,6 +72,7 @@ class Server:
         after: Called when it has been acted on, before it is answered; likewise.
         store: All that it holds, each kind as a dict by ids.
         hangs: What came that the real server would never have answered.
+        broken: Mistakes of the server itself and of a test's `before` and `after`; the first is raised at the end.
     """
 
     def __init__(self, access: Access, version: str, prefix: str) -> None:
@@ -80,6 +82,7 @@ class Server:
         self.after: Callable[[Request], None] | None = None
         self.store = Store()
         self.hangs: list[str] = []
+        self.broken: list[Exception] = []
         self._access, self._version, self._prefix = access, version, prefix
         major, minor = version.split(".")[:2]
         self._api = Api(self.store, access, (int(major), int(minor)), self.hangs)
@@ -109,7 +112,7 @@ class Server:
         with self._lock:
             return self.store.tick()
 
-    def _receive(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _receive(self, method: str, target: str, headers: Message, body: bytes) -> Answer:
         url = urllib.parse.urlsplit(target)
         below = url.path.startswith(f"{self._prefix}/")
         path = url.path.removeprefix(self._prefix) if below else url.path
@@ -126,6 +129,11 @@ class Server:
                 self.after(request)
         except Answer as instead:
             return instead
+        except HangUp:
+            raise
+        except Exception as error:
+            self.broken.append(error)
+            return Answer(500, "the contract server is broken", "text/plain")
         return answer
 
     def _answer(self, request: Request) -> Answer:
@@ -223,6 +231,9 @@ class _Handler(BaseHTTPRequestHandler):
 class _Http(ThreadingHTTPServer):
     daemon_threads = False  # so that closing waits for the last answer
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: a client that was killed does not wait for its answer."""
+
 
 @contextlib.contextmanager
 def serving(
@@ -256,3 +267,5 @@ def serving(
         finally:
             http.shutdown()
             thread.join()
+    if server.broken:
+        raise server.broken[0]

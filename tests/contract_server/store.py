@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import kfp_server_api.models
+
 Item = dict[str, Any]
 
 PENDING, RUNNING, CANCELING = "PENDING", "RUNNING", "CANCELING"
@@ -94,8 +96,10 @@ class Store:
             "state": state,
             "state_history": [{"update_time": now, "state": state}] if state else [],
         }
+        run = {name: run[name] for name in kfp_server_api.models.V2beta1Run.openapi_types if name in run}
         self.runs[run["run_id"]] = run
-        self.experiments[run["experiment_id"]]["last_run_created_at"] = now
+        if run["experiment_id"] in self.experiments:  # or else it was deleted, and its recurring runs were not
+            self.experiments[run["experiment_id"]]["last_run_created_at"] = now
         return run
 
     def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
@@ -191,7 +195,7 @@ class Store:
             if recurring["mode"] != "ENABLE" or busy:
                 continue
             count = self._ticks[recurring_run_id] = self._ticks.get(recurring_run_id, 0) + 1
-            fields = {
+            fields: Item = {
                 name: recurring[name]
                 for name in ("experiment_id", "pipeline_spec", "pipeline_version_reference", "runtime_config")
                 if name in recurring
