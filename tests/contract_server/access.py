@@ -49,7 +49,7 @@ class Access:
         named = headers.get("kubeflow-userid", "")
         if named:
             return named
-        if self.cookie or headers.get("Authorization", "").startswith("Bearer "):
+        if headers.get("Cookie") or headers.get("Authorization", "").startswith("Bearer "):
             return "user@example.com"
         raise refusals.unauthenticated(_NO_USER)
 

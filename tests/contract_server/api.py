@@ -118,7 +118,7 @@ class Api:
         """The name of the uploaded file and the pipeline in it."""
         head = f"Content-Type: {call.headers.get('Content-Type', '')}\r\n\r\n".encode()
         form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + call.body)
-        parts = {part.get_param("name", header="content-disposition"): part for part in form.iter_parts()}
+        parts = {str(part.get_param("name", header="content-disposition")): part for part in form.iter_parts()}
         part = parts.get("uploadfile")
         if part is None:
             raise UploadRefusal(400, "Failed to read pipeline from file", "http: no such file")
