@@ -133,7 +133,7 @@ class Api:
             raise UploadRefusal(refusal.status, kind, refusal.message) from None
 
     def _add_version(self, pipeline_id: str, name: str, display_name: str, description: str, spec: Item) -> Item:
-        version = {
+        version: Item = {
             "pipeline_id": pipeline_id,
             "pipeline_version_id": self.store.new_id(),
             "display_name": display_name,

@@ -381,6 +381,19 @@ def test_schedules_start_runs_and_their_end_kills_them(server: Server) -> None:
     assert server.tick() == []
 
 
+def test_archiving_an_experiment_cannot_be_undone(server: Server) -> None:
+    """Its runs stay archived and its recurring runs disabled; new runs in it are let in."""
+    experiment_id = ask(server, "POST", "/experiments", {"display_name": "old"}).json()["experiment_id"]
+    run_id = start_run(server, experiment_id=experiment_id)["run_id"]
+    recurring_run_id = schedule(server, experiment_id=experiment_id)["recurring_run_id"]
+    for verb in ("archive", "unarchive"):
+        assert ask(server, "POST", f"/experiments/{experiment_id}:{verb}").status_code == 200
+        assert ask(server, "GET", f"/runs/{run_id}").json()["storage_state"] == "ARCHIVED"
+        assert ask(server, "GET", f"/recurringruns/{recurring_run_id}").json()["status"] == "DISABLED"
+        assert start_run(server, experiment_id=experiment_id)["storage_state"] == "AVAILABLE"
+    assert server.tick() == []
+
+
 def test_a_recurring_run_without_a_version_follows_the_newest(server: Server) -> None:
     reference = upload(server, SPEC)
     follows = {"pipeline_version_reference": {"pipeline_id": reference["pipeline_id"]}}
@@ -464,6 +477,12 @@ def test_users_and_namespaces_are_kept_apart() -> None:
         assert ask(server, "POST", "/runs", body, **user).json()["service_account"] == "default-editor"
         assert ask(server, "GET", "/runs?namespace=team-a", **user).json()["total_size"] == 1
         assert ask(server, "GET", "/runs?namespace=team-b", **user).json() == {}
+        assert refused(ask(server, "GET", "/runs", **user))[:2] == (400, 3)
+        recurring = {"display_name": "weekly", "max_concurrency": "1", "trigger": WEEKLY, "pipeline_spec": SPEC}
+        found = ask(server, "POST", "/recurringruns", recurring | {"namespace": "team-b"}, **user).json()
+        assert found["namespace"] == "team-b"
+        elsewhere = recurring | {"namespace": "team-c"}
+        assert refused(ask(server, "POST", "/recurringruns", elsewhere, **user))[:2] == (403, 7)
         client = kfp.Client(server.url, cookies="any=1", namespace="team-b")
         assert client.get_experiment(experiment_name="x").experiment_id == experiments[1]["experiment_id"]
 
@@ -530,3 +549,23 @@ def test_a_pod_has_a_log(server: Server) -> None:
     path = f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
     assert requests.get(server.url + path, timeout=10).text == "step 1\nstep 2\n"
     assert requests.get(server.url + path.replace(pod, "nope"), timeout=10).status_code == 500
+
+
+@pytest.mark.parametrize(
+    "package", sorted((ROOT / "tests/pipeline/goldens").glob("kfp-*.yaml")), ids=lambda path: path.stem
+)
+def test_our_packages_run_on_it(server: Server, package: Path) -> None:
+    """The recorded server took this kind as well, for runs and for recurring runs."""
+    documents = list(yaml.safe_load_all(package.read_text()))
+    reference = upload(server, *documents)
+    parameters = {
+        name: {"STRING": "", "NUMBER_INTEGER": 1, "NUMBER_DOUBLE": 0.5, "BOOLEAN": True}[parameter["parameterType"]]
+        for name, parameter in documents[0]["root"]["inputDefinitions"]["parameters"].items()
+        if "defaultValue" not in parameter
+    }
+    body = {"pipeline_version_reference": reference, "runtime_config": {"parameters": parameters}}
+    assert ask(server, "POST", "/runs", {"display_name": "once", **body}).status_code == 200
+    weekly = {"display_name": "weekly", "max_concurrency": "1", "trigger": WEEKLY, **body}
+    assert ask(server, "POST", "/recurringruns", weekly).status_code == 200
+    stored = server.store.versions[reference["pipeline_version_id"]]["pipeline_spec"]
+    assert ("platform_spec" in stored) == (len(documents) == 2)
