@@ -127,37 +127,46 @@ class Store:
             run["run_details"] = {"task_details": self._tasks(run, told)}
 
     def _tasks(self, run: Item, stages: Mapping[str, tuple[str, str]]) -> list[Item]:
-        """Tasks as Argo's nodes become them: each stage is a node with a driver before and a pod within it."""
+        """Tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within it."""
         before = {task["task_id"]: task for task in run.get("run_details", {}).get("task_details", [])}
-        root = "root-of-" + run["run_id"]
-        nodes = [("root", run["state"], ""), ("root-driver", SUCCEEDED, "")]
-        tasks = [self._task(run, name, name, state, message, before) for name, state, message in nodes]
+        root = self._task(run, before, "root", run["state"])
+        tasks = [root, self._task(run, before, "root-driver", SUCCEEDED, parent=root)]
         for name, (state, message) in stages.items():
-            driver = FAILED if state == FAILED and message.startswith("driver") else SUCCEEDED
-            stage = self._task(run, name, name, state, message, before)
-            pod = self._task(run, f"{name}-executor", "executor", state, message, before)
-            pod["pod_name"] = self.pod_of(run["run_id"], name)
-            stage["child_tasks"] = [{"pod_name": pod["pod_name"], "task_id": pod["task_id"]}]
-            tasks += [self._task(run, f"{name}-driver", f"{name}-driver", driver, "", before), stage, pod]
-        for task in tasks[1:]:
-            task["parent_task_id"] = root
+            stage = self._task(run, before, name, state, message, parent=root)
+            tasks += [self._task(run, before, f"{name}-driver", SUCCEEDED, parent=root), stage]
+            if state != SKIPPED:
+                pod = self._task(run, before, "executor", state, message, parent=stage)
+                pod["pod_name"] = self.pod_of(run["run_id"], name)
+                stage["child_tasks"] = [{"task_id": pod["task_id"], "pod_name": pod["pod_name"]}]
+                tasks.append(pod)
         return tasks
 
-    def _task(self, run: Item, key: str, name: str, state: str, message: str, before: Mapping[str, Item]) -> Item:
-        task_id = str(uuid.uuid5(uuid.UUID(run["run_id"]), key))
+    def _task(
+        self,
+        run: Item,
+        before: Mapping[str, Item],
+        name: str,
+        state: str,
+        message: str = "",
+        parent: Item | None = None,
+    ) -> Item:
+        above = {"parent_task_id": parent["task_id"]} if parent else {}
+        task_id = str(uuid.uuid5(uuid.UUID(parent["task_id"] if parent else run["run_id"]), name))
         old, now = before.get(task_id, {}), self.now()
         history = old.get("state_history", [])
         if not history or history[-1]["state"] != state:
             history = [*history, {"update_time": now, "state": state}]
+        started = next((status["update_time"] for status in history if status["state"] != PENDING), NEVER)
         return {
             "run_id": run["run_id"],
             "task_id": task_id,
             "display_name": name,
             "create_time": old.get("create_time", now),
-            "start_time": old.get("start_time", now),
-            "end_time": old.get("end_time", NEVER) if old.get("state") == state else now if state in ENDED else NEVER,
+            "start_time": started,
+            "end_time": history[-1]["update_time"] if state in ENDED else NEVER,
             "state": state,
             "state_history": history,
+            **above,
             **({"error": {"code": 13, "message": message}} if message else {}),
         }
 

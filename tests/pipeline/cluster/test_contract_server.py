@@ -333,7 +333,7 @@ def test_a_run_is_what_is_reported_of_it(server: Server) -> None:
     client = kfp.Client(server.url, namespace="kubeflow-of-tests")
     run_id = start_run(server)["run_id"]
     server.set_run(run_id, "RUNNING", {"train": "RUNNING"})
-    server.set_run(run_id, "FAILED", {"train": ("FAILED", "OOMKilled")})
+    server.set_run(run_id, "FAILED", {"train": ("FAILED", "OOMKilled"), "publish": "SKIPPED"})
     run = client.get_run(run_id)
     assert [status.state for status in run.state_history] == ["PENDING", "RUNNING", "FAILED"]
     assert run.finished_at.year > 1970
@@ -341,7 +341,9 @@ def test_a_run_is_what_is_reported_of_it(server: Server) -> None:
     assert (tasks["train"].state, tasks["train"].error.message) == ("FAILED", "OOMKilled")
     assert [status.state for status in tasks["train"].state_history] == ["RUNNING", "FAILED"]
     assert tasks["train"].child_tasks[0].pod_name == tasks["executor"].pod_name
-    assert {"root", "train-driver"} <= set(tasks)
+    assert tasks["train"].parent_task_id == tasks["root"].task_id
+    assert {"root-driver", "train-driver", "publish-driver"} <= set(tasks)
+    assert (tasks["publish"].state, tasks["publish"].child_tasks) == ("SKIPPED", None)
 
     assert ask(server, "POST", f"/runs/{run_id}:retry").status_code == 200
     run = client.get_run(run_id)
