@@ -5,6 +5,9 @@ wgan run --source digits --root runs/demo --steps 2000 --runner docker
 wgan plan --source digits --root runs/demo --steps 3000
 wgan compile --target vertex --profile gpu-l4 --images build/images.json --output pipeline.yaml
 wgan profiles
+wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root gs://bucket/runs --wait
+wgan status
+wgan logs 3f2a train --follow
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan models why 1 --registry runs/demo/registry
@@ -20,6 +23,7 @@ from components import cli, errors
 from components.errors import StageError
 from components.images import VERSION
 from pipeline import compile_command, processes, run_command
+from pipeline.cluster import run_commands
 
 log = logging.getLogger("pipeline")
 
@@ -62,6 +66,8 @@ def _dispatch(words: list[str]) -> int:
         return run_command.main(verb, words[1:])
     if verb in compile_command.HELP:
         return compile_command.main(verb, words[1:])
+    if verb in run_commands.HELP:
+        return run_commands.main(verb, words[1:])
     if verb == "models":
         from pipeline import models
 
@@ -69,7 +75,7 @@ def _dispatch(words: list[str]) -> int:
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    for name, help_text in (run_command.HELP | compile_command.HELP).items():
+    for name, help_text in (run_command.HELP | compile_command.HELP | run_commands.HELP).items():
         verbs.add_parser(name, help=help_text)
     verbs.add_parser("models", help="tell what was published, why, and how to make it again")
     for name, help_text in _PROGRAMS.items():

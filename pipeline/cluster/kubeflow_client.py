@@ -78,6 +78,19 @@ class Client(kfp.Client):
         self.version = str(told.get("tag_name", "unknown"))
         self.namespace = self.given_namespace if self.multi_user else ""
 
+    def page(self, path: str, **query: str) -> str:
+        """Text from the server of Kubeflow's pages, which stands where the API does.
+
+        Raises:
+            ApiException: It has none.
+        """
+        headers: dict[str, str] = {"Cookie": self.api_client.cookie} if self.api_client.cookie else {}
+        self.api_client.update_params_for_auth(headers, [], ["Bearer"])
+        answer = self.api_client.rest_client.request(
+            "GET", f"{self.given.host}{path}", query_params=query, headers=headers, of_pages=True
+        )
+        return str(answer.data.decode(errors="replace"))
+
 
 class BoundedRequests(RESTClientObject):
     """What sends requests: each with limits of time, and taking nothing but the API's answers for one."""
@@ -86,7 +99,7 @@ class BoundedRequests(RESTClientObject):
         super().__init__(configuration)
         self.host, self.seconds = configuration.host, seconds
 
-    def request(self, method: str, url: str, **kwargs: Any) -> Any:
+    def request(self, method: str, url: str, of_pages: bool = False, **kwargs: Any) -> Any:
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or self.seconds
         try:
             answer = super().request(method, url, **kwargs)
@@ -95,7 +108,7 @@ class BoundedRequests(RESTClientObject):
             error.body = (error.body or b"").decode(errors="replace").encode()
             raise
         kind = answer.getheader("Content-Type") or ""
-        if answer.data and "json" not in kind:
+        if answer.data and ("html" in kind if of_pages else "json" not in kind):
             raise ConfigError(
                 f"{self.host} answers with {kind or 'something'}, not as the API does: log in "
                 "(--cookie_file or --token_file), or check --host"

@@ -37,7 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         *("--kube_context", "--kube-context"),
         metavar="NAME",
-        help="reach it through the API server of this context of the kubeconfig; logs are read there too",
+        help="context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
     )
     group.add_argument(
         *("--in_cluster", "--in-cluster"),
@@ -75,19 +75,11 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         ConfigError: With every mistake.
     """
     problems: list[str] = []
-    given = [
-        name
-        for name, value in (
-            ("--host", parsed.host),
-            ("--kube_context", parsed.kube_context),
-            ("--in_cluster", parsed.in_cluster),
-        )
-        if value
-    ]
-    if len(given) > 1:
-        problems.append(f"{' and '.join(given)} are different ways to the server: give one of them")
-    host = parsed.host or ("" if given else os.environ.get("KF_PIPELINES_ENDPOINT", ""))
-    if not given and not host:
+    if parsed.in_cluster and (parsed.host or parsed.kube_context):
+        problems.append("in_cluster is a way to the server of its own: leave out --host and --kube_context")
+    other = parsed.in_cluster or parsed.kube_context
+    host = parsed.host or ("" if other else os.environ.get("KF_PIPELINES_ENDPOINT", ""))
+    if not other and not host:
         problems.append(f"there is no server: {_WAYS}")
     if host and not host.startswith(("http://", "https://")):
         problems.append(f"host must begin with http:// or https://, got {host}")
@@ -96,10 +88,10 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     token_file = parsed.token_file
     if parsed.in_cluster and token_file is None:
         token_file = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME))
-    elif parsed.kube_context and (token_file or parsed.iap_client_id):
+    elif not host and (token_file or parsed.iap_client_id):
         problems.append("kube_context has credentials of its own: leave out --token_file and --iap_client_id")
     secrets = {
-        "token_file": _secret("token_file", token_file, "" if parsed.kube_context else "KFP_TOKEN", problems),
+        "token_file": _secret("token_file", token_file, "KFP_TOKEN" if host else "", problems),
         "cookie_file": _secret("cookie_file", parsed.cookie_file, "KFP_COOKIE", problems),
     }
     if parsed.ca_cert is not None and not parsed.ca_cert.is_file():
@@ -116,7 +108,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         cookie=secrets["cookie_file"],
         iap_client_id=parsed.iap_client_id,
         ca_cert=str(parsed.ca_cert) if parsed.ca_cert else "",
-        ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if parsed.in_cluster or parsed.kube_context else host),
+        ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", host),
     )
 
 
@@ -157,9 +149,9 @@ class KubeflowConnection:
     """A way to a server. Nothing is sent before `client` is asked for.
 
     Attributes:
-        host: URL of the server; empty with a context.
+        host: URL of the server; empty to reach it through the API server of the context.
         namespace: Whose runs, on a server of many users; empty for none.
-        kube_context: Context of the kubeconfig whose API server passes requests on; empty for none.
+        kube_context: Context of the kubeconfig, for pods and where there is no host; empty for none.
         in_cluster: Whether we are in a pod of the cluster.
         token: Bearer token; empty for none.
         token_file: Where the token is read anew for each request, as such files are renewed.
@@ -226,7 +218,7 @@ class KubeflowConnection:
 
         found = kfp_server_api.Configuration()
         found.retries = False
-        if self.kube_context:
+        if not self.host:
             load_kube_config(found, self.kube_context)
             found.host = f"{found.host.rstrip('/')}{_SERVICE_PROXY}"
             # To renew a token writes the API server's own address back.

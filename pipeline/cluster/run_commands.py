@@ -1,0 +1,394 @@
+"""`wgan submit`, `status`, `logs`, `cancel` and `retry`: runs on a cluster or on Vertex AI."""
+
+import argparse
+import datetime
+import importlib
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components import cli, errors
+from components.errors import ConfigError
+from pipeline import package_origin, parameters, tables
+from pipeline.cluster import kubeflow_connection, runs, waiting
+from pipeline.cluster.kubeflow_runs import KubeflowRuns
+from pipeline.cluster.runs import Runs, RunStatus
+from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from pipeline.profiles import KFP, TARGETS, VERTEX
+
+log = logging.getLogger("pipeline")
+
+HELP = {
+    "submit": "start a compiled package on a cluster or on Vertex AI",
+    "status": "tell how far a run on a cluster is, or list the newest runs",
+    "logs": "print what the stages of a run on a cluster have logged",
+    "cancel": "end a run on a cluster",
+    "retry": "start a failed run on a cluster again, from what failed",
+}
+_RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
+_SHOWN_RUNS = 20
+_SEARCHED_RUNS = 200
+# Servers store names of 128 letters at most; longer ones end in errors that say nothing of it.
+_LONGEST_NAME = 128
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CONNECTIONS = {KFP: "the Kubeflow server", VERTEX: "Vertex AI"}
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Does what the verb says and returns the exit code (see `components.errors` and `pipeline.cluster.waiting`).
+
+    Args:
+        verb: A key of `HELP`.
+        words: The command line after the verb.
+
+    Raises:
+        StageError: It was not done.
+    """
+    if verb == "submit":
+        return _submit(words)
+    parser = _parser(verb)
+    parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if verb == "status" else None, help=_RUN_ID)
+    if verb == "logs":
+        parser.add_argument("stage", metavar="STAGE", nargs="?", help="one stage (default: all that have begun)")
+        parser.add_argument("--follow", action="store_true", help="go on until the stage ends")
+    if verb == "status":
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    if verb in ("status", "retry"):
+        _add_waiting(parser)
+    parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
+    target = _target(words)
+    _add_connection(parser, target)
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise ConfigError(*_unknown(unknown, parsed, target))
+    if getattr(parsed, "wait", False) and not parsed.run_id:
+        raise ConfigError("wait is for one run: give its id as well")
+    place = _place(target, parsed)
+    if not parsed.run_id:
+        _print_runs(place.recent(_SHOWN_RUNS), parsed.json)
+        return errors.OK
+    run_id = _found(place, parsed.run_id, target)
+    if verb == "logs":
+        return _logs(place, run_id, parsed)
+    if verb == "cancel":
+        place.cancel(run_id)
+        log.info("run %s is being canceled", run_id)
+        return errors.OK
+    if verb == "retry":
+        place.retry(run_id)
+        log.info("run %s goes on from what failed", run_id)
+    if parsed.wait:
+        return _wait(place, run_id, parsed.timeout, getattr(parsed, "json", False))
+    if verb == "status":
+        _print_run(place.status(run_id), parsed.json)
+    return errors.OK
+
+
+def _parser(verb: str, add_help: bool = True) -> cli.Parser:
+    waits = f" {waiting.EXIT_CODES_HELP}" if verb in ("submit", "status", "retry") else ""
+    return cli.Parser(
+        prog=f"wgan {verb}",
+        description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}",
+        allow_abbrev=False,
+        add_help=add_help,
+    )
+
+
+def _add_waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="wait this long at most; the run goes on (default: no limit)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
+    return found
+
+
+def _target(words: list[str]) -> str:
+    """The target that a command line names, before it is known which flags there are."""
+    first = cli.Parser(add_help=False, allow_abbrev=False)
+    first.add_argument("--target", default=KFP, choices=TARGETS)
+    return str(first.parse_known_args(words)[0].target)
+
+
+def _add_connection(parser: argparse.ArgumentParser, target: str) -> None:
+    if target == KFP:
+        kubeflow_connection.add_flags(parser)
+    else:
+        importlib.import_module("pipeline.cluster.vertex_connection").add_flags(parser)
+
+
+def _place(target: str, parsed: argparse.Namespace) -> Runs:
+    """Where the runs are; nothing is sent yet.
+
+    Raises:
+        ConfigError: With every mistake in the flags that say where.
+    """
+    if target == KFP:
+        return KubeflowRuns(kubeflow_connection.from_flags(parsed))
+    connection = importlib.import_module("pipeline.cluster.vertex_connection").from_flags(parsed)
+    found: Runs = importlib.import_module("pipeline.cluster.vertex_runs").VertexRuns(connection)
+    return found
+
+
+def _unknown(words: list[str], parsed: argparse.Namespace, target: str) -> list[str]:
+    """A sentence for each word that no flag takes; flags of the other target are told as such."""
+    other = VERTEX if target == KFP else KFP
+    theirs = cli.Parser(add_help=False, allow_abbrev=False)
+    _add_connection(theirs, other)
+    flags = {flag for action in theirs._actions for flag in action.option_strings}
+    given = [word.partition("=")[0] for word in words if word.startswith("--")]
+    misplaced = [flag for flag in given if flag in flags]
+    problems = [f"{flag.lstrip('-')} is for {_CONNECTIONS[other]}, and this is for {target}" for flag in misplaced]
+    rest = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
+    if not misplaced or rest:
+        problems += parameters.unknown_flags(rest or words, parsed)
+    return problems
+
+
+def _submit(words: list[str]) -> int:
+    # The package decides which flags there are, so it is read first.
+    first = _parser("submit", add_help=False)
+    _add_package(first)
+    path = first.parse_known_args(words)[0].package
+    if not path.exists() and {"-h", "--help"} & set(words):
+        parser = _parser("submit")
+        _add_submit_flags(parser, KFP)
+        parser.epilog = "The parameters of the pipeline are listed where there is a package."
+        parser.parse_args(words)
+    target = _package_target(path)
+    package = read_package(path, target)
+    parser = _parser("submit")
+    _add_submit_flags(parser, target)
+    known = parameters.fields(package.found)
+    if "root" in known:
+        parser.add_argument("--root", help="place that keeps everything made, seen by every stage: a path or URI")
+    parameters.add_flags(parser, known)
+    parsed, unknown = parser.parse_known_args(words)
+    problems = _unknown(unknown, parsed, target) if unknown else []
+    if parsed.target not in (None, target):
+        problems.insert(
+            0, f"package {path} was compiled for {target}: compile it with `wgan compile --target {parsed.target}`"
+        )
+    submission, place = _checked(parsed, package, problems)
+    run = place.submit(submission)
+    log.info("run %s (%s) is started", run.run_id, run.name)
+    print(run.link or run.run_id, flush=True)
+    return _wait(place, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
+
+
+def _add_package(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
+    )
+
+
+def _add_submit_flags(parser: argparse.ArgumentParser, target: str) -> None:
+    _add_package(parser)
+    parser.add_argument("--target", choices=TARGETS, help="refuse a package for another target than this")
+    parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
+    parser.add_argument(
+        *("--run_name", "--run-name"), help="what people call the run (default: the pipeline's name and the time)"
+    )
+    parser.add_argument(
+        *("--pipeline_root", "--pipeline-root"),
+        default="",
+        metavar="URI",
+        help="where the target keeps what stages hand it, metrics and reports (default: its own)",
+    )
+    parser.add_argument(
+        *("--service_account", "--service-account"),
+        default="",
+        help="whom the run is started as (default: that of the profile, else the target's)",
+    )
+    _add_waiting(parser)
+    _add_connection(parser, target)
+
+
+def _package_target(path: Path) -> str:
+    """The target that a package says it is for; Kubeflow if it says none, so that what is wrong is told there."""
+    try:
+        spec = next(iter(yaml.safe_load_all(path.read_bytes())), None)
+    except (OSError, yaml.YAMLError):
+        return KFP
+    origin = package_origin.read(spec) if isinstance(spec, dict) else None
+    return origin.target if origin else KFP
+
+
+def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
+    """What to send, and where to.
+
+    Raises:
+        ConfigError: With every mistake; nothing was sent.
+    """
+    given = parameters.given_in(parsed)
+    root = getattr(parsed, "root", None)
+    if root is not None:
+        given["root"] = root
+        if "://" not in root and not root.startswith("/"):
+            problems.append(f"root must be a path or URI that every stage sees, as /data or gs://bucket, got {root}")
+    now = datetime.datetime.now(datetime.UTC)
+    experiment = package.name if parsed.experiment is None else parsed.experiment
+    run_name = f"{package.name} {now:%Y-%m-%d %H:%M:%S}" if parsed.run_name is None else parsed.run_name
+    for flag, name in (("experiment", experiment), ("run_name", run_name)):
+        if not name.strip() or len(name) > _LONGEST_NAME:
+            problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
+    if parsed.timeout is not None and not parsed.wait:
+        problems.append("timeout is for waiting: give --wait as well")
+    place: Runs | None = None
+    try:
+        place = _place(package.target, parsed)
+    except ConfigError as error:
+        problems.extend(error.problems)
+    values = parameters.parse(package.found, given, problems)
+    assert place is not None  # noqa: S101 - parse raises the problems that it is given
+    submission = Submission(
+        package=package,
+        parameters={name: value for name, value in values.items() if name in given},
+        experiment=experiment,
+        run_name=run_name,
+        pipeline_root=parsed.pipeline_root,
+        service_account=parsed.service_account or package.service_account,
+    )
+    return submission, place
+
+
+def _found(place: Runs, text: str, target: str) -> str:
+    """The id of the run that a word on the command line means.
+
+    Raises:
+        ConfigError: It means none of the newest runs, or several.
+    """
+    words = text.split("?")[0].rstrip("/").rpartition("/")[2] if "/" in text else text
+    if _UUID.fullmatch(words):
+        return words
+    ids = [run.run_id for run in place.recent(_SEARCHED_RUNS)]
+    close = [run_id for run_id in ids if run_id.startswith(words)] if words else []
+    if words in close:
+        return words
+    if len(close) > 1:
+        raise ConfigError(f"run {words} could be any of {', '.join(close)}: give more of its id")
+    if not close and target == KFP:
+        raise ConfigError(f"run {words} is none of the newest {_SEARCHED_RUNS} runs: give its whole id")
+    return close[0] if close else words
+
+
+def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
+    try:
+        run = waiting.wait(place, run_id, timeout)
+    except KeyboardInterrupt:
+        log.warning("run %s goes on: `wgan cancel %s` ends it", run_id, run_id)
+        return errors.INTERRUPTED
+    if run is None:
+        log.error("run %s has not ended within %g seconds, and goes on", run_id, timeout)
+        return waiting.TIMED_OUT
+    _print_run(run, as_json)
+    code = waiting.EXIT_CODES[run.state]
+    if run.state == runs.FAILED:
+        failed = [stage.name for stage in run.stages if stage.state == runs.FAILED]
+        where = f" in {', '.join(failed)}: `wgan logs {run_id} {failed[0]}` tells why" if failed else ""
+        log.error("run %s failed%s%s", run_id, f": {run.message}" if run.message else "", where)
+    elif code:
+        log.error("run %s was canceled", run_id)
+    return code
+
+
+def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
+    if parsed.stage:
+        names = [parsed.stage]
+    elif parsed.follow:
+        raise ConfigError("follow is for one stage: name it after the run")
+    else:
+        skipped = (runs.PENDING, runs.SKIPPED)
+        names = [stage.name for stage in place.status(run_id).stages if stage.state not in skipped]
+        if not names:
+            raise ConfigError(f"run {run_id} has no logs: none of its stages has begun")
+    for name in names:
+        if isinstance(place, KubeflowRuns):
+            lines = place.logs(run_id, name, follow=parsed.follow)
+        elif parsed.follow:
+            raise ConfigError("follow is for Kubeflow: Vertex AI's pages show logs as they come")
+        else:
+            lines = place.logs(run_id, name)
+        for line in lines:
+            print(line if len(names) == 1 else f"{name}: {line}", flush=parsed.follow)
+    return errors.OK
+
+
+def _print_run(run: RunStatus, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(_as_json(run), indent=2))
+        return
+    print(f"{run.name}  {run.state.lower()}  {waiting.duration(run.created, run.finished)}".rstrip())
+    print(run.link or run.run_id)
+    if run.message:
+        print(run.message)
+    if run.stages:
+        print()
+        tables.print_rows(
+            ("stage", "state", "took", "message"),
+            [
+                (stage.name, stage.state.lower(), waiting.duration(stage.started, stage.finished), stage.message)
+                for stage in run.stages
+            ],
+        )
+
+
+def _print_runs(found: list[RunStatus], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_as_json(run) for run in found], indent=2))
+    elif found:
+        tables.print_rows(
+            ("run", "state", "began", "took", "name"),
+            [
+                (
+                    run.run_id,
+                    run.state.lower(),
+                    f"{run.created:%Y-%m-%d %H:%M}" if run.created else "",
+                    waiting.duration(run.created, run.finished),
+                    run.name,
+                )
+                for run in found
+            ],
+        )
+    else:
+        print("no runs yet")
+
+
+def _as_json(run: RunStatus) -> dict[str, Any]:
+    def time(found: datetime.datetime | None) -> str | None:
+        return found.isoformat() if found else None
+
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "state": run.state,
+        "link": run.link,
+        "created": time(run.created),
+        "finished": time(run.finished),
+        "message": run.message,
+        "stages": [
+            {
+                "name": stage.name,
+                "state": stage.state,
+                "started": time(stage.started),
+                "finished": time(stage.finished),
+                "message": stage.message,
+            }
+            for stage in run.stages
+        ],
+    }

@@ -1,0 +1,105 @@
+"""Waiting for the end of a run: a line for each stage whose state changes, and an exit code for how it ended."""
+
+import datetime
+import logging
+import time
+
+from components import errors
+from components.errors import TransientError
+from pipeline.cluster import runs
+from pipeline.cluster.runs import Runs, RunStatus, StageStatus
+
+log = logging.getLogger("pipeline")
+
+FAILED, CANCELED, TIMED_OUT = 1, 3, 4
+EXIT_CODES = {runs.SUCCEEDED: errors.OK, runs.SKIPPED: errors.OK, runs.FAILED: FAILED, runs.CANCELED: CANCELED}
+EXIT_CODES_HELP = (
+    "With --wait the exit code is 0 if the run succeeded, 1 if it failed, 3 if it was canceled and 4 if --timeout "
+    "passed before its end."
+)
+# How often a server is asked, how long may pass without a line, and how long a server may be away.
+POLL_SECONDS = 5.0
+HEARTBEAT_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+
+
+def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
+    """Waits for the end of a run, which goes on if we do not.
+
+    Args:
+        place: Where the run is.
+        run_id: The run.
+        timeout: Seconds to wait at most; None for no limit.
+
+    Returns:
+        The run at its end; None if the time passed before.
+
+    Raises:
+        StageError: The run cannot be asked for, or nobody answered for ten minutes.
+    """
+    began = heard = time.monotonic()
+    told = began
+    shown: dict[str, StageStatus] = {}
+    state = ""
+    while True:
+        try:
+            found = place.status(run_id)
+        except TransientError as error:
+            if time.monotonic() - heard > PATIENCE_SECONDS:
+                raise TransientError(f"{error}; {_goes_on(run_id)}") from None
+            if told <= heard:
+                log.warning("%s; the run goes on, and is asked for again", error)
+                told = time.monotonic()
+        else:
+            if told > heard > began:
+                log.info("the server answers again")
+            heard = time.monotonic()
+            changed = [stage for stage in found.stages if shown.get(stage.name) != stage]
+            for stage in changed:
+                if stage.name not in shown or shown[stage.name].state != stage.state:
+                    log.info("%s", _line(stage))
+                    told = heard
+                shown[stage.name] = stage
+            if found.state != state:
+                log.info("run %s is %s", run_id, found.state.lower())
+                state, told = found.state, heard
+            if found.ended:
+                return found
+            if heard - told >= HEARTBEAT_SECONDS:
+                log.info("still %s after %s%s", state.lower(), _span(heard - began), _at_work(found))
+                told = heard
+        left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(POLL_SECONDS, left))
+
+
+def duration(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
+    """How long something took, or has taken up to now, as people write it; empty if it has not begun."""
+    if started is None:
+        return ""
+    end = finished or datetime.datetime.now(datetime.UTC)
+    return _span(max((end - started).total_seconds(), 0.0))
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _line(stage: StageStatus) -> str:
+    took = f" after {duration(stage.started, stage.finished)}" if stage.started and stage.finished else ""
+    return f"{stage.name}: {stage.state.lower()}{took}" + (f": {stage.message}" if stage.message else "")
+
+
+def _at_work(found: RunStatus) -> str:
+    names = [stage.name for stage in found.stages if stage.state == runs.RUNNING]
+    return f": {', '.join(names)}" if names else ""
+
+
+def _goes_on(run_id: str) -> str:
+    return f"run {run_id} goes on: `wgan status {run_id} --wait` waits again"
