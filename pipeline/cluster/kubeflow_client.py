@@ -78,18 +78,26 @@ class Client(kfp.Client):
         self.version = str(told.get("tag_name", "unknown"))
         self.namespace = self.given_namespace if self.multi_user else ""
 
-    def page(self, path: str, **query: str) -> str:
-        """Text from the server of Kubeflow's pages, which stands where the API does.
+    def text(self, path: str) -> str | None:
+        """Text from below the server's address; None where it has none.
 
         Raises:
-            ApiException: It has none.
+            ApiException: We may not have it.
         """
         headers: dict[str, str] = {"Cookie": self.api_client.cookie} if self.api_client.cookie else {}
         self.api_client.update_params_for_auth(headers, [], ["Bearer"])
-        answer = self.api_client.rest_client.request(
-            "GET", f"{self.given.host}{path}", query_params=query, headers=headers, of_pages=True
-        )
-        return str(answer.data.decode(errors="replace"))
+        try:
+            answer = self.api_client.rest_client.request(
+                "GET", f"{self.given.host}{path}", headers=headers, of_api=False
+            )
+        except kfp_server_api.ApiException as error:
+            if error.status in (401, 403):
+                raise
+            return None
+        found = str(answer.data.decode(errors="replace"))
+        # A page of the program that people see, or a failure that the server noticed after it had answered 200.
+        is_other = "html" in (answer.getheader("Content-Type") or "") or found.startswith('{"error_message":')
+        return None if is_other else found
 
 
 class BoundedRequests(RESTClientObject):
@@ -99,7 +107,7 @@ class BoundedRequests(RESTClientObject):
         super().__init__(configuration)
         self.host, self.seconds = configuration.host, seconds
 
-    def request(self, method: str, url: str, of_pages: bool = False, **kwargs: Any) -> Any:
+    def request(self, method: str, url: str, of_api: bool = True, **kwargs: Any) -> Any:
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or self.seconds
         try:
             answer = super().request(method, url, **kwargs)
@@ -108,7 +116,7 @@ class BoundedRequests(RESTClientObject):
             error.body = (error.body or b"").decode(errors="replace").encode()
             raise
         kind = answer.getheader("Content-Type") or ""
-        if answer.data and ("html" in kind if of_pages else "json" not in kind):
+        if of_api and answer.data and "json" not in kind:
             raise ConfigError(
                 f"{self.host} answers with {kind or 'something'}, not as the API does: log in "
                 "(--cookie_file or --token_file), or check --host"

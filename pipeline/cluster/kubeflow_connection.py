@@ -271,7 +271,9 @@ def load_kube_config(configuration: Any, context: str) -> None:
     from kubernetes import config
 
     try:
-        config.load_kube_config(client_configuration=configuration, context=context)
+        # The library looks at the variable when it is imported, and never again.
+        file = os.environ.get("KUBECONFIG") or None
+        config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
     except Exception as error:
         # A broken file, a context that is missing and a login program that fails raise what they like.
         raise ConfigError(f"kube_context {context} cannot be used: {' '.join(str(error).split())}") from None

@@ -1,13 +1,13 @@
 """What a stage of a Kubeflow run has logged: from its pod, which only Kubernetes has.
 
-Where there is no way to Kubernetes, the server of Kubeflow's pages is asked to look: it wants the pod's name, which no
-API of Kubeflow tells. Argo makes that name from the workflow's and a hash of the way to the task within it.
+Where there is no way to Kubernetes, Kubeflow is asked to look: it wants the pod's name, of which servers tell a part.
+Argo makes that name from the workflow's and a hash of the way to the task within it.
 """
 
 import re
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from components.errors import ConfigError, TransientError
 from pipeline.cluster.kubeflow_connection import KubeflowConnection, load_kube_config
@@ -62,11 +62,11 @@ def from_pods(connection: KubeflowConnection, run_id: str, stage: str, follow: b
         yield from _lines(answer)
 
 
-def from_pages(connection: KubeflowConnection, run_id: str, stage: str, pods: list[list[str]]) -> Iterator[str]:
-    """The lines of a stage's newest pod, from the server of Kubeflow's pages.
+def from_server(connection: KubeflowConnection, run_id: str, stage: str, pods: list[list[str]]) -> Iterator[str]:
+    """The lines of a stage's newest pod, as far as Kubeflow itself hands them out.
 
     Args:
-        connection: A way to a server whose pages have an address.
+        connection: A way to the server.
         run_id: The run.
         stage: The stage's name in the package.
         pods: Names that its pod may have: for each way to name them, the attempts in order.
@@ -75,52 +75,52 @@ def from_pages(connection: KubeflowConnection, run_id: str, stage: str, pods: li
         ConfigError: There is no such pod (any more), or it may not be read.
         TransientError: The server was not reached.
     """
-    import kfp_server_api
-
-    found: Any = None
-    asked = connection.client
+    found = None
     with connection.explained(f"read the logs of {stage}"):
         for attempts in pods:
             for pod in attempts:
-                try:
-                    found = asked.page(
-                        "/k8s/pod/logs", podname=pod, runid=run_id, podnamespace=connection.pod_namespace
-                    )
-                except kfp_server_api.ApiException as error:
-                    if error.status in (401, 403):
-                        raise
+                text = _of_pod(connection, run_id, pod)
+                if text is None:
                     break
+                found = text
             if found is not None:
                 return iter(found.splitlines())
     raise ConfigError(
-        f"{connection.ui} finds no logs for {stage} of run {run_id}: with --kube_context they are read from its pod"
+        f"{connection.name} finds no logs for {stage} of run {run_id}: with --kube_context they are read from its pod"
     )
 
 
-def pod_names(workflow_task_ids: list[str], path: str) -> list[list[str]]:
+def _of_pod(connection: KubeflowConnection, run_id: str, pod: str) -> str | None:
+    """What Kubeflow's API has of a pod, else the server of its pages; None if there is no such pod."""
+    name = urllib.parse.quote(pod, safe="")
+    found = connection.client.text(f"/apis/v1alpha1/runs/{run_id}/nodes/{name}/log")
+    if found is None:
+        place = {"podname": pod, "runid": run_id, "podnamespace": connection.pod_namespace}
+        found = connection.client.text(f"/k8s/pod/logs?{urllib.parse.urlencode(place)}")
+    return found
+
+
+def pod_names(told: list[str], path: str) -> list[list[str]]:
     """Names that the pod of a stage may have.
 
     Args:
-        workflow_task_ids: Ids of what the stage started, as the server tells them.
+        told: Of what the stage started, the names of pods as the server tells them: some tell tasks' ids instead.
         path: The way to the stage within its package, dots between.
 
     Returns:
         For each way to name them, the names of the attempts in order.
     """
     found = []
-    for each in workflow_task_ids:
+    for each in told:
+        found.append([each])
         workflow, _, number = each.rpartition("-")
         if not workflow or not number.isdigit():
             continue
         node = f"{workflow}.root.{path}.executor"
         if int(number) == fnv32a(node):
             # What may be tried again has a pod for each attempt.
-            found.append(
-                [
-                    f"{workflow}-retry-system-container-impl-{fnv32a(f'{node}({attempt})')}"
-                    for attempt in range(_MOST_ATTEMPTS)
-                ]
-            )
+            attempts = [fnv32a(f"{node}({attempt})") for attempt in range(_MOST_ATTEMPTS)]
+            found.append([f"{workflow}-retry-system-container-impl-{attempt}" for attempt in attempts])
         found.append([f"{workflow}-system-container-impl-{number}"])
     return found
 
@@ -145,7 +145,7 @@ def _configuration(connection: KubeflowConnection) -> Any:
             config.load_incluster_config(client_configuration=found)
         except config.ConfigException as error:
             raise ConfigError(f"in_cluster: this is no pod that may ask Kubernetes: {error}") from None
-    if urlsplit(found.host).hostname in _LOOPBACK:
+    if urllib.parse.urlsplit(found.host).hostname in _LOOPBACK:
         found.proxy = None
     return found
 

@@ -220,7 +220,7 @@ class KubeflowRuns:
             for child in task.child_tasks or []
             if child.pod_name
         ]
-        return kubeflow_logs.from_pages(
+        return kubeflow_logs.from_server(
             self.connection, run_id, stage, kubeflow_logs.pod_names(ids, paths.get(stage, stage))
         )
 

@@ -1,6 +1,7 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`: runs on a cluster or on Vertex AI."""
 
 import argparse
+import contextlib
 import datetime
 import importlib
 import json
@@ -149,7 +150,9 @@ def _unknown(words: list[str], parsed: argparse.Namespace, target: str) -> list[
     """A sentence for each word that no flag takes; flags of the other target are told as such."""
     other = VERTEX if target == KFP else KFP
     theirs = cli.Parser(add_help=False, allow_abbrev=False)
-    _add_connection(theirs, other)
+    # Without what Vertex AI needs its flags are not known; then they are unknown like any other.
+    with contextlib.suppress(ModuleNotFoundError):
+        _add_connection(theirs, other)
     flags = {flag for action in theirs._actions for flag in action.option_strings}
     given = [word.partition("=")[0] for word in words if word.startswith("--")]
     misplaced = [flag for flag in given if flag in flags]
@@ -164,13 +167,14 @@ def _submit(words: list[str]) -> int:
     # The package decides which flags there are, so it is read first.
     first = _parser("submit", add_help=False)
     _add_package(first)
-    path = first.parse_known_args(words)[0].package
+    named = first.parse_known_args(words)[0]
+    path = named.package
     if not path.exists() and {"-h", "--help"} & set(words):
         parser = _parser("submit")
         _add_submit_flags(parser, KFP)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
-    target = _package_target(path)
+    target = named.target or _package_target(path)
     package = read_package(path, target)
     parser = _parser("submit")
     _add_submit_flags(parser, target)
@@ -180,10 +184,6 @@ def _submit(words: list[str]) -> int:
     parameters.add_flags(parser, known)
     parsed, unknown = parser.parse_known_args(words)
     problems = _unknown(unknown, parsed, target) if unknown else []
-    if parsed.target not in (None, target):
-        problems.insert(
-            0, f"package {path} was compiled for {target}: compile it with `wgan compile --target {parsed.target}`"
-        )
     submission, place = _checked(parsed, package, problems)
     run = place.submit(submission)
     log.info("run %s (%s) is started", run.run_id, run.name)
@@ -195,11 +195,11 @@ def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
     )
+    parser.add_argument("--target", choices=TARGETS, help="refuse a package that was compiled for another one")
 
 
 def _add_submit_flags(parser: argparse.ArgumentParser, target: str) -> None:
     _add_package(parser)
-    parser.add_argument("--target", choices=TARGETS, help="refuse a package for another target than this")
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     parser.add_argument(
         *("--run_name", "--run-name"), help="what people call the run (default: the pipeline's name and the time)"

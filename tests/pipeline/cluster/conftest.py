@@ -1,0 +1,44 @@
+"""Real packages, read once, and a desk without credentials or a home of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import profiles
+from pipeline.cluster import waiting
+from pipeline.cluster.submission import ClusterPackage, read_package
+from pipeline.compile import compiled_package
+
+
+def compiled(folder: Path, target: str) -> Path:
+    path = folder / f"{target}.yaml"
+    path.write_bytes(compiled_package(profile=profiles.choose(profiles.read(), "cpu", target)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def kfp_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("packages"), profiles.KFP)
+
+
+@pytest.fixture(scope="session")
+def read_kfp_package(kfp_package: Path) -> ClusterPackage:
+    return read_package(kfp_package, profiles.KFP)
+
+
+@pytest.fixture(scope="session")
+def vertex_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("packages"), profiles.VERTEX)
+
+
+@pytest.fixture
+def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variables that name a server or hold a secret, a state folder of its own, and waits that do not wait."""
+    for name in (
+        *("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_UI_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH"),
+        *("KF_PIPELINES_IAP_OAUTH2_CLIENT_ID", "KF_PIPELINES_APP_OAUTH2_CLIENT_ID"),
+        *("KF_PIPELINES_APP_OAUTH2_CLIENT_SECRET", "KFP_TOKEN", "KFP_COOKIE", "KUBECONFIG"),
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.01)
