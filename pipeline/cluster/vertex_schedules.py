@@ -1,0 +1,269 @@
+"""Schedules on Vertex AI, each of which holds the pipeline job that it starts.
+
+Vertex makes no schedule paused. Ours is made with a start a year ahead, then paused; resuming it brings the start near
+first. So it starts nothing at any moment before it is resumed, even if nothing comes after the first request.
+A schedule has neither labels nor a description: what it was made from is told by the labels of its job.
+"""
+
+import base64
+import binascii
+import datetime
+import re
+from typing import TYPE_CHECKING, Any
+
+from components import digests
+from components.errors import ConfigError
+from pipeline import package_origin
+from pipeline.cluster import cron, runs, vertex_answers
+from pipeline.cluster.schedules import LiveSchedule, Schedule
+from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
+from pipeline.cluster.vertex_runs import (
+    EXPERIMENT_LABEL,
+    PACKAGE_LABEL,
+    STATES,
+    job_content,
+    utc,
+    version_of_label,
+)
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1.types import PipelineJob
+    from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
+
+# Labels of the job that a schedule starts. The digest of what the schedule was made from; of what was sent of its
+# times, by which it is noticed that somebody has changed them in the console; and whether it makes up for missed runs.
+CONTENT_LABEL = "wgan_content"
+TIMING_LABEL = "wgan_timing"
+CATCH_UP_LABEL = "wgan_catch_up"
+_YES, _NO = "yes", "no"
+_LONGEST_NAME = 128
+# The start of a schedule that is not to start anything yet, and of one that is, which may not lie in the past when it
+# arrives; what starts later than clocks can differ has never been resumed.
+_FAR_AHEAD = datetime.timedelta(days=365)
+_AT_ONCE = datetime.timedelta(minutes=1)
+_NOT_YET = datetime.timedelta(hours=1)
+_DELETION_SECONDS = 120.0
+_CRON = re.compile(r"(?:(?:CRON_)?TZ=(\S+)\s+)?(.*)", re.DOTALL)
+# Enough to find the runs that have not ended among: they are the newest.
+_RUNS_LOOKED_AT = 100
+_OF_A_RUN = ("name", "state", "create_time")
+
+
+class VertexSchedules:
+    """The schedules of a project's region; see `schedules.Schedules`."""
+
+    def __init__(self, connection: VertexConnection) -> None:
+        """Logs in.
+
+        Raises:
+            ConfigError, TransientError: See `VertexConnection.pipelines`.
+        """
+        self._connection = connection
+        self._client, self._pipelines = connection.schedules(), connection.pipelines()
+
+    def require_expressible(self, schedule: Schedule) -> None:
+        """Refuses, before anything is sent, what Vertex cannot express."""
+        _content(schedule, self._connection, _now())
+
+    def live(self) -> list[LiveSchedule]:
+        """Those that this program made, of every name."""
+        request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
+        with vertex_answers.in_one_line("list schedules"):
+            found = list(self._client.list_schedules(request=request, timeout=REQUEST_SECONDS))
+        return [self._told(schedule) for schedule in found if CONTENT_LABEL in _job(schedule).labels]
+
+    def create(self, schedule: Schedule) -> LiveSchedule:
+        """Makes one, paused; it never starts anything before it is resumed."""
+        wanted = schedule_of(schedule, self._connection, _now())
+        with vertex_answers.in_one_line(f"create schedule {schedule.name}"):
+            made = self._client.create_schedule(
+                parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
+            )
+            self._client.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
+        return self._told(made)
+
+    def pause(self, schedule_id: str) -> None:
+        """Lets it start no more runs; those at work go on."""
+        found = self._found(schedule_id)
+        if found.state.name == "ACTIVE":
+            with vertex_answers.in_one_line(f"pause schedule {found.display_name}"):
+                self._client.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
+
+    def resume(self, schedule_id: str) -> None:
+        """Lets it start runs; those missed while it was paused are made up for if its file said so."""
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        found, now = self._found(schedule_id), _now()
+        with vertex_answers.in_one_line(f"resume schedule {found.display_name}"):
+            if _waits_for_its_start(found, now):
+                found.start_time = now + _AT_ONCE
+                self._client.update_schedule(
+                    schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
+                )
+            if found.state.name != "ACTIVE":
+                catch_up = _job(found).labels.get(CATCH_UP_LABEL) == _YES
+                self._client.resume_schedule(name=found.name, catch_up=catch_up, timeout=REQUEST_SECONDS)
+
+    def delete(self, schedule_id: str) -> None:
+        """Removes it; its runs stay, and those at work go on."""
+        with vertex_answers.in_one_line(f"delete schedule {schedule_id}"):
+            deletion = self._client.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            deletion.result(timeout=_DELETION_SECONDS)
+
+    def _name(self, schedule_id: str) -> str:
+        return f"{self._connection.parent}/schedules/{schedule_id}"
+
+    def _found(self, schedule_id: str) -> "VertexSchedule":
+        with vertex_answers.in_one_line(f"find schedule {schedule_id}"):
+            return self._client.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+
+    def _told(self, schedule: "VertexSchedule") -> LiveSchedule:
+        enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule, _now())
+        return LiveSchedule(
+            schedule_id=schedule.name.rpartition("/")[2],
+            name=schedule.display_name,
+            enabled=enabled,
+            digest=_digest(schedule),
+            content=_content_told(schedule, self._connection),
+            next_run=utc(schedule.next_run_time) if enabled else None,
+            active_runs=self._active_runs(schedule),
+        )
+
+    def _active_runs(self, schedule: "VertexSchedule") -> tuple[str, ...]:
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        request = {
+            "parent": self._connection.parent,
+            "filter": f"schedule_name={schedule.name}",
+            "order_by": "create_time desc",
+            "page_size": _RUNS_LOOKED_AT,
+            "read_mask": FieldMask(paths=_OF_A_RUN),
+        }
+        with vertex_answers.in_one_line(f"list the runs of schedule {schedule.display_name}"):
+            page = next(iter(self._pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS).pages))
+        return tuple(
+            job.name.rpartition("/")[2] for job in page.pipeline_jobs if STATES[job.state.name] not in runs.ENDED
+        )
+
+
+def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> "VertexSchedule":
+    """The request for a schedule, as Vertex' own message; it would start nothing within the year after `now`.
+
+    Raises:
+        ConfigError: With everything that Vertex cannot express or would refuse.
+    """
+    from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
+    from google.protobuf import json_format
+
+    made = VertexSchedule()
+    json_format.ParseDict(_content(schedule, connection, now), VertexSchedule.pb(made))
+    return made
+
+
+def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
+    """The same as JSON, made without Vertex' libraries."""
+    problems = []
+    content: dict[str, Any] = {}
+    try:
+        content = {
+            "cron": cron.for_vertex(schedule.cron, schedule.time_zone),
+            # Of runs that are being started; of those that are at work, which is what `concurrency` means.
+            "maxConcurrentRunCount": str(schedule.concurrency),
+            "maxConcurrentActiveRunCount": str(schedule.concurrency),
+            "allowQueueing": schedule.catch_up,
+        }
+    except ConfigError as error:
+        problems += error.problems
+    if not 0 < len(schedule.name) <= _LONGEST_NAME:
+        problems.append(f"name of a schedule must have 1 to {_LONGEST_NAME} characters, got {len(schedule.name)}")
+    if schedule.concurrency < 1:
+        problems.append(f"concurrency must be 1 or more, got {schedule.concurrency}")
+    try:
+        job = job_content(schedule.submission, connection)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(*(f"schedule {schedule.name}: {problem}" for problem in problems))
+    timing = [content["cron"], schedule.concurrency, schedule.concurrency, schedule.catch_up]
+    job["labels"] |= {
+        CONTENT_LABEL: _digest_as_label(digests.digest_of(schedule.content())),
+        TIMING_LABEL: _digest_as_label(digests.digest_of(timing)),
+        CATCH_UP_LABEL: _YES if schedule.catch_up else _NO,
+    }
+    return content | {
+        "displayName": schedule.name,
+        "startTime": (now + _FAR_AHEAD).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "createPipelineJobRequest": {"parent": connection.parent, "pipelineJob": job},
+    }
+
+
+def _digest(schedule: "VertexSchedule") -> str:
+    """Digest of the content that it was made from; another one if somebody has changed its times since."""
+    labels = _job(schedule).labels
+    timing = [
+        schedule.cron,
+        schedule.max_concurrent_run_count,
+        schedule.max_concurrent_active_run_count,
+        schedule.allow_queueing,
+    ]
+    digest = digests.digest_of(timing)
+    if _digest_as_label(digest) != labels.get(TIMING_LABEL):
+        return digest
+    return _digest_of_label(labels[CONTENT_LABEL])
+
+
+def _content_told(schedule: "VertexSchedule", connection: VertexConnection) -> dict[str, Any]:
+    """What a schedule says of the content that it was made from, in the words of `Schedule.content`."""
+    from google.cloud.aiplatform_v1.types import PipelineJob
+    from google.protobuf import json_format
+
+    job = json_format.MessageToDict(PipelineJob.pb(_job(schedule)))
+    spec, labels, runtime = job["pipelineSpec"], job["labels"], job["runtimeConfig"]
+    known = spec["root"].get("inputDefinitions", {}).get("parameters", {})
+    pipeline_root, account = runtime["gcsOutputDirectory"], job.get("serviceAccount", "")
+    origin = package_origin.read(spec)
+    zone, fields = _CRON.fullmatch(schedule.cron).groups()  # type: ignore[union-attr]
+    return {
+        "cron": fields,
+        "time_zone": zone or "UTC",
+        "pipeline": spec["pipelineInfo"]["name"],
+        "version": version_of_label(labels.get(PACKAGE_LABEL, "")),
+        "parameters": {
+            # JSON has one kind of number; Vertex tells them all as floats.
+            name: int(value) if known.get(name, {}).get("parameterType") == "NUMBER_INTEGER" else value
+            for name, value in runtime.get("parameterValues", {}).items()
+        },
+        "experiment": labels.get(EXPERIMENT_LABEL, ""),
+        # What the connection and the package give where the schedule says nothing.
+        "pipeline_root": "" if pipeline_root == connection.staging_bucket else pipeline_root,
+        "service_account": "" if origin is not None and account == origin.service_account else account,
+        "concurrency": schedule.max_concurrent_active_run_count,
+        "catch_up": schedule.allow_queueing,
+    }
+
+
+def _job(schedule: "VertexSchedule") -> "PipelineJob":
+    return schedule.create_pipeline_job_request.pipeline_job
+
+
+def _waits_for_its_start(schedule: "VertexSchedule", now: datetime.datetime) -> bool:
+    """Whether it has been made and never been resumed, so that it starts nothing whatever its state is."""
+    start = utc(schedule.start_time)
+    return start is not None and start > now + _NOT_YET
+
+
+def _digest_as_label(digest: str) -> str:
+    """A sha256 in 52 characters that labels can hold; its 64 are one too many for some of Google's limits."""
+    return base64.b32encode(binascii.unhexlify(digest)).decode().rstrip("=").lower()
+
+
+def _digest_of_label(label: str) -> str:
+    """The digest again; empty if somebody has changed the label."""
+    try:
+        return base64.b32decode(label.upper() + "=" * (-len(label) % 8)).hex()
+    except binascii.Error:
+        return ""
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
