@@ -137,7 +137,8 @@ def _of_the_way(error: Exception, doing: str, host: str) -> StageError:
     elif isinstance(error, urllib3.exceptions.NewConnectionError):
         why = "connection refused" if "refused" in text else text.split(": ", 1)[-1]
     else:
-        why = text
+        # What it raises for a connection that ends early are two texts, one of them of the other.
+        why = _line(str(reason.args[0])) if getattr(reason, "args", ()) else text
     return TransientError(
         f"cannot {doing}: {host} cannot be reached: {why}: check --host and the network, or try again"
     )

@@ -1,9 +1,7 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`: runs on a cluster or on Vertex AI."""
 
 import argparse
-import contextlib
 import datetime
-import importlib
 import json
 import logging
 import re
@@ -130,7 +128,9 @@ def _add_connection(parser: argparse.ArgumentParser, target: str) -> None:
     if target == KFP:
         kubeflow_connection.add_flags(parser)
     else:
-        importlib.import_module("pipeline.cluster.vertex_connection").add_flags(parser)
+        from pipeline.cluster import vertex_connection
+
+        vertex_connection.add_flags(parser)
 
 
 def _place(target: str, parsed: argparse.Namespace) -> Runs:
@@ -141,18 +141,16 @@ def _place(target: str, parsed: argparse.Namespace) -> Runs:
     """
     if target == KFP:
         return KubeflowRuns(kubeflow_connection.from_flags(parsed))
-    connection = importlib.import_module("pipeline.cluster.vertex_connection").from_flags(parsed)
-    found: Runs = importlib.import_module("pipeline.cluster.vertex_runs").VertexRuns(connection)
-    return found
+    from pipeline.cluster import vertex_connection, vertex_runs
+
+    return vertex_runs.VertexRuns(vertex_connection.from_flags(parsed))
 
 
 def _unknown(words: list[str], parsed: argparse.Namespace, target: str) -> list[str]:
     """A sentence for each word that no flag takes; flags of the other target are told as such."""
     other = VERTEX if target == KFP else KFP
     theirs = cli.Parser(add_help=False, allow_abbrev=False)
-    # Without what Vertex AI needs its flags are not known; then they are unknown like any other.
-    with contextlib.suppress(ModuleNotFoundError):
-        _add_connection(theirs, other)
+    _add_connection(theirs, other)
     flags = {flag for action in theirs._actions for flag in action.option_strings}
     given = [word.partition("=")[0] for word in words if word.startswith("--")]
     misplaced = [flag for flag in given if flag in flags]

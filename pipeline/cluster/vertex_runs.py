@@ -309,9 +309,7 @@ def version_of_label(label: str) -> str:
 
 def utc(time_or_none: datetime.datetime | None) -> datetime.datetime | None:
     """A time of Google's as Python has them, in UTC; None as it is."""
-    return (
-        datetime.datetime.fromtimestamp(time_or_none.timestamp(), datetime.UTC) if time_or_none is not None else None
-    )
+    return datetime.datetime.fromtimestamp(time_or_none.timestamp(), datetime.UTC) if time_or_none is not None else None
 
 
 def _new_run_id(pipeline: str) -> str:

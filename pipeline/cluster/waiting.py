@@ -37,37 +37,34 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
     Raises:
         StageError: The run cannot be asked for, or nobody answered for ten minutes.
     """
-    began = heard = time.monotonic()
-    told = began
-    shown: dict[str, StageStatus] = {}
-    state = ""
+    began = heard = told = time.monotonic()
+    shown: dict[str, str] = {}
+    state, away = "", False
     while True:
         try:
             found = place.status(run_id)
         except TransientError as error:
             if time.monotonic() - heard > PATIENCE_SECONDS:
                 raise TransientError(f"{error}; {_goes_on(run_id)}") from None
-            if told <= heard:
+            if not away:
                 log.warning("%s; the run goes on, and is asked for again", error)
-                told = time.monotonic()
+            away = True
         else:
-            if told > heard > began:
+            if away:
                 log.info("the server answers again")
-            heard = time.monotonic()
-            changed = [stage for stage in found.stages if shown.get(stage.name) != stage]
-            for stage in changed:
-                if stage.name not in shown or shown[stage.name].state != stage.state:
+            heard, away = time.monotonic(), False
+            for stage in found.stages:
+                if shown.get(stage.name) != stage.state:
                     log.info("%s", _line(stage))
-                    told = heard
-                shown[stage.name] = stage
+                    shown[stage.name], told = stage.state, heard
             if found.state != state:
                 log.info("run %s is %s", run_id, found.state.lower())
                 state, told = found.state, heard
-            if found.ended:
-                return found
-            if heard - told >= HEARTBEAT_SECONDS:
+            elif heard - told >= HEARTBEAT_SECONDS:
                 log.info("still %s after %s%s", state.lower(), _span(heard - began), _at_work(found))
                 told = heard
+            if found.ended:
+                return found
         left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()
         if left <= 0:
             return None
