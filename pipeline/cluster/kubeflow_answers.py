@@ -130,12 +130,12 @@ def _of_the_way(error: Exception, doing: str, host: str) -> StageError:
         return ConfigError(f"cannot {doing}: {host} cannot be trusted: {text}: give its authority's file (--ca_cert)")
     if isinstance(error, urllib3.exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
-    if isinstance(error, urllib3.exceptions.ConnectTimeoutError | urllib3.exceptions.ReadTimeoutError):
-        why = "no answer in time"
-    elif isinstance(error, urllib3.exceptions.NameResolutionError):
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
         why = "its name is not known"
     elif isinstance(error, urllib3.exceptions.NewConnectionError):
         why = "connection refused" if "refused" in text else text.split(": ", 1)[-1]
+    elif isinstance(error, urllib3.exceptions.TimeoutError):
+        why = "no answer in time"
     else:
         # What it raises for a connection that ends early are two texts, one of them of the other.
         why = _line(str(reason.args[0])) if getattr(reason, "args", ()) else text

@@ -88,7 +88,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     token_file = parsed.token_file
     if parsed.in_cluster and token_file is None:
         token_file = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME))
-    elif not host and (token_file or parsed.iap_client_id):
+    elif parsed.kube_context and not host and (token_file or parsed.iap_client_id):
         problems.append("kube_context has credentials of its own: leave out --token_file and --iap_client_id")
     secrets = {
         "token_file": _secret("token_file", token_file, "KFP_TOKEN" if host else "", problems),
@@ -221,7 +221,8 @@ class KubeflowConnection:
         if not self.host:
             load_kube_config(found, self.kube_context)
             found.host = f"{found.host.rstrip('/')}{_SERVICE_PROXY}"
-            # To renew a token writes the API server's own address back.
+            # For each request that writes the API server's own address back, and itself: so the SDK's own client asks
+            # the API server, not Kubeflow, from its second request on.
             found.refresh_api_key_hook = _kept(found.refresh_api_key_hook, found.host)
         else:
             found.host = self.host
@@ -285,6 +286,6 @@ def _kept(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None
 
     def renew(configuration: Any) -> None:
         hook(configuration)
-        configuration.host = host
+        configuration.host, configuration.refresh_api_key_hook = host, renew
 
     return renew
