@@ -63,14 +63,11 @@ def explain(error: Exception, doing: str, host: str, namespace: str = "") -> Sta
 def said(body: str | bytes | None) -> str:
     """What an answer says: its innermost cause if it is told, else all of it, as one line of at most 300 letters."""
     text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
-    try:
-        answer = json.loads(text)
-    except json.JSONDecodeError:
+    answer = _answer(text)
+    if not answer:
         return _line(_TAG.sub(" ", text))
-    if not isinstance(answer, dict):
-        return _line(str(answer))
     details = answer.get("details")
-    causes = [detail.get("message") or "" for detail in details or [] if isinstance(detail, dict)] if details else []
+    causes = [each.get("message") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     for found in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
         if isinstance(found, str) and found not in _NOTHING_SAID:
             return _line(found)
@@ -97,6 +94,8 @@ def _of_an_answer(status: int, body: Any, location: str, doing: str, host: str, 
             f"cannot {doing}: {host} sends us on to {location or 'another page'} ({status}): log in "
             "(--cookie_file or --token_file), or give that address as --host if it is where the server is"
         )
+    if status == 401 and _answer(body).get("kind") == "Status":
+        return ConfigError(f"{line}: log in to {host} again")
     if status == 401:
         return ConfigError(
             f"{line}: give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)"
@@ -104,7 +103,8 @@ def _of_an_answer(status: int, body: Any, location: str, doing: str, host: str, 
     if status == 403:
         where = f"namespace {namespace}" if namespace else "the namespace"
         return ConfigError(f"{line}: ask for permission in {where}, or give another --namespace")
-    if status in (404, 405, 501) and not _is_told(body):
+    # A thing that is missing has a cause of its own; a route that is missing has none.
+    if status in (404, 405, 501) and not _answer(body).get("details"):
         return ConfigError(f"{line}: {host} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host")
     if status == 404:
         return ConfigError(f"{line}: check the id and --host")
@@ -113,12 +113,13 @@ def _of_an_answer(status: int, body: Any, location: str, doing: str, host: str, 
     return ConfigError(line)
 
 
-def _is_told(body: Any) -> bool:
-    """Whether an answer has a cause of its own, as those for things that are missing have."""
+def _answer(body: Any) -> dict[str, Any]:
+    """An answer that is a JSON object; empty if it is something else."""
     try:
-        return bool(json.loads(body or "").get("details"))
-    except (ValueError, AttributeError):
-        return False
+        found = json.loads(body or "")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _of_the_way(error: Exception, doing: str, host: str) -> StageError:

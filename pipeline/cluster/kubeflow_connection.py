@@ -221,8 +221,7 @@ class KubeflowConnection:
         if not self.host:
             load_kube_config(found, self.kube_context)
             found.host = f"{found.host.rstrip('/')}{_SERVICE_PROXY}"
-            # For each request that writes the API server's own address back, and itself: so the SDK's own client asks
-            # the API server, not Kubeflow, from its second request on.
+            # For each request it writes the API server's own address back, and itself.
             found.refresh_api_key_hook = _kept(found.refresh_api_key_hook, found.host)
         else:
             found.host = self.host

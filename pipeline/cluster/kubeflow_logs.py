@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components.errors import ConfigError, TransientError
+from pipeline.cluster import kubeflow_answers
 from pipeline.cluster.kubeflow_connection import KubeflowConnection, load_kube_config
 
 _RUN_LABEL = "pipeline/runid"
@@ -37,7 +38,8 @@ def from_pods(connection: KubeflowConnection, run_id: str, stage: str, follow: b
 
     api = client.CoreV1Api(client.ApiClient(_configuration(connection)))
     seconds = (connection.connect_seconds, connection.read_seconds)
-    with connection.explained(f"read the logs of {stage}"):
+    where = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
+    with kubeflow_answers.explained(f"read the logs of {stage}", where, connection.pod_namespace):
         found = api.list_namespaced_pod(
             connection.pod_namespace, label_selector=f"{_RUN_LABEL}={run_id}", _request_timeout=seconds
         )
