@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from components import cli, errors
-from components.errors import ConfigError
+from components.errors import ConfigError, StageError
 from pipeline import package_origin, parameters, tables
 from pipeline.cluster import kubeflow_connection, runs, waiting
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
@@ -291,6 +291,9 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
     except KeyboardInterrupt:
         log.warning("run %s goes on: `wgan cancel %s` ends it", run_id, run_id)
         return errors.INTERRUPTED
+    except StageError:
+        log.warning("run %s goes on: `wgan status %s --wait` waits again", run_id, run_id)
+        raise
     if run is None:
         log.error("run %s has not ended within %g seconds, and goes on", run_id, timeout)
         return waiting.TIMED_OUT
@@ -306,24 +309,31 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
 
 
 def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
-    if parsed.stage:
-        names = [parsed.stage]
-    elif parsed.follow:
+    if parsed.follow and not parsed.stage:
         raise ConfigError("follow is for one stage: name it after the run")
-    else:
-        skipped = (runs.PENDING, runs.SKIPPED)
-        names = [stage.name for stage in place.status(run_id).stages if stage.state not in skipped]
-        if not names:
-            raise ConfigError(f"run {run_id} has no logs: none of its stages has begun")
-    for name in names:
+    if parsed.follow and not isinstance(place, KubeflowRuns):
+        raise ConfigError("follow is for Kubeflow: Vertex AI's pages show logs as they come")
+    if parsed.stage:
         if isinstance(place, KubeflowRuns):
-            lines = place.logs(run_id, name, follow=parsed.follow)
-        elif parsed.follow:
-            raise ConfigError("follow is for Kubeflow: Vertex AI's pages show logs as they come")
+            lines = place.logs(run_id, parsed.stage, follow=parsed.follow)
         else:
-            lines = place.logs(run_id, name)
+            lines = place.logs(run_id, parsed.stage)
         for line in lines:
-            print(line if len(names) == 1 else f"{name}: {line}", flush=parsed.follow)
+            print(line, flush=parsed.follow)
+        return errors.OK
+    begun = [stage for stage in place.status(run_id).stages if stage.state not in (runs.PENDING, runs.SKIPPED)]
+    missing: list[str] = []
+    for stage in begun:
+        try:
+            for line in place.logs(run_id, stage.name):
+                print(f"{stage.name}: {line}")
+        except ConfigError as error:
+            missing += error.problems
+    if len(missing) >= len(begun):
+        raise ConfigError(*(missing or [f"run {run_id} has no logs: none of its stages has begun"]))
+    # One whose result was at hand already had no pod, as one whose pod was removed since has none.
+    for problem in missing:
+        log.warning("%s", problem)
     return errors.OK
 
 

@@ -45,7 +45,7 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
             found = place.status(run_id)
         except TransientError as error:
             if time.monotonic() - heard > PATIENCE_SECONDS:
-                raise TransientError(f"{error}; {_goes_on(run_id)}") from None
+                raise
             if not away:
                 log.warning("%s; the run goes on, and is asked for again", error)
             away = True
@@ -96,7 +96,3 @@ def _line(stage: StageStatus) -> str:
 def _at_work(found: RunStatus) -> str:
     names = [stage.name for stage in found.stages if stage.state == runs.RUNNING]
     return f": {', '.join(names)}" if names else ""
-
-
-def _goes_on(run_id: str) -> str:
-    return f"run {run_id} goes on: `wgan status {run_id} --wait` waits again"

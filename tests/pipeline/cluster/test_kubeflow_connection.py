@@ -3,12 +3,15 @@
 import argparse
 import contextlib
 import dataclasses
+import json
 import socket
 import threading
 import warnings
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
@@ -304,6 +307,43 @@ def test_a_context_has_credentials_of_its_own(tmp_path: Path) -> None:
     assert refused("--kube_context", "here", "--token_file", token) == (
         "kube_context has credentials of its own: leave out --token_file and --iap_client_id",
     )
+
+
+def test_an_identity_aware_proxy_wants_a_token_of_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kfp.client import auth
+
+    class Google(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            content = json.dumps({"id_token": f"for-{form['audience'][0]}-by-{form['refresh_token'][0]}"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    saved = {"the-iap": {"other_client_id": "i", "other_client_secret": "s", "refresh_token": "me"}}
+    monkeypatch.setattr(auth, "LOCAL_KFP_CREDENTIAL", held(tmp_path, "credentials.json", json.dumps(saved)))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Google) as http, serving(token="for-the-iap-by-me") as server:  # noqa: S106
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,))
+        thread.start()
+        monkeypatch.setattr(auth, "OAUTH_TOKEN_URI", f"http://127.0.0.1:{http.server_address[1]}/token")
+        try:
+            assert connected("--host", server.url, "--iap_client_id", "the-iap").client.version
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+def test_without_credentials_for_google_that_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
+    with serving() as server:
+        with pytest.raises(ConfigError, match=r"iap_client_id the-iap: no token: .*gcloud auth") as raised:
+            _ = connected("--host", server.url, "--iap_client_id", "the-iap").client
+        one_line(raised.value)
+        assert server.requests == []
 
 
 def test_where_pages_are_may_be_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

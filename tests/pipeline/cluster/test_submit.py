@@ -298,7 +298,9 @@ def test_waiting_has_an_end_where_the_server_stays_away(
 
     server.before = away
     assert main(["status", started, "--wait", "--host", server.url]) == errors.TRANSIENT
-    assert complaints(caplog)[-1].endswith(f"run {started} goes on: `wgan status {started} --wait` waits again")
+    away_once, goes_on, why = complaints(caplog)
+    assert away_once.startswith(why)
+    assert goes_on == f"run {started} goes on: `wgan status {started} --wait` waits again"
 
 
 def test_silence_is_broken_by_a_heartbeat(
@@ -358,13 +360,19 @@ def test_stages_that_an_ended_run_did_not_need_are_skipped(
     }
 
 
-def test_logs_of_all_stages_name_the_stage(server: Server, started: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_of_all_stages_name_the_stage(
+    server: Server, started: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "RUNNING"})
     server.set_log(started, "fingerprint", "one\n")
     server.set_log(started, "preprocess", "two\n")
     capsys.readouterr()
     assert main(["logs", started, "--host", server.url]) == errors.OK
     assert capsys.readouterr().out == "fingerprint: one\npreprocess: two\n"
+    server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
+    assert main(["logs", started, "--host", server.url]) == errors.OK
+    assert capsys.readouterr().out == "fingerprint: one\npreprocess: two\n"
+    assert "finds no logs for train" in caplog.messages[-1]
 
 
 def test_logs_that_are_not_there_are_told_in_one_line(
