@@ -86,8 +86,8 @@ def _of_an_answer(status: int, body: Any, location: str, doing: str, host: str, 
     too_old = _UNKNOWN_FIELD.search(what)
     if too_old:
         return ConfigError(
-            f"cannot {doing}: the server is too old, it does not know {too_old[1]}: "
-            f"it must be {KNOWN_SERVER} or newer ({status})"
+            f"cannot {doing}: the server is too old, it does not know {too_old[1]}, "
+            f"which {KNOWN_SERVER} does ({status})"
         )
     if 300 <= status < 400:
         return ConfigError(

@@ -50,8 +50,8 @@ class KubeflowRuns:
         import kfp_server_api
 
         client = self.client
-        experiment_id = self.experiment_id(submission.experiment)
         pipeline_id, version_id = self.upload(submission.package)
+        experiment_id = self.experiment_id(submission.experiment)
         mark = f"Submitted by wgan, {uuid.uuid4()}."
         body = kfp_server_api.V2beta1Run(
             experiment_id=experiment_id,
@@ -232,7 +232,7 @@ class KubeflowRuns:
             state=state,
             stages=tuple(self._stages(run, state)) if with_stages else (),
             link=self.connection.run_link(run.run_id),
-            created=run.created_at,
+            created=_time(run.created_at),
             finished=_time(run.finished_at) if state in runs.ENDED else None,
             message=_message(run) if state == runs.FAILED else "",
         )
@@ -256,10 +256,10 @@ class KubeflowRuns:
             if name in names if names else _is_stage(name):
                 latest[name] = task
         for name, task in latest.items():
-            # A stage of a run that was ended has no end of its own.
             at = task.state if task.state in _STATES else runs.PENDING
             if state in runs.ENDED and at not in runs.ENDED:
-                at = runs.CANCELED if state == runs.CANCELED else runs.SKIPPED
+                # Nothing is reported after the end of the run.
+                at = runs.SKIPPED if at == runs.PENDING else runs.CANCELED
             yield StageStatus(
                 name=name,
                 state=at,
@@ -333,7 +333,7 @@ def _begun(task: Any) -> datetime.datetime:
 
 
 def _time(found: datetime.datetime | None) -> datetime.datetime | None:
-    return found if found is not None and found > _NEVER else None
+    return found.astimezone(datetime.UTC) if found is not None and found > _NEVER else None
 
 
 def _message(found: Any) -> str:

@@ -38,6 +38,7 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         *("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_UI_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH"),
         *("KF_PIPELINES_IAP_OAUTH2_CLIENT_ID", "KF_PIPELINES_APP_OAUTH2_CLIENT_ID"),
         *("KF_PIPELINES_APP_OAUTH2_CLIENT_SECRET", "KFP_TOKEN", "KFP_COOKIE", "KUBECONFIG"),
+        *("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

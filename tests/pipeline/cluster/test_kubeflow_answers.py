@@ -82,7 +82,7 @@ def test_no_break_spaces_and_line_ends_do_not_reach_the_user() -> None:
 def test_an_unknown_field_means_a_server_that_is_too_old() -> None:
     body = {"code": 3, "message": 'proto:\xa0(line 1:285): unknown field "nonsense"'}
     assert line(answered(400, body)) == (
-        "cannot do it: the server is too old, it does not know nonsense: it must be 2.16.1 or newer (400)"
+        "cannot do it: the server is too old, it does not know nonsense, which 2.16.1 does (400)"
     )
 
 

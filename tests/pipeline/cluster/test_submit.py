@@ -1,5 +1,6 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`, against the contract server, as a user would use them."""
 
+import datetime
 import json
 import threading
 from collections.abc import Iterator
@@ -8,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from components import errors
+from pipeline import profiles
 from pipeline.__main__ import main
 from pipeline.cluster import waiting
 from pipeline.cluster.kubeflow_connection import KubeflowConnection
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.compile import compiled_package
 from tests.contract_server.server import Answer, HangUp, Request, Server, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -52,6 +55,12 @@ def newest(server: Server) -> str:
 
 def sent(server: Server, method: str, path: str) -> list[Request]:
     return [each for each in server.requests if (each.method, each.path) == (method, path)]
+
+
+def states(server: Server, run_id: str) -> dict[str, str]:
+    """The state of each stage of a run."""
+    found = KubeflowRuns(KubeflowConnection(host=server.url)).status(run_id)
+    return {stage.name: stage.state for stage in found.stages}
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -112,6 +121,9 @@ def test_the_run_is_what_was_asked_for(server: Server, kfp_package: Path) -> Non
     given = ("--experiment", "digits", "--run_name", "first", "--pipeline_root", "gs://bucket/root")
     assert submit(server, kfp_package, *given, "--service-account", "trainer", "--steps", "30") == errors.OK
     (run,) = server.store.runs.values()
+    status = KubeflowRuns(KubeflowConnection(host=server.url)).status(run["run_id"])
+    assert status.created is not None
+    assert status.created.tzinfo is datetime.UTC
     (version,) = [each for each in server.store.versions.values() if each["name"].startswith("0.1.0-")]
     assert run["display_name"] == "first"
     assert run["service_account"] == "trainer"
@@ -121,6 +133,18 @@ def test_the_run_is_what_was_asked_for(server: Server, kfp_package: Path) -> Non
     }
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "digits"
+
+
+def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_bytes(compiled_package(profile=profiles.choose(profiles.read(), "gpu-l4-4", profiles.KFP)))
+    with serving(version="2.2.0") as server:
+        assert submit(server, path) == errors.BAD_CONFIGURATION
+        (line,) = complaints(caplog)
+        assert line.endswith("the server is too old, it does not know emptyDirMounts, which 2.16.1 does (500)")
+        assert server.store.runs == {}
 
 
 def test_one_package_is_uploaded_once(server: Server, kfp_package: Path) -> None:
@@ -345,19 +369,24 @@ def test_the_newest_runs_are_listed(server: Server, started: str, capsys: pytest
     assert run["finished"] is None
 
 
-def test_stages_that_an_ended_run_did_not_need_are_skipped(
-    server: Server, started: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.set_run(
-        started, "SUCCEEDED", {"evaluate": "SUCCEEDED", "publish": "SKIPPED", "condition-promoted-1": "SKIPPED"}
-    )
-    capsys.readouterr()
-    assert main(["status", started, "--json", "--host", server.url]) == errors.OK
-    found = json.loads(capsys.readouterr().out)
-    assert {stage["name"]: stage["state"] for stage in found["stages"]} == {
-        "evaluate": "SUCCEEDED",
-        "publish": "SKIPPED",
-    }
+def test_stages_that_an_ended_run_did_not_need_are_skipped(server: Server, started: str) -> None:
+    server.set_run(started, "SUCCEEDED", {"evaluate": "SUCCEEDED", "publish": "SKIPPED"})
+    assert states(server, started) == {"evaluate": "SUCCEEDED", "publish": "SKIPPED"}
+
+
+def test_nothing_stays_at_work_when_the_run_has_ended(server: Server, started: str) -> None:
+    server.set_run(started, "FAILED", {"train": ("FAILED", "x"), "embed": "RUNNING", "evaluate": "PENDING"})
+    assert states(server, started) == {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"}
+
+
+def test_what_holds_stages_is_none(server: Server, started: str) -> None:
+    """Tasks around and before stages, as the server tells them, with and without the package at hand."""
+    tasks = ("root", "root-driver", "train", "train-driver", "executor", "exit-handler-1", "condition-promoted-1")
+    details = [{"display_name": name, "state": "RUNNING"} for name in (*tasks, "executor(0)")]
+    server.store.runs[started] |= {"state": "RUNNING", "run_details": {"task_details": details}}
+    assert states(server, started) == {"train": "RUNNING"}
+    server.store.versions.clear()
+    assert states(server, started) == {"train": "RUNNING"}
 
 
 def test_logs_of_all_stages_name_the_stage(
