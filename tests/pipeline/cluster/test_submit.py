@@ -1,7 +1,10 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`, against the contract server, as a user would use them."""
 
+import dataclasses
 import datetime
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +136,25 @@ def test_the_run_is_what_was_asked_for(server: Server, kfp_package: Path) -> Non
     }
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "digits"
+
+
+def test_the_account_of_the_profile_is_the_one_without_another(
+    server: Server, read_kfp_package: ClusterPackage
+) -> None:
+    package = dataclasses.replace(read_kfp_package, service_account="trainer")
+    parameters = {"source": "digits", "root": "gs://bucket/runs"}
+    submission = Submission(package=package, parameters=parameters, experiment="mine", run_name="mine")
+    place = KubeflowRuns(KubeflowConnection(host=server.url))
+    place.submit(submission)
+    place.submit(dataclasses.replace(submission, service_account="other"))
+    assert [run["service_account"] for run in server.store.runs.values()] == ["trainer", "other"]
+
+
+def test_the_command_line_is_light() -> None:
+    """What takes its time to import is left to the commands that ask a server."""
+    code = "import sys, pipeline.__main__; print([n for n in ('kfp', 'kubernetes', 'urllib3') if n in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "[]\n"
 
 
 def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
