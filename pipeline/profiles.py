@@ -8,16 +8,14 @@ import difflib
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
-
-import yaml
 
 from components import errors, images, settings
 from components.errors import ConfigError
 from components.train.config import TrainConfig
-from pipeline import profile_values
+from pipeline import profile_values, yaml_files
 from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.package import Retries
 from pipeline.profile_values import shown
@@ -33,10 +31,6 @@ _RETRIES = {TRAIN: Retries(2, 10.0), "embed": Retries(2, 10.0)}
 _STAGE_CLASSES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SHIPPED = "profiles.yaml"
-# What PyYAML raises besides its own errors, for tags and numbers that are none.
-_YAML_ERRORS = (
-    yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError, OverflowError
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +105,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     Raises:
         ConfigError: With every mistake, a line each: file, profile, target, stage, setting, value and remedy.
     """
-    content = _load(text, where)
+    content = yaml_files.load(text, f"profiles {where}")
     if not isinstance(content, dict) or not content:
         raise ConfigError(
             f"profiles {where} must hold profiles by name, got {shown(content)}; docs/profiles.md shows how"
@@ -127,7 +121,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
         elif not isinstance(targets, dict) or not targets:
             problems.append(f"{at} must hold targets ({' or '.join(TARGETS)}), got {shown(targets)}")
         else:
-            problems += _unknown(at, targets, TARGETS)
+            problems += yaml_files.unknown(at, targets, TARGETS)
             for target in (known for known in TARGETS if known in targets):
                 profile = _profile(name, target, targets[target], f"{at}, {target}", problems)
                 if profile:
@@ -137,49 +131,20 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     return found
 
 
-def _load(text: bytes, where: str) -> Any:
-    """What a YAML file holds, with no name given twice."""
-    try:
-        decoded = text.decode()
-        content = yaml.safe_load(decoded)
-        twice = list(_given_twice(yaml.compose(decoded, Loader=yaml.SafeLoader), set()))
-    except _YAML_ERRORS as error:
-        raise ConfigError(f"profiles {where} is not YAML: {' '.join(str(error).split())}") from None
-    if twice:
-        raise ConfigError(*(f"profiles {where}, line {line}: {name} is given twice" for name, line in twice))
-    return content
-
-
-def _given_twice(node: yaml.Node | None, seen: set[int]) -> Iterator[tuple[str, int]]:
-    """The keys that a mapping has already, with their lines: YAML itself takes the last one without a word."""
-    if node is None or id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        names = [shown(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for place, (key, value) in enumerate(node.value):
-            if isinstance(key, yaml.ScalarNode) and shown(key.value) in names[:place]:
-                yield shown(key.value), key.start_mark.line + 1
-            yield from _given_twice(value, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _given_twice(value, seen)
-
-
 def _profile(name: str, target: str, content: Any, at: str, problems: list[str]) -> Profile | None:
     """One profile for one target; adds what is wrong to `problems`, and is None then."""
     before = len(problems)
     if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):
         problems.append(f"{at} must hold stages with their settings, got {shown(content)}")
         return None
-    problems += _unknown(at, content, ("service_account", "stages"))
+    problems += yaml_files.unknown(at, content, ("service_account", "stages"))
     account = ""
     if "service_account" in content:
         try:
             account = profile_values.text(content["service_account"])
         except ValueError as error:
             problems.append(f"{at}: service_account {error}")
-    problems += _unknown(at, content["stages"], (*STAGES, OTHERS))
+    problems += yaml_files.unknown(at, content["stages"], (*STAGES, OTHERS))
     of_stages = {}
     for stage in (*STAGES, OTHERS):
         if stage in content["stages"]:
@@ -216,7 +181,7 @@ def _stage(stage: str, target: str, content: Any, at: str, problems: list[str]) 
         return None
     hints = get_type_hints(cls, include_extras=True)
     known = {field.name: hints[field.name].__metadata__[0] for field in dataclasses.fields(cls)}
-    found = _unknown(at, content, tuple(known))
+    found = yaml_files.unknown(at, content, tuple(known))
     values = {}
     for name in (name for name in known if name in content):
         try:
@@ -232,17 +197,6 @@ def _stage(stage: str, target: str, content: Any, at: str, problems: list[str]) 
             )
     problems += found
     return None if found else made
-
-
-def _unknown(at: str, content: Mapping[Any, Any], known: tuple[str, ...]) -> list[str]:
-    """A sentence for each name that nobody reads."""
-    found = []
-    for name in content:
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1) if isinstance(name, str) else []
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            found.append(f"{at}: {shown(name)} is unknown; {meant}")
-    return found
 
 
 def described(profile: Profile) -> list[str]:
