@@ -10,8 +10,9 @@ import dataclasses
 import itertools
 import re
 
-# Kubeflow's database has 255 characters for the description of a schedule, which its cron is a part of.
-LONGEST = 80
+from components.errors import ConfigError
+from pipeline.profile_values import shown
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _PART = re.compile(r"(?:(\*)|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
@@ -81,23 +82,22 @@ def parse(text: str) -> Cron:
     """
     words = text.split()
     if text.strip().startswith("@"):
-        raise ValueError(f"must be five fields, got {text!r}: write @daily as '0 0 * * *'")
+        raise ValueError(f"must be five fields, got {shown(text)}: write @daily as '0 0 * * *'")
     if re.match(r"(CRON_)?TZ=", text.strip()):
-        raise ValueError(f"must be five fields, got {text!r}: write the time zone as time_zone")
+        raise ValueError(f"must be five fields, got {shown(text)}: write the time zone as time_zone")
     if len(words) != len(_FIELDS):
         hint = "; there is none for seconds or years" if len(words) > len(_FIELDS) else ""
         raise ValueError(
-            f"must be five fields (minute, hour, day of month, month, day of week), got {len(words)} in {text!r}{hint}"
+            f"must be five fields (minute, hour, day of month, month, day of week), got {len(words)} in "
+            f"{shown(text)}{hint}"
         )
-    if len(" ".join(words)) > LONGEST:
-        raise ValueError(f"must have at most {LONGEST} characters, got {len(' '.join(words))}: write ranges and steps")
     minutes, hours, days, months, weekdays = (_numbers(word, field) for word, field in zip(words, _FIELDS, strict=True))
     weekdays = tuple(sorted({day % 7 for day in weekdays}))
     day_word, weekday_word = words[2], words[4]
     if day_word != "*" and weekday_word != "*" and "*" in day_word + weekday_word:
         raise ValueError(
-            f"must not have a star in a day of month or a day of week where both say which days, got {text!r}: to some "
-            f"programs a day must then be in both, to others in either; write the days as a list"
+            f"must not have a star in a day of month or a day of week where both say which days, got {shown(text)}: to "
+            f"some programs a day must then be in both, to others in either; write the days as a list"
         )
     any_day = day_word == "*" or (weekday_word == "*" and len(days) == 31)
     any_weekday = weekday_word == "*" or (day_word == "*" and len(weekdays) == 7)
@@ -112,7 +112,7 @@ def parse(text: str) -> Cron:
         weekdays=None if any_weekday else weekdays,
     )
     if any_weekday and not any_day and not any(day <= _LONGEST_MONTHS[month - 1] for month in months for day in days):
-        raise ValueError(f"must be a day that there is, got {text!r}: no month that it names is that long")
+        raise ValueError(f"must be a day that there is, got {shown(text)}: no month that it names is that long")
     return found
 
 
@@ -124,7 +124,7 @@ def _numbers(word: str, field: _Field) -> tuple[int, ...]:
         if not match:
             names = f" or names such as {field.names[1]}" if field.names else ""
             raise ValueError(
-                f"must have numbers{names}, ranges a-b and steps */n in lists for the {field.name}, got {word!r}"
+                f"must have numbers{names}, ranges a-b and steps */n in lists for the {field.name}, got {shown(word)}"
             )
         star, first, last, step = match.groups()
         if star:
@@ -134,18 +134,18 @@ def _numbers(word: str, field: _Field) -> tuple[int, ...]:
             start = _number(first, field)
             if step and not last:
                 raise ValueError(
-                    f"must have a range before a step, which programs read differently without one, got {word!r} for "
-                    f"the {field.name}: write {start}-{field.most}/{step}"
+                    f"must have a range before a step, which programs read differently without one, got {shown(word)} "
+                    f"for the {field.name}: write {start}-{field.most}/{step}"
                 )
             end = _number(last, field) if last else start
             if last and start >= end:
                 raise ValueError(
-                    f"must have ranges that begin before they end, got {part!r} for the {field.name}: write a list"
+                    f"must have ranges that begin before they end, got {shown(part)} for the {field.name}: write a list"
                 )
             numbers = range(start, end + 1)
         width = int(step) if step else 1
         if step and not 1 <= width <= field.most:
-            raise ValueError(f"must have a step from 1 to {field.most} for the {field.name}, got {part!r}")
+            raise ValueError(f"must have a step from 1 to {field.most} for the {field.name}, got {shown(part)}")
         found.update(numbers[::width])
     return tuple(sorted(found))
 
@@ -155,7 +155,7 @@ def _number(text: str, field: _Field) -> int:
         return field.names.index(text) + field.first_name
     number = int(text) if text.isdigit() else -1
     if not field.least <= number <= field.most:
-        raise ValueError(f"must have a {field.name} from {field.least} to {field.most}, got {text!r}")
+        raise ValueError(f"must have a {field.name} from {field.least} to {field.most}, got {shown(text)}")
     return number
 
 
@@ -175,14 +175,29 @@ def _written(numbers: tuple[int, ...] | None, least: int, most: int) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
 
 
-def for_kubeflow(cron: Cron) -> str:
-    """The six fields, seconds first, that Kubeflow's controller reads."""
-    return f"0 {cron}"
+def for_kubeflow(text: str) -> str:
+    """The six fields, seconds first, that Kubeflow's controller reads.
+
+    Raises:
+        ConfigError: See `parse`.
+    """
+    return f"0 {_parsed(text)}"
 
 
-def for_vertex(cron: Cron, time_zone: str) -> str:
-    """The five fields that Vertex reads, by the wall clock of a time zone as IANA names it."""
-    return f"TZ={time_zone} {cron}"
+def for_vertex(text: str, time_zone: str) -> str:
+    """The five fields that Vertex reads, by the wall clock of a time zone as IANA names it.
+
+    Raises:
+        ConfigError: See `parse`.
+    """
+    return f"TZ={time_zone} {_parsed(text)}"
+
+
+def _parsed(text: str) -> Cron:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigError(f"cron {error}") from None
 
 
 def same_zone(one: str, other: str) -> bool:

@@ -141,7 +141,7 @@ class _Reader:
             return None
         return Schedule(
             name=name,
-            cron=" ".join(settings["cron"].split()),
+            cron=str(values["cron"]),
             time_zone=time_zone,
             package=package.path,
             target=target,
@@ -151,7 +151,7 @@ class _Reader:
                 experiment=values["experiment"],
                 run_name=name,
                 pipeline_root=values.get("pipeline_root", ""),
-                service_account=values.get("service_account", package.service_account),
+                service_account=values.get("service_account", ""),
             ),
             enabled=values.get("enabled", True),
             concurrency=values.get("concurrency", 1),
