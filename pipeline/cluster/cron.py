@@ -155,7 +155,9 @@ def _number(text: str, field: _Field) -> int:
         return field.names.index(text) + field.first_name
     number = int(text) if text.isdigit() else -1
     if not field.least <= number <= field.most:
-        raise ValueError(f"must have a {field.name} from {field.least} to {field.most}, got {shown(text)}")
+        raise ValueError(
+            f"must have numbers from {field.least} to {field.most} for the {field.name}, got {shown(text)}"
+        )
     return number
 
 

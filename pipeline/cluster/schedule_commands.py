@@ -225,7 +225,7 @@ def _apply(places: dict[str, _Place], file: ScheduleFile | None, prune: bool) ->
 
 
 def _list(places: dict[str, _Place], file: ScheduleFile | None) -> int:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for place in places.values():
         wanted = {schedule.name: schedule for schedule in place.wanted}
         live = place.schedules.live()
