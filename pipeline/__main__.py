@@ -8,6 +8,7 @@ wgan profiles
 wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root gs://bucket/runs --wait
 wgan status
 wgan logs 3f2a train --follow
+wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan models why 1 --registry runs/demo/registry
@@ -23,7 +24,7 @@ from components import cli, errors
 from components.errors import StageError
 from components.images import VERSION
 from pipeline import compile_command, processes, run_command
-from pipeline.cluster import run_commands
+from pipeline.cluster import run_commands, schedule_commands
 
 log = logging.getLogger("pipeline")
 
@@ -68,6 +69,8 @@ def _dispatch(words: list[str]) -> int:
         return compile_command.main(verb, words[1:])
     if verb in run_commands.HELP:
         return run_commands.main(verb, words[1:])
+    if verb in schedule_commands.HELP:
+        return schedule_commands.main(verb, words[1:])
     if verb == "models":
         from pipeline import models
 
@@ -75,7 +78,8 @@ def _dispatch(words: list[str]) -> int:
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    for name, help_text in (run_command.HELP | compile_command.HELP | run_commands.HELP).items():
+    helped = run_command.HELP | compile_command.HELP | run_commands.HELP | schedule_commands.HELP
+    for name, help_text in helped.items():
         verbs.add_parser(name, help=help_text)
     verbs.add_parser("models", help="tell what was published, why, and how to make it again")
     for name, help_text in _PROGRAMS.items():

@@ -134,7 +134,7 @@ class _Reader:
         if target and "package" in values:
             package = self._package(self._folder / values["package"], target, at)
         given = values.get("parameters", {})
-        if package:
+        if package and ("parameters" in values or "parameters" not in settings):
             given = _parameters(package.found, given, at, found)
         self._problems += found
         if found or not package:
