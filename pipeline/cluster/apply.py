@@ -75,10 +75,13 @@ def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Chang
 
 
 def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
-    # Of several alike, one that starts runs stays: the fewer changes, the better.
-    alike = sorted((each for each in live if same(each, schedule)), key=lambda each: not each.enabled)
-    if alike:
+    alike = [each for each in live if same(each, schedule)]
+    kept = next((each for each in alike if each.enabled), None)
+    if kept is None and alike and (len(live) == 1 or not schedule.enabled):
+        # With others of its name, a paused one is made anew: a target may start at once what it missed, and they have
+        # started that.
         kept = alike[0]
+    if kept:
         action = UNCHANGED
         if kept.enabled != schedule.enabled:
             action = RESUME if schedule.enabled else PAUSE

@@ -227,38 +227,35 @@ def _apply(places: dict[str, _Place], file: ScheduleFile | None, prune: bool) ->
 def _list(places: dict[str, _Place], file: ScheduleFile | None) -> int:
     rows: list[tuple[str, ...]] = []
     for place in places.values():
-        wanted = {schedule.name: schedule for schedule in place.wanted}
         live = place.schedules.live()
-        for each in live:
-            schedule = wanted.get(each.name)
-            said = "" if file is None else _said(schedule)
-            if schedule and not apply.same(each, schedule):
-                said = "to be replaced" if not any(apply.same(other, schedule) for other in live) else "superseded"
-            rows.append(
-                (
-                    each.name,
-                    place.target,
-                    "enabled" if each.enabled else "paused",
-                    said,
-                    f"{each.content.get('cron', '')} {each.content.get('time_zone', '')}".strip(),
-                    f"{each.next_run:%Y-%m-%d %H:%M} UTC" if each.next_run else "",
-                    " ".join(each.active_runs),
-                    each.schedule_id,
-                )
-            )
-        names = {each.name for each in live}
+        said = {}
+        for change in apply.plan(place.wanted, live):
+            for each in change.superseded:
+                said[each.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
+            if change.wanted and change.kept:
+                said[change.kept.schedule_id] = _said(change.wanted)
+            elif change.wanted:
+                zone = f"{change.wanted.cron} {change.wanted.time_zone}"
+                rows.append((change.name, place.target, "not there", _said(change.wanted), zone, "", "", ""))
         rows += [
-            (name, place.target, "not there", _said(schedule), f"{schedule.cron} {schedule.time_zone}", "", "", "")
-            for name, schedule in wanted.items()
-            if name not in names
+            (
+                each.name,
+                place.target,
+                "enabled" if each.enabled else "paused",
+                said[each.schedule_id] if file else "",
+                f"{each.content.get('cron', '')} {each.content.get('time_zone', '')}".strip(),
+                f"{each.next_run:%Y-%m-%d %H:%M} UTC" if each.next_run else "",
+                " ".join(each.active_runs),
+                each.schedule_id,
+            )
+            for each in live
         ]
+    rows.sort(key=lambda row: row[:2])
     tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "at work", "id"), rows)
     return errors.OK
 
 
-def _said(schedule: Schedule | None) -> str:
-    if schedule is None:
-        return "nothing"
+def _said(schedule: Schedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
