@@ -99,13 +99,14 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
 
 def _differences(live: dict[str, Any], wanted: dict[str, Any]) -> Iterator[Difference]:
     """What differs, parameter by parameter."""
-    one, other = _flat(live), _flat(wanted)
+    one, other = flat(live), flat(wanted)
     for name in dict.fromkeys([*other, *one]):
         if name not in one or name not in other or not _alike(one[name], other[name]):
             yield Difference(name=name, live=one.get(name), wanted=other.get(name))
 
 
-def _flat(content: dict[str, Any]) -> dict[str, Any]:
+def flat(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a schedule with each parameter as a name of its own, `parameters.NAME`."""
     found = {name: value for name, value in content.items() if name != "parameters"}
     return found | {f"parameters.{name}": value for name, value in content.get("parameters", {}).items()}
 
@@ -211,10 +212,10 @@ def remove(place: Schedules, going: Sequence[LiveSchedule], tell: Callable[[str]
             continue
         if each.enabled:
             waiting.append(each)
-            tell(f"{each.name}: {each.schedule_id} was resumed by someone meanwhile: apply again")
+            tell(f"{each.name}: {each.schedule_id} stays: somebody has resumed it meanwhile")
         elif each.active_runs:
             waiting.append(each)
-            tell(f"{each.name}: {each.schedule_id} stays, paused, until {_runs(each)}: apply again then")
+            tell(f"{each.name}: {each.schedule_id} stays, paused, until {_runs(each)}")
         else:
             place.delete(each.schedule_id)
             tell(f"{each.name}: {each.schedule_id} deleted")

@@ -187,9 +187,8 @@ def _told(change: Change, target: str) -> list[str]:
     for difference in change.differences:
         lines.append(f"  {difference.name}: {_value(difference.live)} -> {_value(difference.wanted)}")
     if change.action == apply.CREATE and change.wanted:
-        lines += [
-            f"  {name}: {_value(value)}" for name, value in change.wanted.content().items() if value not in ("", {})
-        ]
+        content = apply.flat(change.wanted.content())
+        lines += [f"  {name}: {_value(value)}" for name, value in content.items() if value != ""]
     for each in change.superseded:
         # What is replaced by another is told of already, unless it is there besides.
         at_work = f"; {_at_work(each)}" if each.active_runs else ""
@@ -218,7 +217,8 @@ def _apply(places: dict[str, _Place], file: ScheduleFile | None, prune: bool) ->
             lines.append(line)
             print(line, flush=True)
 
-        apply.apply(place.schedules, place.wanted, prune, tell)
+        if apply.apply(place.schedules, place.wanted, prune, tell):
+            print(f"{place.target}: apply again later to delete what stays")
         if not lines:
             print(f"{place.target}: nothing to change")
     return errors.OK
@@ -245,13 +245,13 @@ def _list(places: dict[str, _Place], file: ScheduleFile | None) -> int:
                 said[each.schedule_id] if file else "",
                 f"{each.content.get('cron', '')} {each.content.get('time_zone', '')}".strip(),
                 f"{each.next_run:%Y-%m-%d %H:%M} UTC" if each.next_run else "",
-                " ".join(each.active_runs),
+                str(len(each.active_runs) or ""),
                 each.schedule_id,
             )
             for each in live
         ]
     rows.sort(key=lambda row: row[:2])
-    tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "at work", "id"), rows)
+    tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "runs at work", "id"), rows)
     return errors.OK
 
 

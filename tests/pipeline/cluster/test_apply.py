@@ -174,12 +174,10 @@ def test_what_has_a_run_at_work_is_deleted_once_it_has_ended(place: Place) -> No
     place.tick()
     assert run(place, [schedule("weekly", 10)]) == [
         "weekly: replaced",
-        "weekly: id-1 stays, paused, until run run-of-id-1 has ended: apply again then",
+        "weekly: id-1 stays, paused, until run run-of-id-1 has ended",
     ]
     assert place.enabled() == ["weekly"]
-    assert run(place, [schedule("weekly", 10)]) == [
-        "weekly: id-1 stays, paused, until run run-of-id-1 has ended: apply again then"
-    ]
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 stays, paused, until run run-of-id-1 has ended"]
     place.end_runs()
     assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 deleted"]
     assert place.ended_at_work == []

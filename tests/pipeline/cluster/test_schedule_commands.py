@@ -1,0 +1,383 @@
+"""The story of a file of schedules on a Kubeflow server: `wgan schedule` against the contract server, over HTTP."""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kfp_server_api
+import pytest
+import yaml
+
+from pipeline.__main__ import main
+from pipeline.cluster import kubeflow_schedules, schedule_file, submission
+from tests.contract_server.server import Answer, HangUp, Request, Server, serving
+
+# What a request that changes nothing is.
+_READS = {"GET"}
+Wgan = Callable[..., tuple[int, list[str], list[str]]]
+
+
+@pytest.fixture
+def server(bare_desk: None) -> Iterator[Server]:
+    with serving() as found:
+        yield found
+    assert found.killed_runs == []
+    assert found.hangs == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages_read_once() -> Iterator[None]:
+    """The packages stay as they are, and are long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submission, "read_package", functools.cache(submission.read_package))
+        yield
+
+
+class Desk:
+    """A file of schedules, and the command."""
+
+    def __init__(self, path: Path, package: Path) -> None:
+        self.path, self.package = path, package
+
+    def write(self, **schedules: dict[str, Any]) -> None:
+        """Writes schedules by name, each with what it says besides, or otherwise."""
+        usual = {
+            "cron": "0 9 * * 1",
+            "package": str(self.package),
+            "target": "kfp",
+            "experiment": "retraining",
+            "parameters": {"source": "digits", "root": "gs://bucket/runs", "critic_learning_rate": 0.001},
+        }
+        content = {"schedules": {name: {**usual, **settings} for name, settings in schedules.items()}}
+        self.path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, kfp_package: Path) -> Desk:
+    return Desk(tmp_path / "schedules.yaml", kfp_package)
+
+
+@pytest.fixture
+def wgan(desk: Desk, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
+    """`wgan schedule ...` there; its exit code, what it printed and what it logged."""
+
+    def run(*words: str) -> tuple[int, list[str], list[str]]:
+        capsys.readouterr()
+        caplog.clear()
+        code = main(["schedule", *words, "--file", str(desk.path), "--host", server.url])
+        printed = [
+            re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", line)
+            for line in capsys.readouterr().out.splitlines()
+        ]
+        assert "Traceback" not in caplog.text
+        return code, printed, [record.getMessage() for record in caplog.records]
+
+    return run
+
+
+def recurring(server: Server, name: str = "") -> list[dict[str, Any]]:
+    return [each for each in server.store.recurring_runs.values() if not name or each["display_name"] == name]
+
+
+def writes(server: Server, first: int = 0) -> list[str]:
+    return [f"{each.method} {each.path}" for each in server.requests[first:] if each.method not in _READS]
+
+
+def test_the_story(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
+    assert wgan("apply")[:2] == (0, ["weekly: created", "nightly: created, paused"])
+    weekly, nightly = recurring(server)
+    assert (weekly["mode"], nightly["mode"]) == ("ENABLE", "DISABLE")
+    assert weekly["trigger"]["cron_schedule"]["cron"] == "0 0 9 * * 1"
+    assert nightly["trigger"]["cron_schedule"]["cron"] == "0 30 2 * * *"
+    assert (weekly["max_concurrency"], weekly["no_catchup"]) == ("1", True)
+    assert weekly["pipeline_version_reference"].keys() == {"pipeline_id", "pipeline_version_id"}
+    assert weekly["runtime_config"]["parameters"] == {
+        "source": "digits",
+        "root": "gs://bucket/runs",
+        "critic_learning_rate": 0.001,
+    }
+    # A package is there once, however many schedules name it.
+    assert len([each for each in server.store.versions.values() if each["name"].startswith("0.1.0-")]) == 1
+
+    count = len(server.requests)
+    assert wgan("apply")[:2] == (0, ["kfp: nothing to change"])
+    assert writes(server, count) == []
+    assert wgan("diff", "--exit_code")[:2] == (0, ["unchanged weekly (kfp)", "unchanged nightly (kfp, paused)"])
+
+    # Edited while a run is at work: it goes on, and its schedule starts no other.
+    (run,) = server.tick()
+    desk.write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
+    assert wgan("diff", "--exit_code")[:2] == (
+        1,
+        [
+            "replace weekly (kfp)",
+            "  cron: 0 9 * * 1 -> 0 7 * * 1",
+            "  concurrency: 1 -> 2",
+            "  ID is to be deleted; it waits for ID to end",
+            "resume nightly (kfp)",
+        ],
+    )
+    code, printed, _ = wgan("apply")
+    assert (code, printed) == (
+        0,
+        [
+            "weekly: replaced",
+            "nightly: resumed",
+            "weekly: ID stays, paused, until run ID has ended",
+            "kfp: apply again later to delete what stays",
+        ],
+    )
+    assert [(each["mode"], each["trigger"]["cron_schedule"]["cron"]) for each in recurring(server, "weekly")] == [
+        ("DISABLE", "0 0 9 * * 1"),
+        ("ENABLE", "0 0 7 * * 1"),
+    ]
+    assert server.store.runs[run]["state"] != "CANCELED"
+    assert wgan("list")[1][1:] == [
+        "nightly   kfp     enabled  enabled        30 2 * * * UTC                          ID",
+        "weekly    kfp     paused   to be deleted  0 9 * * 1 UTC             1             ID",
+        "weekly    kfp     enabled  enabled        0 7 * * 1 UTC                           ID",
+    ]
+    server.set_run(run, "SUCCEEDED")
+    assert wgan("apply")[:2] == (0, ["weekly: ID deleted"])
+    assert len(recurring(server)) == 2
+
+    # What the file no longer has.
+    desk.write(weekly={"cron": "0 7 * * 1", "concurrency": 2})
+    assert wgan("diff")[:2] == (
+        0,
+        [
+            "unchanged weekly (kfp)",
+            "delete nightly (kfp): the file has none; only with --prune",
+        ],
+    )
+    assert wgan("apply")[:2] == (0, ["kfp: nothing to change"])
+    assert wgan("apply", "--prune")[:2] == (0, ["nightly: ID deleted"])
+    assert [each["display_name"] for each in recurring(server)] == ["weekly"]
+
+
+def test_by_hand(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    said = "the file says that weekly is enabled, which applying it restores"
+    assert wgan("pause", "weekly") == (0, ["weekly: paused"], [said])
+    assert wgan("pause", "weekly") == (0, ["weekly: is paused already"], [said])
+    assert recurring(server)[0]["mode"] == "DISABLE"
+    assert wgan("list")[1][1].split()[:4] == ["weekly", "kfp", "paused", "enabled"]
+    assert wgan("resume", "weekly") == (0, ["weekly: resumed"], [])
+    assert wgan("resume", "weekly") == (0, ["weekly: is enabled already"], [])
+    wgan("pause", "weekly")
+    assert wgan("apply")[1] == ["weekly: resumed"]
+    assert len(recurring(server)) == 1
+
+    (run,) = server.tick()
+    code, printed, logged = wgan("delete", "weekly")
+    assert (code, printed) == (75, ["weekly: ID stays, paused, until run ID has ended"])
+    assert logged[0].startswith(f"weekly is paused, not deleted, as that could end run {run}: ")
+    assert recurring(server)[0]["mode"] == "DISABLE"
+    server.set_run(run, "FAILED")
+    assert wgan("delete", "weekly") == (
+        0,
+        ["weekly: ID deleted"],
+        ["the file has weekly, and applying it makes it again"],
+    )
+    assert recurring(server) == []
+    assert wgan("list")[1][1].split()[:6] == ["weekly", "kfp", "not", "there", "enabled", "0"]
+
+
+def test_a_run_now_is_one_as_the_schedule_would_start(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={"service_account": "trainer", "pipeline_root": "minio://bucket/artefacts"})
+    wgan("apply")
+    (scheduled,) = server.tick()
+    code, printed, _ = wgan("run-now", "weekly")
+    assert (code, printed) == (0, [f"weekly: run ID {server.url}/#/runs/details/ID"])
+    one, other = (server.store.runs[each] for each in (scheduled, list(server.store.runs)[-1]))
+    assert one["run_id"] != other["run_id"]
+    for field in ("pipeline_version_reference", "runtime_config", "experiment_id", "service_account"):
+        assert one[field] == other[field]
+    assert other["service_account"] == "trainer"
+    assert wgan("diff")[1] == ["unchanged weekly (kfp)"]
+
+
+def test_without_a_file_what_is_there_can_be_steered(
+    desk: Desk, server: Server, wgan: Wgan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    monkeypatch.chdir(desk.path.parent / "..")
+    for words, mode in ((["pause", "weekly"], "DISABLE"), (["resume", "weekly"], "ENABLE")):
+        assert main(["schedule", *words, "--target", "kfp", "--host", server.url]) == 0
+        assert recurring(server)[0]["mode"] == mode
+    assert main(["schedule", "list", "--target", "kfp", "--host", server.url]) == 0
+    assert "weekly    kfp     enabled" in capsys.readouterr().out
+    assert main(["schedule", "delete", "weekly", "--target", "kfp", "--host", server.url]) == 0
+    assert recurring(server) == []
+
+
+def copy_of(server: Server, **other: Any) -> None:
+    """A recurring run that somebody made from ours, by another name or description."""
+    kept = ("experiment_id", "pipeline_version_reference", "runtime_config", "trigger", "max_concurrency", "mode")
+    ours = recurring(server)[0]
+    body = {name: ours[name] for name in (*kept, "display_name", "description")} | other
+    api = kfp_server_api.RecurringRunServiceApi(kfp_server_api.ApiClient(kfp_server_api.Configuration(host=server.url)))
+    api.recurring_run_service_create_recurring_run(recurring_run=body)
+
+
+def test_what_others_made_is_never_touched(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    copy_of(server, description="by hand")
+    copy_of(server, description="")
+    copy_of(server, display_name="Clone of weekly")
+    before = {key: value for key, value in server.store.recurring_runs.items() if value != recurring(server)[0]}
+    assert len(before) == 3
+    desk.write(weekly={"cron": "0 7 * * 1"})
+    assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
+    assert len(wgan("list")[1]) == 2
+    desk.write()
+    assert wgan("apply", "--prune", "--target", "kfp")[1] == ["weekly: ID deleted"]
+    assert wgan("pause", "Clone of weekly", "--target", "kfp")[0] == 64
+    assert server.store.recurring_runs == before
+
+
+def test_all_pages_are_read(desk: Desk, server: Server, wgan: Wgan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeflow_schedules, "_PAGE", 2)
+    names = [f"schedule-{index}" for index in range(5)]
+    desk.write(**{name: {} for name in names})
+    wgan("apply")
+    for _ in range(3):
+        ended = server.tick()
+        for run in ended[:-1] if _ == 2 else ended:
+            server.set_run(run, "SUCCEEDED")
+    assert wgan("apply")[1] == ["kfp: nothing to change"]
+    desk.write(**{name: {} for name in names[:-1]})
+    # The run at work is on the last page of many.
+    assert wgan("apply", "--prune")[1][0] == "schedule-4: ID stays, paused, until run ID has ended"
+
+
+def test_on_a_server_of_many_users(desk: Desk, bare_desk: None, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.write(weekly={})
+    with serving(multi_user=True, token="secret") as server:  # noqa: S106
+        token = desk.path.with_name("token")
+        token.write_text("secret")
+        flags = ("--file", str(desk.path), "--host", server.url, "--token_file", str(token), "--namespace", "team-a")
+        for _ in range(2):
+            assert main(["schedule", "apply", *flags]) == 0
+        assert capsys.readouterr().out.splitlines() == ["weekly: created", "kfp: nothing to change"]
+        assert [each["namespace"] for each in recurring(server)] == ["team-a"]
+
+
+def test_a_version_that_is_gone_is_pinned_anew(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    pinned = recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"]
+    del server.store.versions[pinned]
+    assert wgan("diff")[1][1].startswith('  version: "" -> 0.1.0-')
+    assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
+    again = recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"]
+    assert again in server.store.versions
+    assert wgan("apply")[1] == ["kfp: nothing to change"]
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_an_answer_that_is_lost_is_told_and_mended(desk: Desk, server: Server, wgan: Wgan, lost: str) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    desk.write(weekly={"cron": "0 7 * * 1"})
+
+    def hang_up(request: Request) -> None:
+        if (request.method, request.path) == ("POST", "/apis/v2beta1/recurringruns"):
+            raise HangUp
+
+    setattr(server, lost, hang_up)
+    code, _, logged = wgan("apply")
+    assert code == 75
+    assert len(logged) == 1
+    assert logged[0].startswith("cannot create schedule weekly: ")
+    # What was there goes on, and nothing starts besides it.
+    assert [each["trigger"]["cron_schedule"]["cron"] for each in recurring(server) if each["mode"] == "ENABLE"] == [
+        "0 0 9 * * 1"
+    ]
+    server.before = server.after = None
+    assert wgan("apply")[0] == 0
+    assert [(each["mode"], each["trigger"]["cron_schedule"]["cron"]) for each in recurring(server)] == [
+        ("ENABLE", "0 0 7 * * 1")
+    ]
+
+
+def test_what_the_server_refuses_is_one_line(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    desk.write(weekly={"cron": "0 7 * * 1"})
+
+    def refuse(request: Request) -> None:
+        if request.method == "POST" and request.path.endswith("/recurringruns"):
+            cause = "user is not allowed to create workflows"
+            raise Answer(403, json.dumps({"code": 7, "message": cause, "details": [{"code": 7, "message": cause}]}))
+
+    server.before = refuse
+    code, printed, logged = wgan("apply")
+    assert (code, printed, len(logged)) == (64, [], 1)
+    assert logged[0].startswith(
+        "cannot create schedule weekly: the server says: user is not allowed to create workflows"
+    )
+    assert [each["mode"] for each in recurring(server)] == ["ENABLE"]
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "told"),
+    [
+        (["apply"], {}, "the file has no schedule: say which place is meant (--target kfp or vertex, or --file)"),
+        (["pause", "monthly"], {"weekly": {}}, "no schedule monthly that `wgan schedule apply` made; there is none"),
+        (["run-now", "monthly"], {"weekly": {}}, "the file has no schedule monthly; there are weekly"),
+        (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "weekly: cron must be five fields"),
+        (["apply"], {"weekly": {"time_zone": "Europe/Berlin"}}, "weekly: time_zone must be UTC, the one clock of"),
+        (["frobnicate"], {"weekly": {}}, "invalid choice: 'frobnicate'"),
+        (["pause"], {"weekly": {}}, "the following arguments are required: NAME"),
+        (["apply", "--targt", "kfp"], {"weekly": {}}, "unrecognized arguments: --targt kfp"),
+    ],
+)
+def test_mistakes(desk: Desk, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], told: str) -> None:
+    desk.write(**content)
+    code, printed, logged = wgan(*words)
+    assert (code, printed, len(logged)) == (64, [], 1)
+    assert told in logged[0]
+    assert writes(server) == []
+
+
+def test_no_file(server: Server, wgan: Wgan) -> None:
+    code, _, logged = wgan("list")
+    assert code == 64
+    assert "schedules cannot be read: No such file or directory" in logged[0]
+    assert server.requests == []
+
+
+def test_nothing_is_sent_where_one_of_the_places_cannot(
+    desk: Desk, server: Server, wgan: Wgan, vertex_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    desk.write(weekly={}, nightly={"target": "vertex", "package": str(vertex_package)})
+    code, _, logged = wgan("apply", "--location", "us-central1")
+    assert code == 64
+    assert logged == ["project is required for Vertex: give --project, or set GOOGLE_CLOUD_PROJECT"]
+    assert server.requests == []
+
+
+def test_the_example_in_the_docs_is_a_file_of_schedules(
+    tmp_path: Path, kfp_package: Path, vertex_package: Path
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "schedules.md").read_text()
+    example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
+    path = tmp_path / "schedules.yaml"
+    path.write_text(example)
+    for name, settings in yaml.safe_load(example)["schedules"].items():
+        package = kfp_package if settings["target"] == "kfp" else vertex_package
+        (tmp_path / settings["package"]).write_bytes(package.read_bytes())
+        assert name in text.replace(example, "")
+    found = schedule_file.read(path)
+    assert {schedule.target for schedule in found.schedules} == {"kfp", "vertex"}
+    settings = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert settings == {*schedule_file._SETTINGS}
