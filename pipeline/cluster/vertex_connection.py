@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import functools
+import logging
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,8 @@ class VertexConnection:
         return self._client("ScheduleServiceClient")
 
     def _client(self, name: str) -> Any:
+        # It tells of every connection that ends, in lines of its own; read once, when it is imported.
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         try:
             # Takes seconds: as late as can be.
             from google.cloud import aiplatform_v1
@@ -94,6 +97,8 @@ def _credentials() -> Any:
     import google.auth.transport.requests
     from google.oauth2 import service_account
 
+    # It would warn that no project is named, which is ours to ask for.
+    logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     with vertex_answers.in_one_line("log in to Google Cloud"):
         credentials, _ = google.auth.default(scopes=[_SCOPE])
         if isinstance(credentials, service_account.Credentials):
@@ -171,7 +176,8 @@ def _problems(connection: VertexConnection) -> list[str]:
         found.append(f"location must be a region, such as us-central1, got {location!r}{meant}")
     if connection.network and not _NETWORK.fullmatch(connection.network):
         found.append(
-            f"network must be projects/NUMBER/global/networks/NAME, with the project's number, got {connection.network!r}"
+            "network must be projects/NUMBER/global/networks/NAME, with the number of the project, "
+            f"got {connection.network!r}"
         )
     if connection.staging_bucket:
         found += pipeline_root_problems("staging_bucket", connection.staging_bucket)
@@ -182,7 +188,7 @@ def _problems(connection: VertexConnection) -> list[str]:
                 "encryption_key must be projects/.../locations/.../keyRings/.../cryptoKeys/..., "
                 f"got {connection.encryption_key!r}"
             )
-        elif location and key[1] != location:
+        elif key[1] != location and _LOCATION.fullmatch(location):
             found.append(f"encryption_key is in {key[1]}, and runs in {location}: both must be in one region")
     if connection.api_endpoint and not _ENDPOINT.fullmatch(connection.api_endpoint):
         found.append(

@@ -2,12 +2,12 @@
 
 Vertex makes no schedule paused. Ours is made with a start a year ahead, then paused; resuming it brings the start near
 first. So it starts nothing at any moment before it is resumed, even if nothing comes after the first request.
-A schedule has neither labels nor a description: what it was made from is told by the labels of its job.
+A schedule has neither labels nor a description: what it was made from is noted in the description of its pipeline.
 """
 
-import base64
-import binascii
+import contextlib
 import datetime
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +17,16 @@ from pipeline import package_origin
 from pipeline.cluster import cron, runs, vertex_answers
 from pipeline.cluster.schedules import LiveSchedule, Schedule
 from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
-from pipeline.cluster.vertex_runs import (
-    EXPERIMENT_LABEL,
-    PACKAGE_LABEL,
-    STATES,
-    job_content,
-    utc,
-    version_of_label,
-)
+from pipeline.cluster.vertex_runs import PACKAGE_LABEL, STATES, job_content, utc, version_of_label
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1.types import PipelineJob
     from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
-# Labels of the job that a schedule starts. The digest of what the schedule was made from; of what was sent of its
-# times, by which it is noticed that somebody has changed them in the console; and whether it makes up for missed runs.
-CONTENT_LABEL = "wgan_content"
-TIMING_LABEL = "wgan_timing"
-CATCH_UP_LABEL = "wgan_catch_up"
-_YES, _NO = "yes", "no"
+# Ends the description of a pipeline that one of our schedules starts; JSON follows.
+_NOTE = "\nScheduled from "
+# What Vertex keeps in other words or with defaults filled in, so that it is noted as well.
+_NOTED = ("cron", "experiment", "pipeline_root", "service_account")
 _LONGEST_NAME = 128
 # The start of a schedule that is not to start anything yet, and of one that is, which may not lie in the past when it
 # arrives; what starts later than clocks can differ has never been resumed.
@@ -70,7 +61,7 @@ class VertexSchedules:
         request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with vertex_answers.in_one_line("list schedules"):
             found = list(self._client.list_schedules(request=request, timeout=REQUEST_SECONDS))
-        return [self._told(schedule) for schedule in found if CONTENT_LABEL in _job(schedule).labels]
+        return [self._told(schedule) for schedule in found if _note(schedule)]
 
     def create(self, schedule: Schedule) -> LiveSchedule:
         """Makes one, paused; it never starts anything before it is resumed."""
@@ -101,8 +92,7 @@ class VertexSchedules:
                     schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
                 )
             if found.state.name != "ACTIVE":
-                catch_up = _job(found).labels.get(CATCH_UP_LABEL) == _YES
-                self._client.resume_schedule(name=found.name, catch_up=catch_up, timeout=REQUEST_SECONDS)
+                self._client.resume_schedule(name=found.name, catch_up=found.allow_queueing, timeout=REQUEST_SECONDS)
 
     def delete(self, schedule_id: str) -> None:
         """Removes it; its runs stay, and those at work go on."""
@@ -123,7 +113,7 @@ class VertexSchedules:
             schedule_id=schedule.name.rpartition("/")[2],
             name=schedule.display_name,
             enabled=enabled,
-            digest=_digest(schedule),
+            digest=_note(schedule)["digest"],
             content=_content_told(schedule, self._connection),
             next_run=utc(schedule.next_run_time) if enabled else None,
             active_runs=self._active_runs(schedule),
@@ -163,19 +153,12 @@ def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.
 def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
     """The same as JSON, made without Vertex' libraries."""
     problems = []
-    content: dict[str, Any] = {}
     try:
-        content = {
-            "cron": cron.for_vertex(schedule.cron, schedule.time_zone),
-            # Of runs that are being started; of those that are at work, which is what `concurrency` means.
-            "maxConcurrentRunCount": str(schedule.concurrency),
-            "maxConcurrentActiveRunCount": str(schedule.concurrency),
-            "allowQueueing": schedule.catch_up,
-        }
-    except ConfigError as error:
-        problems += error.problems
+        when = cron.for_vertex(cron.parse(schedule.cron), schedule.time_zone)
+    except ValueError as error:
+        problems.append(f"cron {error}")
     if not 0 < len(schedule.name) <= _LONGEST_NAME:
-        problems.append(f"name of a schedule must have 1 to {_LONGEST_NAME} characters, got {len(schedule.name)}")
+        problems.append(f"its name must have 1 to {_LONGEST_NAME} characters, got {len(schedule.name)}")
     if schedule.concurrency < 1:
         problems.append(f"concurrency must be 1 or more, got {schedule.concurrency}")
     try:
@@ -184,62 +167,74 @@ def _content(schedule: Schedule, connection: VertexConnection, now: datetime.dat
         problems += error.problems
     if problems:
         raise ConfigError(*(f"schedule {schedule.name}: {problem}" for problem in problems))
-    timing = [content["cron"], schedule.concurrency, schedule.concurrency, schedule.catch_up]
-    job["labels"] |= {
-        CONTENT_LABEL: _digest_as_label(digests.digest_of(schedule.content())),
-        TIMING_LABEL: _digest_as_label(digests.digest_of(timing)),
-        CATCH_UP_LABEL: _YES if schedule.catch_up else _NO,
-    }
-    return content | {
+    content = schedule.content()
+    note = {"digest": digests.digest_of(content)} | {name: content[name] for name in _NOTED}
+    job["pipelineSpec"]["pipelineInfo"]["description"] += _NOTE + json.dumps(note, sort_keys=True)
+    return {
         "displayName": schedule.name,
+        "cron": when,
         "startTime": (now + _FAR_AHEAD).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        # The first is of runs that are being started, the second of those at work, which is what `concurrency` means.
+        "maxConcurrentRunCount": str(schedule.concurrency),
+        "maxConcurrentActiveRunCount": str(schedule.concurrency),
+        "allowQueueing": schedule.catch_up,
         "createPipelineJobRequest": {"parent": connection.parent, "pipelineJob": job},
     }
 
 
-def _digest(schedule: "VertexSchedule") -> str:
-    """Digest of the content that it was made from; another one if somebody has changed its times since."""
-    labels = _job(schedule).labels
-    timing = [
-        schedule.cron,
-        schedule.max_concurrent_run_count,
-        schedule.max_concurrent_active_run_count,
-        schedule.allow_queueing,
-    ]
-    digest = digests.digest_of(timing)
-    if _digest_as_label(digest) != labels.get(TIMING_LABEL):
-        return digest
-    return _digest_of_label(labels[CONTENT_LABEL])
+def _description(schedule: "VertexSchedule") -> str:
+    spec = _job(schedule).pipeline_spec
+    return str(spec["pipelineInfo"].get("description", "")) if spec and "pipelineInfo" in spec else ""
+
+
+def _note(schedule: "VertexSchedule") -> dict[str, Any]:
+    """What is noted of the content that a schedule was made from; empty if this program did not make it."""
+    with contextlib.suppress(ValueError):
+        note = json.loads(_description(schedule).partition(_NOTE)[2])
+        if isinstance(note, dict) and {"digest", *_NOTED} <= note.keys():
+            return note
+    return {}
 
 
 def _content_told(schedule: "VertexSchedule", connection: VertexConnection) -> dict[str, Any]:
-    """What a schedule says of the content that it was made from, in the words of `Schedule.content`."""
+    """What a schedule says of its content, in the words of `Schedule.content`; as noted where it says just that."""
     from google.cloud.aiplatform_v1.types import PipelineJob
     from google.protobuf import json_format
 
     job = json_format.MessageToDict(PipelineJob.pb(_job(schedule)))
-    spec, labels, runtime = job["pipelineSpec"], job["labels"], job["runtimeConfig"]
+    spec, runtime, note = job["pipelineSpec"], job["runtimeConfig"], _note(schedule)
     known = spec["root"].get("inputDefinitions", {}).get("parameters", {})
-    pipeline_root, account = runtime["gcsOutputDirectory"], job.get("serviceAccount", "")
-    origin = package_origin.read(spec)
+    account, pipeline_root = job.get("serviceAccount", ""), runtime["gcsOutputDirectory"]
+    origin = package_origin.read({"pipelineInfo": {"description": _description(schedule).partition(_NOTE)[0]}})
+    default_account = origin.service_account if origin else ""
     zone, fields = _CRON.fullmatch(schedule.cron).groups()  # type: ignore[union-attr]
     return {
-        "cron": fields,
+        "cron": note["cron"] if _means(schedule.cron, note["cron"], zone) else fields,
         "time_zone": zone or "UTC",
         "pipeline": spec["pipelineInfo"]["name"],
-        "version": version_of_label(labels.get(PACKAGE_LABEL, "")),
+        "version": version_of_label(_job(schedule).labels.get(PACKAGE_LABEL, "")),
         "parameters": {
             # JSON has one kind of number; Vertex tells them all as floats.
             name: int(value) if known.get(name, {}).get("parameterType") == "NUMBER_INTEGER" else value
             for name, value in runtime.get("parameterValues", {}).items()
         },
-        "experiment": labels.get(EXPERIMENT_LABEL, ""),
-        # What the connection and the package give where the schedule says nothing.
-        "pipeline_root": "" if pipeline_root == connection.staging_bucket else pipeline_root,
-        "service_account": "" if origin is not None and account == origin.service_account else account,
+        "experiment": note["experiment"],
+        "pipeline_root": note["pipeline_root"]
+        if pipeline_root == (note["pipeline_root"] or connection.staging_bucket)
+        else pipeline_root,
+        "service_account": note["service_account"]
+        if account == (note["service_account"] or default_account)
+        else account,
         "concurrency": schedule.max_concurrent_active_run_count,
         "catch_up": schedule.allow_queueing,
     }
+
+
+def _means(sent: str, noted: str, zone: str | None) -> bool:
+    """Whether what Vertex has is what it was sent for a cron as its user wrote it."""
+    with contextlib.suppress(ValueError):
+        return sent == cron.for_vertex(cron.parse(noted), zone or "UTC")
+    return False
 
 
 def _job(schedule: "VertexSchedule") -> "PipelineJob":
@@ -250,19 +245,6 @@ def _waits_for_its_start(schedule: "VertexSchedule", now: datetime.datetime) -> 
     """Whether it has been made and never been resumed, so that it starts nothing whatever its state is."""
     start = utc(schedule.start_time)
     return start is not None and start > now + _NOT_YET
-
-
-def _digest_as_label(digest: str) -> str:
-    """A sha256 in 52 characters that labels can hold; its 64 are one too many for some of Google's limits."""
-    return base64.b32encode(binascii.unhexlify(digest)).decode().rstrip("=").lower()
-
-
-def _digest_of_label(label: str) -> str:
-    """The digest again; empty if somebody has changed the label."""
-    try:
-        return base64.b32decode(label.upper() + "=" * (-len(label) % 8)).hex()
-    except binascii.Error:
-        return ""
 
 
 def _now() -> datetime.datetime:
