@@ -375,7 +375,7 @@ def serving(port: int = 0) -> Iterator[VertexServer]:
     try:
         yield held
     finally:
-        server.stop(None).wait()
+        server.stop(1).wait()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Runs on Vertex AI: pipeline jobs, through the clients of google-cloud-aiplatform."""
 
+import copy
 import datetime
+import functools
 import json
 import logging
 import re
@@ -242,7 +244,7 @@ def job_content(submission: Submission, connection: VertexConnection) -> dict[st
     Raises:
         ConfigError: With everything that Vertex would refuse.
     """
-    spec = yaml.safe_load(submission.package.text)
+    spec = copy.deepcopy(_spec(submission.package.text))
     given = {name: value for name, value in submission.parameters.items() if value is not None}
     pipeline_root = submission.pipeline_root or connection.staging_bucket
     problems = _parameter_problems(spec["root"].get("inputDefinitions", {}).get("parameters", {}), given)
@@ -276,6 +278,12 @@ def job_content(submission: Submission, connection: VertexConnection) -> dict[st
     if connection.encryption_key:
         content["encryptionSpec"] = {"kmsKeyName": connection.encryption_key}
     return content
+
+
+@functools.lru_cache(maxsize=8)
+def _spec(text: bytes) -> dict[str, Any]:
+    """A package's one document; reading it takes longer than all else, and is asked for by each schedule of it."""
+    return yaml.safe_load(text)
 
 
 def _parameter_problems(known: dict[str, Any], given: dict[str, Any]) -> list[str]:

@@ -62,7 +62,7 @@ def vertex(server: VertexServer) -> VertexRuns:
 
 
 def wanted(package: ClusterPackage, **given: Any) -> Submission:
-    known = {
+    known: dict[str, Any] = {
         "package": package,
         "parameters": {"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500},
         "experiment": "Nightly Runs",
@@ -297,7 +297,7 @@ def test_recent_runs_over_pages(packages: dict[str, ClusterPackage], vertex: Ver
 def test_a_lost_answer_starts_no_second_run(
     packages: dict[str, ClusterPackage], vertex: VertexRuns, server: VertexServer
 ) -> None:
-    lost = []
+    lost: list[str] = []
 
     def lose_the_first(method: str, _: Any) -> None:
         if method == "CreatePipelineJob" and not lost:

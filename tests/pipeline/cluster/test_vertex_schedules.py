@@ -55,16 +55,14 @@ def nightly(package: ClusterPackage) -> Callable[..., Schedule]:
 
     def make(**changes: Any) -> Schedule:
         of_run = {field.name for field in dataclasses.fields(Submission)}
-        run = Submission(
-            **{
-                "package": package,
-                "parameters": {"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5},
-                "experiment": "Nightly Runs",
-                "run_name": "nightly",
-            }
-            | {name: value for name, value in changes.items() if name in of_run}
-        )
-        known = {
+        of_known_run: dict[str, Any] = {
+            "package": package,
+            "parameters": {"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5},
+            "experiment": "Nightly Runs",
+            "run_name": "nightly",
+        }
+        run = Submission(**(of_known_run | {name: value for name, value in changes.items() if name in of_run}))
+        known: dict[str, Any] = {
             "name": "nightly",
             "cron": "0 3 * * MON-FRI",
             "time_zone": "Europe/Berlin",
