@@ -70,15 +70,7 @@ class VertexConnection:
         return self._client("ScheduleServiceClient")
 
     def _client(self, name: str) -> Any:
-        # It tells of every connection that ends, in lines of its own; read once, when it is imported.
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-        try:
-            # Takes seconds: as late as can be.
-            from google.cloud import aiplatform_v1
-        except ImportError:
-            raise ConfigError(
-                "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
-            ) from None
+        aiplatform_v1 = library()
         client_class = getattr(aiplatform_v1, name)
         if self.api_endpoint.startswith(_PLAIN):
             import grpc
@@ -89,6 +81,23 @@ class VertexConnection:
             return client_class(transport=client_class.get_transport_class("grpc")(channel=channel))
         endpoint = self.api_endpoint or f"{self.location}-aiplatform.googleapis.com"
         return client_class(credentials=_credentials(), client_options={"api_endpoint": endpoint})
+
+
+def library() -> Any:
+    """Google's library for Vertex, which takes seconds to import: to be asked for as late as can be.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    # It tells of every connection that ends, in lines of its own; read once, when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    try:
+        from google.cloud import aiplatform_v1
+    except ImportError:
+        raise ConfigError(
+            "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
+        ) from None
+    return aiplatform_v1
 
 
 def _credentials() -> Any:

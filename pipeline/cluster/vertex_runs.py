@@ -21,6 +21,7 @@ from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
 
 if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import PipelineServiceClient
     from google.cloud.aiplatform_v1.types import PipelineJob, PipelineTaskDetail
 
 log = logging.getLogger("pipeline")
@@ -77,17 +78,18 @@ class VertexRuns:
     """The runs of a project's region; see `runs.Runs`."""
 
     def __init__(self, connection: VertexConnection, waits: Sequence[float] = _WAITS) -> None:
-        """Logs in.
+        """Asks nothing of anybody.
 
         Args:
             connection: Where Vertex is.
             waits: Seconds before each further attempt to start a run.
-
-        Raises:
-            ConfigError, TransientError: See `VertexConnection.pipelines`.
         """
         self._connection, self._waits = connection, waits
-        self._client = connection.pipelines()
+
+    @functools.cached_property
+    def _client(self) -> "PipelineServiceClient":
+        """Logs in, once there is something to ask; see `VertexConnection.pipelines`."""
+        return self._connection.pipelines()
 
     def submit(self, submission: Submission) -> RunStatus:
         """Starts a run, once, however often it must be asked for."""
@@ -228,13 +230,14 @@ def job_of(submission: Submission, connection: VertexConnection) -> "PipelineJob
     """The request for a run, as Vertex' own message.
 
     Raises:
-        ConfigError: With everything that Vertex would refuse.
+        ConfigError: With everything that Vertex would refuse; or its library is not installed.
     """
-    from google.cloud.aiplatform_v1.types import PipelineJob
     from google.protobuf import json_format
 
-    made = PipelineJob()
-    json_format.ParseDict(job_content(submission, connection), PipelineJob.pb(made))
+    content = job_content(submission, connection)
+    job_class = vertex_connection.library().types.PipelineJob
+    made = job_class()
+    json_format.ParseDict(content, job_class.pb(made))
     return made
 
 

@@ -7,6 +7,7 @@ A schedule has neither labels nor a description: what it was made from is noted 
 
 import contextlib
 import datetime
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from components import digests
 from components.errors import ConfigError
 from pipeline import package_origin
-from pipeline.cluster import cron, runs, vertex_answers
+from pipeline.cluster import cron, runs, vertex_answers, vertex_connection
 from pipeline.cluster.schedules import LiveSchedule, Schedule
 from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
 from pipeline.cluster.vertex_runs import PACKAGE_LABEL, STATES, job_content, utc, version_of_label
 
 if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import PipelineServiceClient, ScheduleServiceClient
     from google.cloud.aiplatform_v1.types import PipelineJob
     from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
@@ -44,13 +46,17 @@ class VertexSchedules:
     """The schedules of a project's region; see `schedules.Schedules`."""
 
     def __init__(self, connection: VertexConnection) -> None:
-        """Logs in.
-
-        Raises:
-            ConfigError, TransientError: See `VertexConnection.pipelines`.
-        """
+        """Asks nothing of anybody."""
         self._connection = connection
-        self._client, self._pipelines = connection.schedules(), connection.pipelines()
+
+    @functools.cached_property
+    def _client(self) -> "ScheduleServiceClient":
+        """Logs in, once there is something to ask; see `VertexConnection.pipelines`."""
+        return self._connection.schedules()
+
+    @functools.cached_property
+    def _pipelines(self) -> "PipelineServiceClient":
+        return self._connection.pipelines()
 
     def require_expressible(self, schedule: Schedule) -> None:
         """Refuses, before anything is sent, what Vertex cannot express."""
@@ -140,13 +146,14 @@ def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.
     """The request for a schedule, as Vertex' own message; it would start nothing within the year after `now`.
 
     Raises:
-        ConfigError: With everything that Vertex cannot express or would refuse.
+        ConfigError: With everything that Vertex cannot express or would refuse; or its library is not installed.
     """
-    from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
     from google.protobuf import json_format
 
-    made = VertexSchedule()
-    json_format.ParseDict(_content(schedule, connection, now), VertexSchedule.pb(made))
+    content = _content(schedule, connection, now)
+    schedule_class = vertex_connection.library().types.Schedule
+    made = schedule_class()
+    json_format.ParseDict(content, schedule_class.pb(made))
     return made
 
 
