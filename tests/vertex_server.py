@@ -177,6 +177,7 @@ class VertexServer:
         found = _named(self.schedules, request.name)
         _require_state(found, "ACTIVE")
         found.state = schedules.Schedule.State.PAUSED
+        found.last_pause_time = self.clock
         return empty_pb2.Empty()
 
     def ResumeSchedule(self, request: Any) -> Any:

@@ -93,7 +93,9 @@ class VertexSchedules:
         found, now = self._found(schedule_id), _now()
         with vertex_answers.in_one_line(f"resume schedule {found.display_name}"):
             if _waits_for_its_start(found, now):
-                found.start_time = now + _AT_ONCE
+                # Not before what Vertex' own clock has shown, if ours is slow.
+                shown = (found.create_time, found.update_time, found.last_pause_time)
+                found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
                 self._client.update_schedule(
                     schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
                 )
@@ -159,11 +161,11 @@ def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.
 
 def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
     """The same as JSON, made without Vertex' libraries."""
-    problems = []
+    problems: list[str] = []
     try:
-        when = cron.for_vertex(cron.parse(schedule.cron), schedule.time_zone)
-    except ValueError as error:
-        problems.append(f"cron {error}")
+        when = cron.for_vertex(schedule.cron, schedule.time_zone)
+    except ConfigError as error:
+        problems += error.problems
     if not 0 < len(schedule.name) <= _LONGEST_NAME:
         problems.append(f"its name must have 1 to {_LONGEST_NAME} characters, got {len(schedule.name)}")
     if schedule.concurrency < 1:
@@ -239,8 +241,8 @@ def _content_told(schedule: "VertexSchedule", connection: VertexConnection) -> d
 
 def _means(sent: str, noted: str, zone: str | None) -> bool:
     """Whether what Vertex has is what it was sent for a cron as its user wrote it."""
-    with contextlib.suppress(ValueError):
-        return sent == cron.for_vertex(cron.parse(noted), zone or "UTC")
+    with contextlib.suppress(ConfigError):
+        return sent == cron.for_vertex(noted, zone or "UTC")
     return False
 
 

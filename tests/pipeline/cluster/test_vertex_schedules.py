@@ -230,6 +230,15 @@ def test_resuming_brings_the_start_near_first(
     assert found.active_runs == ()
 
 
+def test_a_clock_that_is_slow_here_is_no_matter(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    server.clock += datetime.timedelta(minutes=20)
+    made = vertex.create(nightly())
+    vertex.resume(made.schedule_id)
+    assert enabled(vertex) == {made.schedule_id: True}
+
+
 def test_pausing_and_resuming_again_keeps_the_start(
     vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
 ) -> None:
