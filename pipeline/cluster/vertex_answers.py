@@ -85,4 +85,4 @@ def _of_login(doing: str, error: Exception) -> StageError:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(text.split()).rstrip(".")
