@@ -38,10 +38,11 @@ CONNECTION = VertexConnection(
 )
 
 
-@pytest.fixture(scope="module", params=["cpu", "gpu-l4", "tpu-v5e-8"])
-def wanted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Submission:
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
+    """A run of the package that holds most: a custom job, on a TPU."""
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(compiled_package(DIGESTS, profiles.read()[request.param, "vertex"]))
+    path.write_bytes(compiled_package(DIGESTS, profiles.read()["tpu-v5e-8", "vertex"]))
     return Submission(
         package=submission.read_package(path, "vertex"),
         parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},

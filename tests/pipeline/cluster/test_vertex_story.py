@@ -244,7 +244,4 @@ def test_apply_is_stopped_at_every_request(server: VertexServer, file: Path, ver
         (left,) = server.schedules.values()
         assert live(server) == 1
         assert left.create_pipeline_job_request.pipeline_job.runtime_config.parameter_values["steps"] == 800
-        server.requests.clear()
-        assert schedule(server, file, "apply") == 0
-        assert written(server) == []
     assert fired >= 8
