@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from pipeline.__main__ import main
-from pipeline.cluster import submission
+from pipeline.cluster import run_commands, submission
 from tests.vertex_server import Refused, VertexServer, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -30,7 +30,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages stay as they are here, and take most of the time to read."""
-    monkeypatch.setattr(submission, "read_package", functools.cache(submission.read_package))
+    read = functools.cache(submission.read_package)
+    monkeypatch.setattr(submission, "read_package", read)
+    monkeypatch.setattr(run_commands, "read_package", read)
 
 
 @pytest.fixture
