@@ -6,13 +6,10 @@ import functools
 import logging
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.errors import ConfigError
 from pipeline.cluster import vertex_answers
-
-if TYPE_CHECKING:
-    from google.cloud.aiplatform_v1 import PipelineServiceClient, ScheduleServiceClient
 
 # Where Google's programs look as well.
 _PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
@@ -56,7 +53,7 @@ class VertexConnection:
         """What everything there is named below."""
         return f"projects/{self.project}/locations/{self.location}"
 
-    def pipelines(self) -> "PipelineServiceClient":
+    def pipelines(self) -> Any:
         """A client for runs.
 
         Raises:
@@ -65,7 +62,7 @@ class VertexConnection:
         """
         return self._client("PipelineServiceClient")
 
-    def schedules(self) -> "ScheduleServiceClient":
+    def schedules(self) -> Any:
         """A client for schedules; see `pipelines`."""
         return self._client("ScheduleServiceClient")
 

@@ -1,4 +1,7 @@
-"""Runs on Vertex AI: pipeline jobs, through the clients of google-cloud-aiplatform."""
+"""Runs on Vertex AI: pipeline jobs, through the clients of google-cloud-aiplatform.
+
+Its messages have no types here, as it takes seconds to import: only who asks Vertex for something does.
+"""
 
 import copy
 import datetime
@@ -9,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -19,10 +22,6 @@ from pipeline.cluster import runs, vertex_answers, vertex_connection
 from pipeline.cluster.runs import RunStatus, StageStatus
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
-
-if TYPE_CHECKING:
-    from google.cloud.aiplatform_v1 import PipelineServiceClient
-    from google.cloud.aiplatform_v1.types import PipelineJob, PipelineTaskDetail
 
 log = logging.getLogger("pipeline")
 
@@ -87,7 +86,7 @@ class VertexRuns:
         self._connection, self._waits = connection, waits
 
     @functools.cached_property
-    def _client(self) -> "PipelineServiceClient":
+    def _client(self) -> Any:
         """Logs in, once there is something to ask; see `VertexConnection.pipelines`."""
         return self._connection.pipelines()
 
@@ -180,7 +179,7 @@ class VertexRuns:
         )
         return started
 
-    def _start(self, job: "PipelineJob", pipeline: str) -> RunStatus:
+    def _start(self, job: Any, pipeline: str) -> RunStatus:
         """Starts a job under an id of its own, so that asking again after a lost answer starts no second one."""
         from google.api_core.exceptions import AlreadyExists, DeadlineExceeded, ServiceUnavailable
 
@@ -201,7 +200,7 @@ class VertexRuns:
                     time.sleep(self._waits[attempt])
         raise AssertionError("every attempt returns or raises")
 
-    def _job(self, run_id: str) -> "PipelineJob":
+    def _job(self, run_id: str) -> Any:
         link = _LINK.search(run_id)
         found = link[1] if link else run_id.rpartition("/pipelineJobs/")[2]
         if not _RUN_ID.fullmatch(found):
@@ -210,7 +209,7 @@ class VertexRuns:
             name = f"{self._connection.parent}/pipelineJobs/{found}"
             return self._client.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 
-    def _told(self, job: "PipelineJob") -> RunStatus:
+    def _told(self, job: Any) -> RunStatus:
         """A job in our words."""
         run_id = job.name.rpartition("/")[2]
         connection = self._connection
@@ -226,7 +225,7 @@ class VertexRuns:
         )
 
 
-def job_of(submission: Submission, connection: VertexConnection) -> "PipelineJob":
+def job_of(submission: Submission, connection: VertexConnection) -> Any:
     """The request for a run, as Vertex' own message.
 
     Raises:
@@ -329,7 +328,7 @@ def _new_run_id(pipeline: str) -> str:
     return f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
-def _stages(job: "PipelineJob") -> "list[PipelineTaskDetail]":
+def _stages(job: Any) -> list[Any]:
     """The tasks of a job that run something, by start; not those that hold others, of which Vertex tells as well."""
     from google.cloud.aiplatform_v1.types import PipelineJob
     from google.protobuf import json_format
@@ -350,7 +349,7 @@ def _stages(job: "PipelineJob") -> "list[PipelineTaskDetail]":
     return sorted(found, key=lambda detail: utc(detail.start_time or detail.create_time) or _LAST)
 
 
-def _stage(detail: "PipelineTaskDetail") -> StageStatus:
+def _stage(detail: Any) -> StageStatus:
     state = detail.state.name
     message = " ".join(detail.error.message.split())
     return StageStatus(
@@ -362,7 +361,7 @@ def _stage(detail: "PipelineTaskDetail") -> StageStatus:
     )
 
 
-def _custom_jobs(detail: "PipelineTaskDetail") -> list[str]:
+def _custom_jobs(detail: Any) -> list[str]:
     """Ids of the custom jobs that a task ran in: Vertex' own, and the one that it started if it is a launcher."""
     executor = detail.executor_detail
     names = [

@@ -10,7 +10,7 @@ import datetime
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components import digests
 from components.errors import ConfigError
@@ -19,11 +19,6 @@ from pipeline.cluster import cron, runs, vertex_answers, vertex_connection
 from pipeline.cluster.schedules import LiveSchedule, Schedule
 from pipeline.cluster.vertex_connection import REQUEST_SECONDS, VertexConnection
 from pipeline.cluster.vertex_runs import PACKAGE_LABEL, STATES, job_content, utc, version_of_label
-
-if TYPE_CHECKING:
-    from google.cloud.aiplatform_v1 import PipelineServiceClient, ScheduleServiceClient
-    from google.cloud.aiplatform_v1.types import PipelineJob
-    from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
 # Ends the description of a pipeline that one of our schedules starts; JSON follows.
 _NOTE = "\nScheduled from "
@@ -50,12 +45,12 @@ class VertexSchedules:
         self._connection = connection
 
     @functools.cached_property
-    def _client(self) -> "ScheduleServiceClient":
+    def _client(self) -> Any:
         """Logs in, once there is something to ask; see `VertexConnection.pipelines`."""
         return self._connection.schedules()
 
     @functools.cached_property
-    def _pipelines(self) -> "PipelineServiceClient":
+    def _pipelines(self) -> Any:
         return self._connection.pipelines()
 
     def require_expressible(self, schedule: Schedule) -> None:
@@ -111,11 +106,11 @@ class VertexSchedules:
     def _name(self, schedule_id: str) -> str:
         return f"{self._connection.parent}/schedules/{schedule_id}"
 
-    def _found(self, schedule_id: str) -> "VertexSchedule":
+    def _found(self, schedule_id: str) -> Any:
         with vertex_answers.in_one_line(f"find schedule {schedule_id}"):
             return self._client.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
 
-    def _told(self, schedule: "VertexSchedule") -> LiveSchedule:
+    def _told(self, schedule: Any) -> LiveSchedule:
         enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule, _now())
         return LiveSchedule(
             schedule_id=schedule.name.rpartition("/")[2],
@@ -127,7 +122,7 @@ class VertexSchedules:
             active_runs=self._active_runs(schedule),
         )
 
-    def _active_runs(self, schedule: "VertexSchedule") -> tuple[str, ...]:
+    def _active_runs(self, schedule: Any) -> tuple[str, ...]:
         from google.protobuf.field_mask_pb2 import FieldMask
 
         request = {
@@ -144,7 +139,7 @@ class VertexSchedules:
         )
 
 
-def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> "VertexSchedule":
+def schedule_of(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> Any:
     """The request for a schedule, as Vertex' own message; it would start nothing within the year after `now`.
 
     Raises:
@@ -191,12 +186,12 @@ def _content(schedule: Schedule, connection: VertexConnection, now: datetime.dat
     }
 
 
-def _description(schedule: "VertexSchedule") -> str:
+def _description(schedule: Any) -> str:
     spec = _job(schedule).pipeline_spec
     return str(spec["pipelineInfo"].get("description", "")) if spec and "pipelineInfo" in spec else ""
 
 
-def _note(schedule: "VertexSchedule") -> dict[str, Any]:
+def _note(schedule: Any) -> dict[str, Any]:
     """What is noted of the content that a schedule was made from; empty if this program did not make it."""
     with contextlib.suppress(ValueError):
         note = json.loads(_description(schedule).partition(_NOTE)[2])
@@ -205,7 +200,7 @@ def _note(schedule: "VertexSchedule") -> dict[str, Any]:
     return {}
 
 
-def _content_told(schedule: "VertexSchedule", connection: VertexConnection) -> dict[str, Any]:
+def _content_told(schedule: Any, connection: VertexConnection) -> dict[str, Any]:
     """What a schedule says of its content, in the words of `Schedule.content`; as noted where it says just that."""
     from google.cloud.aiplatform_v1.types import PipelineJob
     from google.protobuf import json_format
@@ -246,11 +241,11 @@ def _means(sent: str, noted: str, zone: str | None) -> bool:
     return False
 
 
-def _job(schedule: "VertexSchedule") -> "PipelineJob":
+def _job(schedule: Any) -> Any:
     return schedule.create_pipeline_job_request.pipeline_job
 
 
-def _waits_for_its_start(schedule: "VertexSchedule", now: datetime.datetime) -> bool:
+def _waits_for_its_start(schedule: Any, now: datetime.datetime) -> bool:
     """Whether it has been made and never been resumed, so that it starts nothing whatever its state is."""
     start = utc(schedule.start_time)
     return start is not None and start > now + _NOT_YET
