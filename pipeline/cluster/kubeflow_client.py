@@ -115,10 +115,13 @@ class BoundedRequests(RESTClientObject):
             # The client around this decodes the body, whatever it is, and fails itself where there is none.
             error.body = (error.body or b"").decode(errors="replace").encode()
             raise
-        kind = answer.getheader("Content-Type") or ""
-        if of_api and answer.data and "json" not in kind:
-            raise ConfigError(
-                f"{self.host} answers with {kind or 'something'}, not as the API does: log in "
-                "(--cookie_file or --token_file), or check --host"
-            )
+        if of_api and answer.data:
+            try:
+                json.loads(answer.data)
+            except ValueError:
+                kind = answer.getheader("Content-Type") or "something"
+                raise ConfigError(
+                    f"{self.host} answers with {kind}, not as the API does: log in "
+                    "(--cookie_file or --token_file), or check --host"
+                ) from None
         return answer
