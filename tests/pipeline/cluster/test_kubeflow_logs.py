@@ -23,7 +23,7 @@ from pipeline.cluster import kubeflow_logs
 from pipeline.cluster.kubeflow_connection import KubeflowConnection
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.submission import ClusterPackage, Submission
-from tests.contract_server.server import serving
+from tests.contract_server.server import Answer, Request, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -244,3 +244,23 @@ def test_of_several_attempts_the_last_is_read() -> None:
         server.store.logs |= {(run, "pod-0"): "first\n", (run, "pod-1"): "second\n"}
         names = [["unknown"], ["pod-0", "pod-1", "pod-2"], ["other"]]
         assert list(kubeflow_logs.from_server(connection, run, "train", names)) == ["second"]
+
+
+def test_where_the_api_has_no_logs_the_server_of_the_pages_is_asked() -> None:
+    pages = {"pod": Answer(200, "from the archive\n", "text/plain")}
+
+    def instead(request: Request) -> None:
+        if "/nodes/" in request.path:
+            # The real server has begun to answer when it finds that there is nothing.
+            raise Answer(200, '{"error_message":"Failed to read logs","error_details":"x"}', "text/plain")
+        if request.path == "/k8s/pod/logs":
+            assert (request.query["runid"], request.query["podnamespace"]) == (_RUN, "kubeflow")
+            # Whatever they do not know they answer with their start page.
+            raise pages.get(request.query["podname"], Answer(200, "<html></html>", "text/html"))
+
+    with serving() as server:
+        server.before = instead
+        connection = KubeflowConnection(host=server.url)
+        assert list(kubeflow_logs.from_server(connection, _RUN, "train", [["pod"]])) == ["from the archive"]
+        with pytest.raises(ConfigError, match=f"finds no logs for train of run {_RUN}"):
+            kubeflow_logs.from_server(connection, _RUN, "train", [["other"]])
