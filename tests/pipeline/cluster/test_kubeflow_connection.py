@@ -6,6 +6,7 @@ import dataclasses
 import json
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -174,6 +175,8 @@ def test_a_server_that_never_answers_is_asked_once() -> None:
         with pytest.raises(TransientError, match="cannot be reached: no answer in time") as raised:
             _ = KubeflowConnection(host=url, read_seconds=0.05).client
         one_line(raised.value)
+        while not taken:
+            time.sleep(0.01)
         assert taken == [1]
 
 

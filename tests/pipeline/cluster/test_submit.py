@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -344,8 +345,8 @@ def test_waiting_has_an_end_where_the_server_stays_away(
 
     server.before = away
     assert main(["status", started, "--wait", "--host", server.url]) == errors.TRANSIENT
-    away_once, goes_on, why = complaints(caplog)
-    assert away_once.startswith(why)
+    *_, goes_on, why = complaints(caplog)
+    assert "cannot be reached" in why
     assert goes_on == f"run {started} goes on: `wgan status {started} --wait` waits again"
 
 
@@ -356,7 +357,7 @@ def test_silence_is_broken_by_a_heartbeat(
     running: tuple[str, dict[str, str | tuple[str, str]]] = ("RUNNING", {"train": "RUNNING"})
     follow(server, running, running, ("SUCCEEDED", {"train": "SUCCEEDED"}))
     assert main(["status", started, "--wait", "--host", server.url]) == errors.OK
-    assert "still running after 0 s: train" in [each.getMessage() for each in caplog.records]
+    assert any(re.fullmatch(r"still running after \d+ s: train", each) for each in caplog.messages)
 
 
 def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(
