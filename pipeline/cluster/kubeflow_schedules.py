@@ -38,6 +38,7 @@ class KubeflowSchedules:
         """
         self._connection, self._runs = connection, places
         self._controller_time_zone = controller_time_zone
+        self._names = _Names()
 
     def require_expressible(self, schedule: Schedule) -> None:
         """Refuses, before anything is sent, what the server cannot express."""
@@ -60,9 +61,8 @@ class KubeflowSchedules:
         client = self._connection.client
         with self._connection.explained("list schedules"):
             found = [each for each in _all(client.list_recurring_runs, "recurring_runs", client) if _marked(each)]
-            names = _Names(client)
             at_work = _runs_at_work(client, {each.experiment_id for each in found})
-            return [_told(each, names, at_work.get(each.recurring_run_id, ())) for each in found]
+            return [_told(each, self._names, client, at_work.get(each.recurring_run_id, ())) for each in found]
 
     def create(self, schedule: Schedule) -> LiveSchedule:
         """Makes one, paused, of the very version of the pipeline; uploads it unless it is there already."""
@@ -117,20 +117,11 @@ class KubeflowSchedules:
 class _Names:
     """The names that ids stand for, each asked for once; empty for what is no longer there."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self._known: dict[tuple[str, ...], str] = {}
 
-    def of_pipeline(self, pipeline_id: str) -> str:
-        return self._name(self._client.get_pipeline, pipeline_id)
-
-    def of_version(self, pipeline_id: str, version_id: str) -> str:
-        return self._name(self._client.get_pipeline_version, pipeline_id, version_id)
-
-    def of_experiment(self, experiment_id: str) -> str:
-        return self._name(self._client.get_experiment, experiment_id)
-
-    def _name(self, ask: Callable[..., Any], *ids: str) -> str:
+    def of(self, ask: Callable[..., Any], *ids: str) -> str:
+        """The name of what a method of the client finds by ids."""
         import kfp_server_api
 
         if ids not in self._known:
@@ -194,7 +185,7 @@ def _marked(found: Any) -> bool:
     return mark is not None and mark[4] == _check(found.display_name, mark[3])
 
 
-def _told(found: Any, names: _Names, active_runs: tuple[str, ...]) -> LiveSchedule:
+def _told(found: Any, names: _Names, client: Any, active_runs: tuple[str, ...]) -> LiveSchedule:
     """A recurring run of ours, in our words."""
     mark = _MARK.fullmatch(found.description)
     if mark is None:
@@ -207,10 +198,10 @@ def _told(found: Any, names: _Names, active_runs: tuple[str, ...]) -> LiveSchedu
     content = {
         "cron": ((trigger.cron or "") if trigger else "").removeprefix("0 "),
         "time_zone": mark[1],
-        "pipeline": names.of_pipeline(pipeline_id),
-        "version": names.of_version(pipeline_id, version_id),
+        "pipeline": names.of(client.get_pipeline, pipeline_id),
+        "version": names.of(client.get_pipeline_version, pipeline_id, version_id),
         "parameters": (configuration.parameters or {}) if configuration else {},
-        "experiment": names.of_experiment(found.experiment_id),
+        "experiment": names.of(client.get_experiment, found.experiment_id),
         "pipeline_root": (configuration.pipeline_root or "") if configuration else "",
         "service_account": "" if mark[2] else found.service_account or "",
         "concurrency": int(found.max_concurrency or 0),
