@@ -1,8 +1,12 @@
 """The story of a file of schedules on a Kubeflow server: `wgan schedule` against the contract server, over HTTP."""
 
+import dataclasses
 import functools
 import json
 import re
+import subprocess
+import sys
+import zoneinfo
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from pipeline.__main__ import main
 from pipeline.cluster import kubeflow_schedules, schedule_file, submission
 from tests.contract_server.server import Answer, HangUp, Request, Server, serving
 
+ROOT = Path(__file__).parents[3]
 # What a request that changes nothing is.
 _READS = {"GET"}
 Wgan = Callable[..., tuple[int, list[str], list[str]]]
@@ -282,6 +287,39 @@ def test_a_version_that_is_gone_is_pinned_anew(desk: Desk, server: Server, wgan:
     assert wgan("apply")[1] == ["kfp: nothing to change"]
 
 
+def test_an_experiment_that_is_gone_is_made_anew_and_its_run_goes_on(desk: Desk, server: Server, wgan: Wgan) -> None:
+    desk.write(weekly={})
+    wgan("apply")
+    (run,) = server.tick()
+    server.store.experiments.pop(recurring(server)[0]["experiment_id"])
+    assert wgan("apply")[1] == [
+        "weekly: replaced",
+        "weekly: ID stays, paused, until run ID has ended",
+        "kfp: apply again later to delete what stays",
+    ]
+    server.set_run(run, "SUCCEEDED")
+    assert wgan("apply")[1] == ["weekly: ID deleted"]
+    assert wgan("apply")[1] == ["kfp: nothing to change"]
+
+
+def test_descriptions_fit_the_database_of_servers(desk: Desk) -> None:
+    desk.write(**{"n" * 63: {}})
+    (schedule,) = schedule_file.read(desk.path).schedules
+    for zone in zoneinfo.available_timezones():
+        assert len(kubeflow_schedules._mark(dataclasses.replace(schedule, time_zone=zone))) <= 255
+
+
+def test_help_asks_for_no_server_and_loads_no_client() -> None:
+    code = (
+        "import contextlib, sys; from pipeline.__main__ import main\n"
+        "with contextlib.suppress(SystemExit): main(['schedule', 'apply', '--help'])\n"
+        "print([name for name in ('kfp', 'kubernetes', 'grpc', 'urllib3') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert found.stdout.startswith("usage: wgan schedule apply")
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("lost", ["before", "after"])
 def test_an_answer_that_is_lost_is_told_and_mended(desk: Desk, server: Server, wgan: Wgan, lost: str) -> None:
     desk.write(weekly={})
@@ -369,7 +407,7 @@ def test_nothing_is_sent_where_one_of_the_places_cannot(
 def test_the_example_in_the_docs_is_a_file_of_schedules(
     tmp_path: Path, kfp_package: Path, vertex_package: Path
 ) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "schedules.md").read_text()
+    text = (ROOT / "docs" / "schedules.md").read_text()
     example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     path = tmp_path / "schedules.yaml"
     path.write_text(example)
