@@ -177,6 +177,7 @@ def test_any_text_is_read_or_told_in_one_line(text: str) -> None:
     Controller(cron.for_kubeflow(text))
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(date=dates(), minutes=fields(0, 59), hours=fields(0, 23))
 def test_what_is_written_fits_the_database_of_servers(date: str, minutes: str, hours: str) -> None:
     assert len(written(f"{minutes} {hours} {date}")) <= 255
@@ -195,7 +196,7 @@ def test_what_is_written_fits_the_database_of_servers(date: str, minutes: str, h
         ("*/15 * * * *", "0 0-45/15 * * * *"),
         ("0 */6 1,15 * *", "0 0 0-18/6 1,15 * *"),
         ("0 0 29 2 *", "0 0 0 29 2 *"),
-        ("0 0 31 2,3 *", "0 0 0 31 2-3 *".replace("2-3", "2,3")),
+        ("0 0 31 2,3 *", "0 0 0 31 2,3 *"),
         ("0 0 13 * fri", "0 0 0 13 * 5"),
         ("0 0 1-31 * *", "0 0 0 * * *"),
         ("0 0 30 2 1", "0 0 0 30 2 1"),
