@@ -23,13 +23,13 @@ _CHANNEL = "pipelinechannel--"
 _KINDS = (("parameters", "Parameter"), ("artifacts", "Artifact"))
 
 
-def problems(text: bytes, target: str, allowed_tags: Collection[str] = ()) -> list[str]:
+def problems(text: bytes, target: str, allowed_tags: Collection[str] | None = ()) -> list[str]:
     """What is wrong with a package, a sentence for each thing.
 
     Args:
         text: The YAML.
         target: `kfp` or `vertex`.
-        allowed_tags: Images that need not be named by digest.
+        allowed_tags: Images that need not be named by digest; None if none need be.
     """
     first, *others = yaml.safe_load_all(text)
     lint = _Lint(first, allowed_tags)
@@ -48,7 +48,7 @@ def problems(text: bytes, target: str, allowed_tags: Collection[str] = ()) -> li
 class _Lint:
     """Walks through a package and collects what it finds."""
 
-    def __init__(self, spec: dict[str, Any], allowed_tags: Collection[str]) -> None:
+    def __init__(self, spec: dict[str, Any], allowed_tags: Collection[str] | None) -> None:
         self.found: list[str] = []
         self._components = spec.get("components", {})
         self._executors = spec.get("deploymentSpec", {}).get("executors", {})
@@ -164,7 +164,8 @@ class _Lint:
                     if PurePosixPath(word).name.lower() in _SHELLS:
                         self.found.append(f"{label}: its command starts a shell ({word})")
                 image = container["image"]
-                if not is_digest(image) and image not in self._allowed_tags:
+                known = self._allowed_tags is None or image in self._allowed_tags
+                if not known and not is_digest(image):
                     self.found.append(f"{label}: the image {image} is not named by its digest")
 
     def check_use(self) -> None:

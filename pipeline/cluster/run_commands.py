@@ -78,7 +78,8 @@ def main(verb: str, words: list[str]) -> int:
         log.info("run %s is being canceled", run_id)
         return errors.OK
     if verb == "retry":
-        place.retry(run_id)
+        # Kubeflow goes on with the same run; Vertex begins another.
+        run_id = place.retry(run_id).run_id
         log.info("run %s goes on from what failed", run_id)
     if parsed.wait:
         return _wait(place, run_id, parsed.timeout, getattr(parsed, "json", False))
@@ -289,10 +290,10 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
     try:
         run = waiting.wait(place, run_id, timeout)
     except KeyboardInterrupt:
-        log.warning("run %s goes on: `wgan cancel %s` ends it", run_id, run_id)
+        log.warning("run %s goes on: `%s` ends it", run_id, _command(place, "cancel", run_id))
         return errors.INTERRUPTED
     except StageError:
-        log.warning("run %s goes on: `wgan status %s --wait` waits again", run_id, run_id)
+        log.warning("run %s goes on: `%s` waits again", run_id, _command(place, "status", run_id, "--wait"))
         raise
     if run is None:
         log.error("run %s has not ended within %g seconds, and goes on", run_id, timeout)
@@ -301,11 +302,16 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
     code = waiting.EXIT_CODES[run.state]
     if run.state == runs.FAILED:
         failed = [stage.name for stage in run.stages if stage.state == runs.FAILED]
-        where = f" in {', '.join(failed)}: `wgan logs {run_id} {failed[0]}` tells why" if failed else ""
+        where = f" in {', '.join(failed)}: `{_command(place, 'logs', run_id, failed[0])}` tells why" if failed else ""
         log.error("run %s failed%s%s", run_id, f": {run.message}" if run.message else "", where)
     elif code:
         log.error("run %s was canceled", run_id)
     return code
+
+
+def _command(place: Runs, verb: str, *words: str) -> str:
+    """The command that does something more with a run of that place."""
+    return " ".join(["wgan", verb, *words, *([] if isinstance(place, KubeflowRuns) else ["--target", VERTEX])])
 
 
 def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
