@@ -175,7 +175,7 @@ def _parameters(package: Package, given: dict[str, Any], at: str, problems: list
     found = []
     for name, value in given.items():
         if name not in known:
-            found.append(parameters.unknown_parameter(name, known))
+            found.append(parameters.unknown_parameter(name if name.isprintable() else shown(name), known))
             continue
         try:
             texts[name] = _text(value, package.parameters[name]["parameterType"] == "STRING")

@@ -174,6 +174,10 @@ def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
         ({"parameters": {"source": "digits"}}, "parameters: root is required"),
         ({"parameters": {"source": "digits", "root": "r", "stepz": 5}}, "unknown parameter stepz; did you mean steps?"),
         (
+            {"parameters": {"source": "digits", "root": "r", "a\nb": 5}},
+            "unknown parameter 'a\\nb'",
+        ),
+        (
             {"parameters": {"source": "digits", "root": "r", "steps": "many"}},
             "steps must be a whole number, got 'many'",
         ),
