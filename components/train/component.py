@@ -17,6 +17,8 @@ def train(
     checkpoint_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),
     dataset_digest: str = TrainConfig.dataset_digest,
+    initial_checkpoint: str = TrainConfig.initial_checkpoint,
+    initial_checkpoint_digest: str = TrainConfig.initial_checkpoint_digest,
     steps: int = TrainConfig.steps,
     batch_size: int = TrainConfig.batch_size,
     critic_steps: int = TrainConfig.critic_steps,

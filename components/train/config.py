@@ -1,10 +1,10 @@
 """What the train stage can be told."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from components.hardware import Accelerator, Replicas, Tpu
-from components.settings import Setting, require_valid, share_problem
+from components.settings import Setting, require_valid, share_problem, values_in_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +16,18 @@ class TrainConfig:
         str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
     ]
     dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    initial_checkpoint: Annotated[
+        str,
+        Setting(
+            "Checkpoint (a `step-...` folder) of an earlier training whose networks a new one begins with; random "
+            "weights when empty.",
+            in_key=False,
+            place=True,
+        ),
+    ] = ""
+    initial_checkpoint_digest: Annotated[
+        str, Setting("The digest that initial_checkpoint must have; computed when empty.", in_key=False)
+    ] = ""
     steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 20_000
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
@@ -106,6 +118,7 @@ class TrainConfig:
             self,
             share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
             self._uneven_virtual_shards(),
+            self._digest_of_nothing(),
         )
 
     def _uneven_virtual_shards(self) -> str:
@@ -117,3 +130,19 @@ class TrainConfig:
         if self.replicas and self.virtual_shards % self.replicas:
             return f"virtual_shards must be a multiple of replicas, got {self.virtual_shards} for {self.replicas}"
         return ""
+
+    def _digest_of_nothing(self) -> str:
+        """What is wrong with a digest alone; empty if nothing is."""
+        if self.initial_checkpoint or not self.initial_checkpoint_digest:
+            return ""
+        return f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
+
+
+def deciding_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings that decide the result, by name.
+
+    The digest of the initial checkpoint is left out where there is none: what was trained before there was any keeps
+    its digest, and its place.
+    """
+    digest = config.initial_checkpoint_digest
+    return values_in_key(config) | ({"initial_checkpoint_digest": digest} if digest else {})

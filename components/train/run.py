@@ -1,15 +1,17 @@
 """The train stage, top to bottom: dataset, folder, what is there already, then training from there."""
 
 import contextlib
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
 
-from components import checkpoints, digests, records, settings, storage
+from components import checkpoints, digests, records, storage
 from components.cluster import Cluster, cluster_for
 from components.errors import ConfigError
 from components.executor import StageResult
-from components.train.config import TrainConfig
+from components.train import initial
+from components.train.config import TrainConfig, deciding_settings
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +19,7 @@ _CLAIM = "training.json"
 
 
 def run(config: TrainConfig) -> StageResult:
-    """Trains up to `config.steps`, from the newest checkpoint if there is one.
+    """Trains up to `config.steps`, from the newest checkpoint if there is one, else from the initial one if given.
 
     Where several workers train together, all of them run this; the chief alone writes, and all return what it wrote.
 
@@ -26,16 +28,20 @@ def run(config: TrainConfig) -> StageResult:
 
     Raises:
         ConfigError: The folder belongs to another training, the dataset lacks the labels that conditional training
-            needs, the hardware cannot do what was asked, or `TF_CONFIG` is malformed.
-        DataError: The dataset or every checkpoint is missing or damaged.
+            needs, the initial checkpoint is of other networks, the hardware cannot do what was asked, or `TF_CONFIG`
+            is malformed.
+        DataError: The dataset, the initial checkpoint where it is needed, or every checkpoint is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
     _require_labels(config, manifest)
-    place = Path(digests.fill_key(config.checkpoints, "train", config, {"dataset": manifest.digest}))
-    identity = {**settings.values_in_key(config), "dataset_digest": manifest.digest}
+    config = dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config))
+    place = place_of(config, manifest.digest)
+    if config.initial_checkpoint and not checkpoints.steps(place):
+        initial.require_fitting(config, manifest)
+    identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none":
         del identity["steps"]  # such a training may be lengthened
     _claim(place, identity, cluster)
@@ -63,6 +69,22 @@ def run(config: TrainConfig) -> StageResult:
         parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary},
         kept=complete,
     )
+
+
+def place_of(config: TrainConfig, dataset_digest: str) -> Path:
+    """The training's folder; a `{key}` in it is of the content of dataset and initial checkpoint, not of their places.
+
+    Args:
+        config: With the digest of the initial checkpoint, if there is one.
+        dataset_digest: Digest of the dataset.
+
+    Raises:
+        ConfigError: The place is not a folder of this machine.
+    """
+    inputs = {"dataset": dataset_digest}
+    if config.initial_checkpoint_digest:
+        inputs["initial_checkpoint"] = config.initial_checkpoint_digest
+    return Path(digests.fill_key(config.checkpoints, "train", config, inputs))
 
 
 def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:

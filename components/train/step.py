@@ -20,6 +20,13 @@ from components.train.config import TrainConfig
 _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
 _PURPOSES = 4
 
+# Steps that the average's warm-up counts as done where it began as another training's: 0.99 of it is kept at the first
+# step. Forgotten at once, as random weights are, it would give way to what a step at full rates makes of the generator;
+# kept for as long as `ema_decay` says, it would spoil a short training: the mean of weights far apart draws worse than
+# either.
+_DONE_BEFORE = 890.0
+# What the names of a network's variables begin with in the state, before a slash.
+NETWORKS = ("generator", "critic", "average")
 # What a block reports for each step, all of them global means.
 REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score", "healthy")
 _OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
@@ -225,6 +232,8 @@ class WganStep(Resumable):
         Batch normalisation's moving statistics are averaged with the weights that they belong to.
         """
         done = tf.cast(self.step, self._float)
+        if self._config.initial_checkpoint_digest:
+            done += _DONE_BEFORE
         decay = tf.minimum(tf.constant(self._config.ema_decay, self._float), (1.0 + done) / (10.0 + done))
         for average, current in zip(self.average.variables, self.generator.variables, strict=True):
             average.value.assign_sub((1.0 - decay) * (average.value - current.value))
@@ -232,7 +241,7 @@ class WganStep(Resumable):
     def state(self) -> dict[str, tf.Variable]:
         """As of `Resumable`."""
         named: dict[str, tf.Variable] = {"step": self.step}
-        for prefix, model in (("generator", self.generator), ("critic", self.critic), ("average", self.average)):
+        for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
             named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
         for prefix, adam, model in (
             ("generator_adam", self._generator_adam, self.generator),

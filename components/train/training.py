@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, conditioning, datasets, grids, lineage, networks, records, settings, storage
+from components import checkpoints, conditioning, datasets, grids, lineage, networks, records, storage
 from components.accelerator import choose_strategy, compute_side_by_side, kind_of
 from components.agreement import Agreement
 from components.cluster import Cluster
@@ -23,9 +23,9 @@ from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
 from components.precision import choose_precision
 from components.train import health
-from components.train.config import TrainConfig
+from components.train.config import TrainConfig, deciding_settings
 from components.train.progress import Progress
-from components.train.step import WganStep, network_of
+from components.train.step import NETWORKS, WganStep, network_of
 from components.train.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ def train(
     cluster: Cluster | None = None,
 ) -> None:
     """Trains from what was found (None: from the start) to `config.steps`, keeping checkpoints in `place`.
+
+    The start is that of the initial checkpoint, if there is one: `config` then has its digest.
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
     """
@@ -84,6 +86,8 @@ def _train(
     if found is not None:
         step = _restore(wgan, progress, watch, *found)
         log.info("train: going on from step %d of %d", step, config.steps)
+    elif config.initial_checkpoint:
+        _begin(wgan, config.initial_checkpoint)
     batches = _Batches(images, labels, config)
     grid_inputs, grid_columns = _fixed_grid(config, network)
     log.info("train: %d images of %s; the first block compiles, which takes some seconds", len(images), manifest.image)
@@ -155,7 +159,7 @@ def _too_large_told(config: TrainConfig) -> Iterator[None]:
 
 def _common_settings(config: TrainConfig, manifest: records.Manifest) -> dict[str, Any]:
     """What all workers must have been given alike: all but places, and the hardware of each."""
-    own = ("dataset", "dataset_digest", "checkpoints", "accelerator", "tpu", "replicas")
+    own = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
     given = {name: value for name, value in dataclasses.asdict(config).items() if name not in own}
     return {**given, "dataset": manifest.digest}
 
@@ -224,6 +228,21 @@ def _restore(
     return description.step
 
 
+def _begin(wgan: WganStep, initial_checkpoint: str) -> None:
+    """Takes the networks and the average of another training; step, optimisers and means stay as new."""
+    new = wgan.state_arrays()
+    arrays = _of_networks(checkpoints.load_state(initial_checkpoint))
+    wrong = checkpoints.differences(_of_networks(new), arrays)
+    if wrong:
+        raise DataError(f"initial_checkpoint {initial_checkpoint} does not fit: {'; '.join(wrong)}")
+    wgan.restore({**new, **arrays})
+    log.info("train: beginning with the networks of %s", initial_checkpoint)
+
+
+def _of_networks(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in state.items() if name.split("/")[0] in NETWORKS}
+
+
 def _describe(
     config: TrainConfig,
     network: networks.NetworkConfig,
@@ -235,7 +254,7 @@ def _describe(
     return checkpoints.Description(
         step=step,
         network=network.to_json(),
-        settings=settings.values_in_key(config),
+        settings=deciding_settings(config),
         classes=manifest.classes,
         class_counts=manifest.splits["train"].class_counts if network.classes else [],
         dataset_digest=manifest.digest,

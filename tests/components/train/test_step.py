@@ -281,6 +281,29 @@ def test_the_average_follows_its_formula(here: tf.distribute.Strategy) -> None:
         np.testing.assert_allclose(average, value, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("begun", "ema_decay", "after", "kept"),
+    [
+        ({}, 0.999, 1, 0.1),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.999, 1, 0.99),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.999, 100, 0.3855),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.5, 1, 0.5),
+    ],
+)
+def test_an_average_that_began_as_anothers_is_not_forgotten_at_once(
+    here: tf.distribute.Strategy, begun: dict[str, str], ema_decay: float, after: int, kept: float
+) -> None:
+    """How much of it is left after so many steps."""
+    wgan = make(here, ema_decay=ema_decay, **begun)
+    average, generator = wgan.average.trainable_variables[0], wgan.generator.trainable_variables[0]
+    average.assign(tf.ones(average.shape))
+    generator.assign(tf.zeros(generator.shape))
+    for step in range(after):
+        wgan.step.assign(step)
+        wgan._update_average()
+    np.testing.assert_allclose(average, kept, rtol=0.01)
+
+
 def test_clipped_weights_stay_within_their_bound(here: tf.distribute.Strategy) -> None:
     wgan = make(here, constraint="weight_clipping", clip_value=0.01)
     wgan.run_block(batches(2))
