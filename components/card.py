@@ -50,7 +50,7 @@ def render(model: models.Description, settings: dict[str, Any], judgement: Judge
     sections = [_beginning(model, judgement), _use(model), _data(model, judgement)]
     if judgement is not None:
         sections += [_metrics(judgement), _verdict(judgement)]
-    sections += [_limits(model, judgement), _configuration(settings, judgement), _lineage(model, judgement)]
+    sections += [_limits(model, judgement), _configuration(settings, judgement), _lineage(model, settings, judgement)]
     return "\n".join(sections)
 
 
@@ -178,10 +178,11 @@ def _configuration(settings: dict[str, Any], judgement: Judgement | None) -> str
     return f"## Configuration\n\n{_table(('stage', 'setting', 'value'), rows)}\n"
 
 
-def _lineage(model: models.Description, judgement: Judgement | None) -> str:
+def _lineage(model: models.Description, settings: dict[str, Any], judgement: Judgement | None) -> str:
     own = lineage.row("model", model.digest, model.made_with)
     if judgement is None:
-        rows = [lineage.Row("dataset", model.dataset_digest), lineage.Row("checkpoint", model.checkpoint_digest), own]
+        begun, checkpoint = lineage.initial_checkpoint(settings), lineage.Row("checkpoint", model.checkpoint_digest)
+        rows = [lineage.Row("dataset", model.dataset_digest), *begun, checkpoint, own]
     else:
         rows = [*judgement.lineage.rows(), own]
         if judgement.evaluation.champion_version:

@@ -68,6 +68,12 @@ def row(what: str, digest: str, maker: dict[str, Any]) -> Row:
     return Row(what, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 
 
+def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
+    """The row of the checkpoint whose networks a training began with, by the training's settings; none if by chance."""
+    digest = settings.get("initial_checkpoint_digest")
+    return [Row("initial checkpoint", digest)] if digest else []
+
+
 def libraries_of(rows: list[Row]) -> dict[str, str]:
     """What was made with the same libraries, by these libraries."""
     found: dict[str, list[str]] = {}
@@ -104,9 +110,12 @@ class Lineage:
     def rows(self) -> list[Row]:
         """From the source to the evaluation."""
         source, found = self.dataset["source"], self.digests
+        dataset, *others = (row(name, found[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS)
         return [
             Row(f"source ({source['kind']})", source.get("fingerprint", UNKNOWN)),
-            *(row(name, found[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS),
+            dataset,
+            *initial_checkpoint(self.checkpoint["settings"]),
+            *others,
             row("evaluation", "", self.made_with),
         ]
 

@@ -1,6 +1,7 @@
 """`wgan models`: what the registry holds, why a version was promoted, and how to make it again."""
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def main(words: list[str]) -> int:
         if parsed.verb == "why":
             _tell_why(version, found, champion, storage.read_json(folder / evaluations.METRICS, "evaluation"))
         else:
-            print("\n".join(reproduction.script(version, found, Path(parsed.root))))
+            initial = _version_of(parsed.registry, reproduction.initial_digest(found))
+            print("\n".join(reproduction.script(version, found, Path(parsed.root), initial)))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
             f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
@@ -96,6 +98,15 @@ def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
     state = "champion" if champion is not None and champion.version == number else ""
     model = version.model
     return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), model.digest[:_DIGEST_SHOWN])
+
+
+def _version_of(place: str, checkpoint_digest: str) -> int:
+    """The version whose model comes from a checkpoint; 0 for none that is whole."""
+    for number in registry.versions(place) if checkpoint_digest else []:
+        with contextlib.suppress(DataError):
+            if registry.read_version(place, number, None).model.checkpoint_digest == checkpoint_digest:
+                return number
+    return 0
 
 
 def _tell_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:

@@ -19,11 +19,11 @@ STAGES = {
     "model": "export",
 }
 _SEVERAL_WORKERS = "multi-worker"
-_UNKNOWN_PLACE, _OWN_EMBEDDING = "SOURCE", "OWN_EMBEDDING"
+_UNKNOWN_PLACE, _OWN_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "OWN_EMBEDDING", "INITIAL_CHECKPOINT"
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy")
 
 
-def script(version: Version, found: Lineage, root: Path) -> list[str]:
+def script(version: Version, found: Lineage, root: Path, initial_version: int = 0) -> list[str]:
     """The lines of a shell script that makes the model of a version in an empty folder, and judges it.
 
     Each command is given the digests that its inputs must have, so that the script ends where something differs.
@@ -32,6 +32,7 @@ def script(version: Version, found: Lineage, root: Path) -> list[str]:
         version: The version.
         found: Its lineage.
         root: The folder to make.
+        initial_version: The version whose checkpoint the training began with; 0 for none, or one that is not known.
 
     Raises:
         KeyError, TypeError, AttributeError: The lineage lacks what artefacts say of themselves.
@@ -44,13 +45,15 @@ def script(version: Version, found: Lineage, root: Path) -> list[str]:
     source = {"source": version.evaluation.source or _UNKNOWN_PLACE}
     preprocess = {**source, "source_fingerprint": found.dataset["source"]["fingerprint"], "dataset": dataset}
     train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **_course(found.checkpoint)}
+    if initial_digest(found):
+        train |= {"initial_checkpoint": _INITIAL_CHECKPOINT}
     embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
     own = found.embedding.get("own_embedding_digest")
     if own:
         embed |= {"own_embedding": _OWN_EMBEDDING, "own_embedding_digest": own}
     judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
     return [
-        *_comments(version, found),
+        *_comments(version, found, initial_version),
         "set -e",
         _command("preprocess", preprocess, found.dataset["preprocessing"]),
         f"# dataset_digest: {made['dataset']}",
@@ -65,7 +68,12 @@ def script(version: Version, found: Lineage, root: Path) -> list[str]:
     ]
 
 
-def _comments(version: Version, found: Lineage) -> list[str]:
+def initial_digest(found: Lineage) -> str:
+    """The checkpoint whose networks the training of a version began with; empty for none."""
+    return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
+
+
+def _comments(version: Version, found: Lineage, initial_version: int) -> list[str]:
     """What the script makes, and how what is here differs from what made it."""
     lines = [
         f"version {version.number}: model {version.model.digest}",
@@ -82,6 +90,12 @@ def _comments(version: Version, found: Lineage) -> list[str]:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not version.evaluation.source:
         lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+    initial = initial_digest(found)
+    if initial:
+        made = f" (`wgan models reproduce {initial_version}` makes it)" if initial_version else ""
+        lines.append(
+            f"Put the folder of checkpoint {initial}{made}, which it began with, where {_INITIAL_CHECKPOINT} stands."
+        )
     if found.embedding.get("own_embedding_digest"):
         lines.append(f"Put the place of the user's own embedding where {_OWN_EMBEDDING} stands.")
     return [f"# {plain(line)}" for line in lines]

@@ -104,6 +104,16 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
     assert "champion" not in "".join(found)
 
 
+def test_what_the_training_began_with_is_told_before_and_after_it_is_judged() -> None:
+    begun = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
+    judged = judgement()
+    judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": begun}))
+    for found in (None, judged):
+        shown = tables(card.render(MODEL, begun, found))
+        assert ["initial checkpoint", "7" * 64, "", ""] in shown["Lineage"]
+    assert "initial checkpoint" not in card.render(MODEL, {"steps": 1200}, judgement())
+
+
 def test_the_champion_that_it_was_compared_with_has_a_column() -> None:
     numbers = {**NUMBERS, "champion": {"fcd": 2.5}}
     text = card.render(MODEL, {}, judgement(numbers=numbers, champion_version=3, champion_digest="6" * 64))

@@ -28,6 +28,7 @@ def publish_version(
     code: str = "",
     distance: str = "fcd",
     without: str = "",
+    initial: str = "",
     **changes: Any,
 ) -> None:
     """Publishes a model of a few bytes, which is judged as good beside whoever is champion now.
@@ -39,6 +40,7 @@ def publish_version(
         code: Digest of the code that trained it; that of here if empty.
         distance: Name of the distance that it was judged by.
         without: What metrics.json lacks.
+        initial: Digest of the checkpoint that its training began with; empty for none.
         changes: Other values of the evaluation's description.
     """
     maker = lineage.made_with(
@@ -54,13 +56,15 @@ def publish_version(
         quarantine={"count": 0},
         made_with=lineage.made_with("preprocess"),
     )
-    checkpoint = {
+    checkpoint: dict[str, Any] = {
         "step": step,
         "classes": dataset.classes,
         "dataset_digest": dataset.digest,
         "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0024, "beta_1": 0.25},
         "made_with": {**maker, "code": code or maker["code"]},
     }
+    if initial:
+        checkpoint["settings"] |= {"initial_checkpoint_digest": initial}
     embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 3}, "made_with": lineage.made_with("embed")}
     origin = lineage.of(dataset.to_json(), checkpoint, embedding)
     champion = registry.read_champion(place)
@@ -215,6 +219,25 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path,
     assert text.count("WARNING") == 1
     assert "--source SOURCE " in text
     assert "beside version 1, the champion then, here alone" in text
+
+
+def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
+    tmp_path: Path, ask: Callable[..., str]
+) -> None:
+    place = tmp_path / "registry"
+    publish_version(tmp_path / "1", place, 100)
+    first = models.describe(registry.version_folder(place, 1)).checkpoint_digest
+    publish_version(tmp_path / "2", place, 200, initial=first)
+    publish_version(tmp_path / "3", place, 300, initial="e" * 64)  # what it began with was never published
+    assert "initial" not in ask("why", 1, "--registry", place) + ask("reproduce", 1, "--registry", place)
+    rows = [line.split() for line in ask("why", 2, "--registry", place).splitlines()]
+    assert ["initial", "checkpoint", first] in rows
+    for number, digest, known in ((2, first, " (`wgan models reproduce 1` makes it)"), (3, "e" * 64, "")):
+        text = ask("reproduce", number, "--registry", place)
+        told = f"# Put the folder of checkpoint {digest}{known}, which it began with, where INITIAL_CHECKPOINT stands."
+        assert told in text.splitlines()
+        assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
+        assert f"--initial_checkpoint_digest {digest}" in text
 
 
 def refused(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, *words: object) -> str:
