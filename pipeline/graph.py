@@ -173,6 +173,8 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     dataset=dataset.outputs["dataset_uri"],
                     checkpoints=f"{root}/checkpoints/{{key}}",
                     dataset_digest=dataset.outputs["dataset_digest"],
+                    initial_checkpoint=decided.outputs["initial_checkpoint"],
+                    initial_checkpoint_digest=decided.outputs["initial_checkpoint_digest"],
                     steps=steps,
                     batch_size=batch_size,
                     critic_steps=critic_steps,
