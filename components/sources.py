@@ -10,12 +10,15 @@ import importlib.util
 import logging
 import os
 import re
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from components import digests
 from components.errors import ConfigError, DataError, TransientError
+from components.source_index import SourceIndex, Stamp
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,9 @@ FASHION_MNIST_MD5 = {
 _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _NAMES_SHOWN = 3
+_SECONDS_BETWEEN_LINES = 5
+_BUCKET_SCHEME = "gs://"
+_SECONDS_TO_LIST = 30  # how long a page of a bucket's listing is tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +50,15 @@ class SourceFile:
         name: Its path within the source, with `/`, printable whatever bytes the real name has.
         place: Its path or URI.
         bytes: Its size.
+        stamp: What the system says of a file of this machine; None for a URI.
+        checksum: What the storage's listing says of the content; empty where it says nothing.
     """
 
     name: str
     place: str
     bytes: int
+    stamp: Stamp | None = None
+    checksum: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +74,23 @@ class Listing:
     kind: str
     files: list[SourceFile]
     left_out: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a source holds, as far as it can be told without decoding it.
+
+    Attributes:
+        fingerprint: 64 hexadecimal digits over every file's name and content; where the source lies does not count.
+        summary: One short line for people.
+        listing: Its files; None for `digits` and `fashion-mnist`.
+        checksums: What stands for the content of each file of the listing: its sha256; for a URI what the storage says.
+    """
+
+    fingerprint: str
+    summary: str
+    listing: Listing | None = None
+    checksums: list[str] = dataclasses.field(default_factory=list)
 
 
 def is_uri(place: str) -> bool:
@@ -91,28 +118,42 @@ def list_source(source: str) -> Listing:
     return Listing(kind, files, left_out)
 
 
-def fingerprint(source: str) -> tuple[str, str]:
+def fingerprint(source: str, index: str = "") -> tuple[str, str]:
+    """Fingerprint and summary of `contents`."""
+    found = contents(source, index)
+    return found.fingerprint, found.summary
+
+
+def contents(source: str, index: str = "") -> Contents:
     """Tells what a source holds now, without decoding it.
 
-    Returns:
-        fingerprint: 64 hexadecimal digits over every file's name and content; where the source lies does not count.
-            For a URI the storage's own checksums stand for the content; for `fashion-mnist` the published sums.
-        summary: One short line for people.
+    For a URI the storage's own checksums stand for the content; for `fashion-mnist` the published sums.
+
+    Args:
+        source: A source.
+        index: Folder that keeps what was read of sources on this machine, so that only files that changed since are
+            read (see `components.source_index`); empty for none. What is returned does not depend on it.
 
     Raises:
+        ConfigError: The index is to be kept in a bucket.
         DataError: As `list_source`.
     """
+    if is_uri(index):
+        raise ConfigError(f"index {index} is not a folder of this machine; an index cannot be kept in buckets")
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
-        return digests.digest_of({"kind": DIGITS, "sha256": content}), "1,797 digits of scikit-learn"
+        return Contents(digests.digest_of({"kind": DIGITS, "sha256": content}), "1,797 digits of scikit-learn")
     if source == FASHION_MNIST:
-        return digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5}), "4 official IDX files, 30.9 MB"
+        found = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
+        return Contents(found, "4 official IDX files, 30.9 MB")
     listing = list_source(source)
     if listing.left_out:
         expected = "IDX files" if listing.kind == IDX else "PNG or JPEG images by name"
         log.info("left out %d files that are not %s: %s", len(listing.left_out), expected, _some(listing.left_out))
-    files = [[file.name, file.bytes, _content_of(file)] for file in listing.files]
-    return digests.digest_of({"kind": listing.kind, "files": files}), _summary(listing)
+    checksums = _checksums_of_uris(listing.files) if is_uri(source) else _sha256_of_files(source, listing.files, index)
+    files = [[file.name, file.bytes, checksum] for file, checksum in zip(listing.files, checksums, strict=True)]
+    value = digests.digest_of({"kind": listing.kind, "files": files})
+    return Contents(value, _summary(listing), listing, checksums)
 
 
 def digits_file() -> Path:
@@ -163,6 +204,7 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
         raise DataError(f"source {source} is a file; give the folder that holds it")
     within = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
+        here, prefix = Path(folder), Path(folder).relative_to(root)
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = [name for name in folders if Path(folder, name).is_symlink()]
         if links:
@@ -170,13 +212,21 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
                 f"{printable(str(Path(folder, links[0])))} is a link to a folder; put the folder itself there"
             )
         for name in names:
-            path = Path(folder, name)
+            path = here / name
             if name.startswith("."):
                 continue
-            if path.is_symlink() and not path.resolve().is_relative_to(within):
-                raise DataError(f"{printable(str(path))} is a link out of the source; put the file itself there")
-            if path.is_file():
-                yield SourceFile(printable(path.relative_to(root).as_posix()), str(path), path.stat().st_size)
+            try:
+                found = path.lstat()
+                if stat.S_ISLNK(found.st_mode):
+                    if not path.resolve().is_relative_to(within):
+                        raise DataError(
+                            f"{printable(str(path))} is a link out of the source; put the file itself there"
+                        )
+                    found = path.stat()
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield SourceFile(printable((prefix / name).as_posix()), str(path), found.st_size, Stamp.of(found))
 
 
 def _raise_unreadable(error: OSError) -> None:
@@ -184,37 +234,121 @@ def _raise_unreadable(error: OSError) -> None:
 
 
 def _list_uri(source: str) -> Iterator[SourceFile]:
+    root = source.rstrip("/") + "/"
+    found = _list_bucket(root) if source.startswith(_BUCKET_SCHEME) else _list_by_beam(root)
+    empty = True
+    for file in found:
+        empty = False
+        if not any(part.startswith(".") for part in file.name.split("/")) and not file.name.endswith("/"):
+            yield file
+    if empty:
+        raise DataError(f"source {source} does not exist or is empty")
+
+
+def _list_bucket(root: str) -> Iterator[SourceFile]:
+    """Lists gs:// with the checksums that Beam asks for one by one: a request for each 1,000 objects."""
+    try:
+        from google.api_core.exceptions import GoogleAPICallError, RetryError
+        from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+        from google.cloud.storage import Client
+        from google.cloud.storage.retry import DEFAULT_RETRY
+    except ImportError:
+        raise ConfigError(f"source {root[:-1]} needs google-cloud-storage: pip install google-cloud-storage") from None
+
+    bucket, _, prefix = root.removeprefix(_BUCKET_SCHEME).partition("/")
+    progress = _progress("listed")
+    try:
+        try:
+            client = Client()
+        except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
+            client = Client.create_anonymous_client()
+        found = client.list_blobs(
+            bucket,
+            prefix=prefix,
+            fields="items(name,size,crc32c),nextPageToken",
+            timeout=_SECONDS_TO_LIST,
+            retry=DEFAULT_RETRY.with_timeout(_SECONDS_TO_LIST),
+        )
+        for number, blob in enumerate(found, 1):
+            place = f"{_BUCKET_SCHEME}{bucket}/{blob.name}"
+            yield SourceFile(blob.name.removeprefix(prefix), place, blob.size, checksum=blob.crc32c or "")
+            progress(number)
+    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError, ValueError) as error:
+        raise _unlistable(root, error) from None
+
+
+def _list_by_beam(root: str) -> Iterator[SourceFile]:
     from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
     logging.getLogger("apache_beam").setLevel(logging.ERROR)  # it logs the traceback of every attempt
-    root = source.rstrip("/") + "/"
     try:
         found = FileSystems.match([root + "**"])[0].metadata_list
     except ValueError as error:
-        raise ConfigError(f"source {source} is of no storage that Beam knows here: {error}") from None
+        raise ConfigError(f"source {root[:-1]} is of no storage that Beam knows here: {error}") from None
     except BeamIOError as error:
-        raise TransientError(
-            f"source {source} cannot be listed; check its name, the credentials and the network: {error}"
-        ) from None
-    if not found:
-        raise DataError(f"source {source} does not exist or is empty")
+        raise _unlistable(root, error) from None
     for entry in found:
-        name = entry.path.removeprefix(root)
-        if not any(part.startswith(".") for part in name.split("/")) and not name.endswith("/"):
-            yield SourceFile(name, entry.path, entry.size_in_bytes)
+        yield SourceFile(entry.path.removeprefix(root), entry.path, entry.size_in_bytes)
 
 
-def _content_of(file: SourceFile) -> str:
-    if is_uri(file.place):
-        from apache_beam.io.filesystems import FileSystems
+def _unlistable(root: str, error: Exception) -> TransientError:
+    reason = " ".join(str(error).split())
+    return TransientError(
+        f"source {root[:-1]} cannot be listed; check its name, the credentials and the network: {reason}"
+    )
 
-        return str(FileSystems.checksum(file.place))
+
+def _checksums_of_uris(files: list[SourceFile]) -> list[str]:
+    """What the storage says of the content: told with the listing, else asked for, a request for each file."""
+    progress, found = _progress("asked for the checksums of"), []
+    for number, file in enumerate(files, 1):
+        if not file.checksum:
+            from apache_beam.io.filesystems import FileSystems
+
+            found.append(str(FileSystems.checksum(file.place)))
+        else:
+            found.append(file.checksum)
+        progress(number)
+    return found
+
+
+def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[str]:
+    seen, progress, found, files_read = SourceIndex(index, source), _progress("read"), [], 0
+    for file in files:
+        assert file.stamp is not None  # noqa: S101 - a file of this machine
+        sha256 = seen.known(file.name, file.stamp)
+        if not sha256:
+            sha256 = _sha256_of(file)
+            files_read += 1
+            progress(files_read)
+        seen.keep(file.name, file.stamp, sha256)
+        found.append(sha256)
+    seen.write(files_read)
+    if index:
+        log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{len(files):,}")
+    return found
+
+
+def _sha256_of(file: SourceFile) -> str:
     digest = hashlib.sha256()
     with open_file(file.place) as opened:
         while block := opened.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _progress(done: str) -> Callable[[int], None]:
+    """Tells a number of files every few seconds."""
+    told = time.monotonic()
+
+    def tell(number: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > _SECONDS_BETWEEN_LINES:
+            log.info("%s %s files", done, f"{number:,}")
+            told = time.monotonic()
+
+    return tell
 
 
 def _summary(listing: Listing) -> str:

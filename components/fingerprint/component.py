@@ -16,6 +16,7 @@ def fingerprint(
     own_embedding_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),
     own_embedding: str = FingerprintConfig.own_embedding,
+    index: str = FingerprintConfig.index,
 ) -> dsl.ContainerSpec:
     """Tells what a source of images holds now, and a user's own embedding."""
     return dsl.ContainerSpec(

@@ -16,6 +16,14 @@ class FingerprintConfig:
         Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.", place=True),
     ]
     own_embedding: OwnEmbedding = ""
+    index: Annotated[
+        str,
+        Setting(
+            "Folder that keeps what was read of sources, so that files that did not change are not read again; "
+            "none when empty.",
+            in_key=False,
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         require_valid(self)

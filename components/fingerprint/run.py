@@ -13,9 +13,10 @@ def run(config: FingerprintConfig) -> StageResult:
         own_embedding_digest: The like of the user's own embedding; empty without one.
 
     Raises:
+        ConfigError: The index is to be kept in a bucket.
         DataError: The source does not exist or holds no images, or the embedding is no SavedModel.
     """
-    fingerprint, summary = sources.fingerprint(config.source)
+    fingerprint, summary = sources.fingerprint(config.source, config.index)
     own_digest = own_embedding.digest_of_content(config.own_embedding)
     return StageResult(
         parameters={"source_fingerprint": fingerprint, "own_embedding_digest": own_digest, "summary": summary}

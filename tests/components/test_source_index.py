@@ -1,0 +1,213 @@
+"""The index of a source: what is not read again, and that no answer depends on it."""
+
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from components import digests, sources
+from components.errors import ConfigError
+
+_LONG_AGO = 1_000_000_000
+_TICK = 0.02  # seconds; longer than a tick of the file system's clock
+
+
+def settle(folder: Path) -> None:
+    """Makes files look as if they had been written long ago, which is what lets an index trust them."""
+    for path in folder.rglob("*.png"):
+        os.utime(path, (_LONG_AGO, _LONG_AGO))
+    time.sleep(_TICK)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    folder = tmp_path / "pets"
+    for number in range(6):
+        path = folder / ("cats" if number % 2 else "dogs") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % number)
+    settle(folder)
+    return folder
+
+
+@pytest.fixture
+def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
+    """Fingerprints with an index, compares with a fingerprint without, and returns how many files were read."""
+
+    def fingerprint(source: Path, index: Path) -> str:
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            found = sources.fingerprint(str(source), str(index))
+        assert found == sources.fingerprint(str(source))
+        (line,) = (message for message in caplog.messages if message.startswith("read "))
+        return line.removeprefix("read ").removesuffix(" files; the others did not change since")
+
+    return fingerprint
+
+
+def entries(index: Path) -> dict[str, Any]:
+    (path,) = index.iterdir()
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
+    index = tmp_path / "index"
+    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+    (pets / "cats" / "1.png").write_bytes(b"7")
+    (pets / "cats" / "3.png").rename(pets / "dogs" / "3.png")
+    (pets / "cats" / "5.png").unlink()
+    (pets / "new.png").write_bytes(b"8")
+    settle(pets)  # touches all
+    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+    (pets / "new.png").unlink()
+    assert files_read(pets, index) == "0 of 5"
+    assert "new.png" not in entries(index)["files"]
+
+
+def test_times_that_were_set_back_hide_nothing(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index = tmp_path / "index"
+    files_read(pets, index)
+    victim = pets / "dogs" / "0.png"
+    victim.write_bytes(b"x")
+    os.utime(victim, (_LONG_AGO, _LONG_AGO))
+    assert files_read(pets, index) == "1 of 6"
+    aside = tmp_path / "aside.png"  # what a copying tool does: another file, of the same size and time
+    aside.write_bytes(b"y")
+    os.utime(aside, (_LONG_AGO, _LONG_AGO))
+    aside.rename(victim)
+    assert files_read(pets, index) == "1 of 6"
+
+
+def test_what_was_written_about_when_it_was_read_is_read_again(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index, fresh = tmp_path / "index", pets / "cats" / "1.png"
+    fresh.write_bytes(b"a")
+    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "1 of 6"
+    ahead = time.time() + 3600
+    os.utime(fresh, (ahead, ahead))  # by a clock that is ahead: never trusted
+    time.sleep(_TICK)
+    for _ in range(3):
+        assert files_read(pets, index) == "1 of 6"
+
+
+def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
+    # Were every file read in spite of the index, this would go unnoticed.
+    index = tmp_path / "index"
+    before = sources.fingerprint(str(pets), str(index))
+    value = entries(index)
+    del value["sha256"]
+    seen = value["files"]["cats/1.png"].rpartition(" ")[0]
+    value["files"]["cats/1.png"] = f"{seen} {'0' * 64}"
+    (path,) = index.iterdir()
+    path.write_text(json.dumps({**value, "sha256": digests.digest_of(value)}))
+    assert sources.fingerprint(str(pets), str(index)) != before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("1.png", "1.pnG"),
+        lambda text: text.replace('"began_ns": ', '"began_ns": 9'),
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: "\0",
+        lambda text: "",
+    ],
+)
+def test_a_damaged_index_is_told_and_made_again(
+    pets: Path,
+    tmp_path: Path,
+    files_read: Callable[[Path, Path], str],
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[str], str],
+) -> None:
+    index = tmp_path / "index"
+    files_read(pets, index)
+    (path,) = index.iterdir()
+    path.write_text(damage(path.read_text()))
+    assert files_read(pets, index) == "6 of 6"
+    assert f"the index {path} cannot be used, so that every file is read: " in caplog.text
+    assert files_read(pets, index) == "0 of 6"
+    assert "cannot be used" not in caplog.text
+
+
+def test_an_index_of_another_source_is_not_believed(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index, other = tmp_path / "index", tmp_path / "other"
+    shutil.copytree(pets, other)
+    settle(other)
+    files_read(pets, index)
+    (own,) = index.iterdir()
+    assert files_read(other, index) == "6 of 6"
+    (others,) = set(index.iterdir()) - {own}
+    others.write_bytes(own.read_bytes())
+    assert files_read(other, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+
+
+def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert sources.fingerprint(str(pets), str(tmp_path / "file")) == sources.fingerprint(str(pets))
+    assert "cannot be written: File exists" in caplog.text
+    with pytest.raises(ConfigError, match="index gs://bucket/fingerprints is not a folder of this machine"):
+        sources.fingerprint(str(pets), "gs://bucket/fingerprints")
+
+
+def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
+    index, found, expected = tmp_path / "index", [], sources.fingerprint(str(pets))
+    threads = [
+        threading.Thread(target=lambda: found.append(sources.fingerprint(str(pets), str(index)))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
+    assert len(list(index.iterdir())) == 1
+    assert files_read(pets, index) == "0 of 6"
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["write", "remove", "rename", "backdate"]), st.integers(0, 4)), max_size=6)
+
+
+@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(CHANGES, min_size=1, max_size=4), st.data())
+def test_no_answer_depends_on_the_index(
+    tmp_path: Path, rounds: list[list[tuple[str, int]]], data: st.DataObject
+) -> None:
+    source, index = tmp_path / "source", tmp_path / "index"
+    for folder in (source, index):
+        shutil.rmtree(folder, ignore_errors=True)
+    source.mkdir()
+    (source / "always.png").write_bytes(b"1")
+    for changes in rounds:
+        for what, number in changes:
+            path = source / f"{number}.png"
+            if what == "write":
+                path.write_bytes(data.draw(st.binary(min_size=1, max_size=1)))
+            elif what == "backdate" and path.exists():
+                os.utime(path, (_LONG_AGO, _LONG_AGO))
+            elif what == "remove":
+                path.unlink(missing_ok=True)
+            elif what == "rename" and path.exists():
+                path.rename(source / f"{(number + 1) % 5}.png")
+        assert sources.fingerprint(str(source), str(index)) == sources.fingerprint(str(source))
