@@ -133,4 +133,4 @@ class SourceIndex:
 
 
 def _as_text(stamp: Stamp) -> str:
-    return " ".join(str(number) for number in stamp)
+    return f"{stamp.bytes} {stamp.modified_ns} {stamp.changed_ns} {stamp.inode}"

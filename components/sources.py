@@ -189,6 +189,8 @@ def open_file(place: str) -> BinaryIO:
 
 def printable(name: str) -> str:
     """A file's name as text that can be written anywhere: what is not UTF-8 or not printable becomes an escape."""
+    if name.isprintable():
+        return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
@@ -204,29 +206,32 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
         raise DataError(f"source {source} is a file; give the folder that holds it")
     within = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
-        here, prefix = Path(folder), Path(folder).relative_to(root)
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = [name for name in folders if Path(folder, name).is_symlink()]
         if links:
             raise DataError(
                 f"{printable(str(Path(folder, links[0])))} is a link to a folder; put the folder itself there"
             )
+        # Text rather than paths: there may be a million files.
+        here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
         for name in names:
-            path = here / name
             if name.startswith("."):
                 continue
+            place = here + name
             try:
-                found = path.lstat()
+                found = os.lstat(place)
                 if stat.S_ISLNK(found.st_mode):
-                    if not path.resolve().is_relative_to(within):
-                        raise DataError(
-                            f"{printable(str(path))} is a link out of the source; put the file itself there"
-                        )
-                    found = path.stat()
+                    if not Path(place).resolve().is_relative_to(within):
+                        raise DataError(f"{printable(place)} is a link out of the source; put the file itself there")
+                    found = Path(place).stat()
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(found.st_mode):
-                yield SourceFile(printable((prefix / name).as_posix()), str(path), found.st_size, Stamp.of(found))
+                yield SourceFile(printable(prefix + name), place, found.st_size, Stamp.of(found))
+
+
+def _with_slash(folder: Path) -> str:
+    return "" if folder == Path() else f"{folder}/".replace("//", "/")
 
 
 def _raise_unreadable(error: OSError) -> None:
