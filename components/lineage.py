@@ -17,6 +17,8 @@ from components.errors import DataError
 SCHEMA_VERSION = 1
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
+# Of a dataset: what differs where its content does not.
+_DIFFERS_BY_RUN = ("source", "taken_over")
 _LIBRARIES = (
     "apache-beam",
     "keras",
@@ -89,7 +91,7 @@ class Lineage:
 
     Attributes:
         dataset, checkpoint, embedding: What `dataset.json`, `checkpoint.json` and `embedding.json` say, but for the
-            place of the source, which differs where the content does not.
+            place of the source and what was taken over from earlier datasets, which differ where the content does not.
         made_with: Who made the evaluation.
     """
 
@@ -126,7 +128,7 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
     Args:
         dataset, checkpoint, embedding: The JSON values of their manifests.
     """
-    maker = {name: value for name, value in dataset[digests.MADE_WITH].items() if name != "source"}
+    maker = {name: value for name, value in dataset[digests.MADE_WITH].items() if name not in _DIFFERS_BY_RUN}
     return Lineage(
         dataset={**dataset, digests.MADE_WITH: maker},
         checkpoint=checkpoint,

@@ -51,7 +51,8 @@ class SourceFile:
         place: Its path or URI.
         bytes: Its size.
         stamp: What the system says of a file of this machine; None for a URI.
-        checksum: What the storage's listing says of the content; empty where it says nothing.
+        checksum: What stands for its content: the sha256 of a file of this machine, what the storage says of one in a
+            bucket; empty where that is not known yet.
     """
 
     name: str
@@ -59,6 +60,11 @@ class SourceFile:
     bytes: int
     stamp: Stamp | None = None
     checksum: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """sha256 of the content, 64 hexadecimal digits; empty where it is not known."""
+        return "" if is_uri(self.place) else self.checksum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +89,12 @@ class Contents:
     Attributes:
         fingerprint: 64 hexadecimal digits over every file's name and content; where the source lies does not count.
         summary: One short line for people.
-        listing: Its files; None for `digits` and `fashion-mnist`.
-        checksums: What stands for the content of each file of the listing: its sha256; for a URI what the storage says.
+        listing: Its files, with their checksums; None for `digits` and `fashion-mnist`.
     """
 
     fingerprint: str
     summary: str
     listing: Listing | None = None
-    checksums: list[str] = dataclasses.field(default_factory=list)
 
 
 def is_uri(place: str) -> bool:
@@ -151,9 +155,12 @@ def contents(source: str, index: str = "") -> Contents:
         expected = "IDX files" if listing.kind == IDX else "PNG or JPEG images by name"
         log.info("left out %d files that are not %s: %s", len(listing.left_out), expected, _some(listing.left_out))
     checksums = _checksums_of_uris(listing.files) if is_uri(source) else _sha256_of_files(source, listing.files, index)
-    files = [[file.name, file.bytes, checksum] for file, checksum in zip(listing.files, checksums, strict=True)]
-    value = digests.digest_of({"kind": listing.kind, "files": files})
-    return Contents(value, _summary(listing), listing, checksums)
+    files = [
+        dataclasses.replace(file, checksum=checksum) for file, checksum in zip(listing.files, checksums, strict=True)
+    ]
+    listing = dataclasses.replace(listing, files=files)
+    held = [[file.name, file.bytes, file.checksum] for file in files]
+    return Contents(digests.digest_of({"kind": listing.kind, "files": held}), _summary(listing), listing)
 
 
 def digits_file() -> Path:

@@ -138,7 +138,9 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         ).set_caching_options(False)
 
         with dsl.ExitHandler(recorded, name="the run"):
-            fingerprinted = fingerprint(source=source, own_embedding=own_embedding, **of_run).set_caching_options(False)
+            fingerprinted = fingerprint(
+                source=source, own_embedding=own_embedding, index=f"{root}/fingerprints", **of_run
+            ).set_caching_options(False)
 
             decided = decide(
                 registry=registry,
@@ -155,6 +157,8 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     source=source,
                     dataset=f"{root}/datasets/{{key}}",
                     source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+                    source_index=f"{root}/fingerprints",
+                    former_datasets=f"{root}/datasets",
                     downloads=f"{root}/downloads",
                     height=height,
                     width=width,

@@ -17,9 +17,20 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 from components import records, sources, storage
 from components.errors import ConfigError, DataError, StageError, TransientError
 from components.preprocess import shards, survey
-from components.preprocess.examples import Example, Original, Plan, Rejected, examples_by_shard
+from components.preprocess.examples import (
+    Damaged,
+    Example,
+    Original,
+    Plan,
+    Rejected,
+    Taken,
+    TakenOver,
+    examples_by_shard,
+    taken_by_shard,
+    with_pixels,
+)
 from components.preprocess.shards import ShardFacts
-from components.preprocess.survey import Part
+from components.preprocess.survey import ImagesPart, Part
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +40,18 @@ _STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, Transi
 _SECONDS_BETWEEN_LINES = 5
 
 
-def make_shards(
-    parts: list[Part], plan: Plan, class_count: int, folder: Path, beam_options: str
-) -> tuple[list[ShardFacts], list[Rejected]]:
+class Made(NamedTuple):
+    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name; how many
+    were taken over from each shard of earlier datasets, and how many could not be, because the shard is damaged.
+    """
+
+    shards: list[ShardFacts]
+    rejected: list[Rejected]
+    taken_over: dict[str, int]
+    damaged: dict[str, int]
+
+
+def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, beam_options: str) -> Made:
     """Makes the shards of a dataset.
 
     Args:
@@ -40,9 +60,6 @@ def make_shards(
         class_count: Number of classes; 0 where there are none.
         folder: Where shards are written. Every worker must see it.
         beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
-
-    Returns:
-        The facts of each shard, by file name; the images that were set aside, by name.
 
     Raises:
         ConfigError: Beam does not know an option.
@@ -58,15 +75,23 @@ def make_shards(
     for failure in facts["failures"]:
         raise _error(Failure(*failure), folder.parent)
     found = [ShardFacts(**{**fact, "shard": records.Shard(**fact["shard"])}) for fact in facts["shards"]]
-    return found, [Rejected(*rejected) for rejected in facts["rejected"]]
+    return Made(
+        found,
+        [Rejected(*rejected) for rejected in facts["rejected"]],
+        _added(facts["taken_over"]),
+        _added(facts["damaged"]),
+    )
 
 
 def build(pipeline: beam.Pipeline, parts: list[Part], plan: Plan, class_count: int, folder: str) -> None:
     """Wires the pipeline; everything that it does is a plain function of plain values."""
-    read = pipeline | "List" >> beam.Create(parts, reshuffle=True) | "Read" >> _step(survey.read)
+    read = pipeline | "List" >> beam.Create(parts, reshuffle=True) | "Read" >> _step(_read, plan)
     decoded = read.done | "Spread" >> beam.Reshuffle() | "Decode" >> _step(_decode, plan)
     written = (
-        decoded.done | "Gather shards" >> beam.GroupByKey() | "Write shards" >> _step(_write, plan, folder, class_count)
+        (decoded.done, read.taken)
+        | "Add what is taken over" >> beam.Flatten()
+        | "Gather shards" >> beam.GroupByKey()
+        | "Write shards" >> _step(_write, plan, folder, class_count)
     )
     (
         (written.done, decoded.rejected, read.failed, decoded.failed, written.failed)
@@ -90,8 +115,10 @@ class Failure(NamedTuple):
 
 
 def _step(function: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
-    """A generator as a Beam step with three outputs: done, rejected, failed."""
-    return beam.FlatMap(_failures_yielded, function, *arguments).with_outputs("rejected", "failed", main="done")
+    """A generator as a Beam step with four outputs: done, taken, rejected, failed."""
+    return beam.FlatMap(_failures_yielded, function, *arguments).with_outputs(
+        "taken", "rejected", "failed", main="done"
+    )
 
 
 def _failures_yielded(element: Any, function: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
@@ -113,6 +140,17 @@ def _error(failure: Failure, place: Path) -> Exception:
     return _STAGE_ERRORS.get(failure.kind, StageError)(failure.message)
 
 
+def _read(part: Part, plan: Plan) -> Iterator[Any]:
+    """Reads a part, but for files that are known to be in an earlier dataset."""
+    if plan.former is not None and isinstance(part, ImagesPart):
+        groups, found = taken_by_shard(part.images, plan)
+        for group in groups:
+            yield beam.pvalue.TaggedOutput("taken", group)
+        places = {file.place for file in found}
+        part = ImagesPart(tuple(image for image in part.images if image[0].place not in places))
+    yield from survey.read(part)
+
+
 def _decode(originals: list[Original], plan: Plan) -> Iterator[Any]:
     for found in examples_by_shard(originals, plan):
         yield beam.pvalue.TaggedOutput("rejected", found) if isinstance(found, Rejected) else found
@@ -120,23 +158,35 @@ def _decode(originals: list[Original], plan: Plan) -> Iterator[Any]:
 
 
 def _write(
-    shard: tuple[tuple[str, int], Iterable[list[Example]]], plan: Plan, folder: str, class_count: int
-) -> Iterator[ShardFacts]:
+    shard: tuple[tuple[str, int], Iterable[list[Example | Taken]]], plan: Plan, folder: str, class_count: int
+) -> Iterator[ShardFacts | TakenOver | Damaged]:
     (split, number), groups = shard
     name = f"{split}-{number:05d}-of-{plan.shard_counts[split]:05d}.tfrecord"
-    yield shards.write_shard(split, name, groups, folder, class_count)
+    examples, facts = with_pixels((each for group in groups for each in group), plan)
+    yield shards.write_shard(split, name, examples, folder, class_count, plan.recipe)
+    yield from facts
 
 
-def _write_facts(found: list[ShardFacts | Rejected | Failure], folder: str) -> None:
+def _write_facts(found: list[ShardFacts | TakenOver | Damaged | Rejected | Failure], folder: str) -> None:
     """Leaves the facts in the folder, because that is what a program and its workers on any runner share."""
     facts = sorted((fact for fact in found if isinstance(fact, ShardFacts)), key=lambda fact: fact.shard.file)
     value = {
         "shards": [vars(fact) | {"shard": vars(fact.shard)} for fact in facts],
+        "taken_over": sorted(fact for fact in found if isinstance(fact, TakenOver)),
+        "damaged": sorted(fact for fact in found if isinstance(fact, Damaged)),
         "rejected": sorted(fact for fact in found if isinstance(fact, Rejected)),
         "failures": sorted(fact for fact in found if isinstance(fact, Failure)),
     }
     with contextlib.suppress(OSError):  # the absence of the file tells
         storage.write_json(Path(folder) / _FACTS, value)
+
+
+def _added(counts: list[tuple[str, int]]) -> dict[str, int]:
+    """The sum of the counts of each name."""
+    found: dict[str, int] = {}
+    for name, count in counts:
+        found[name] = found.get(name, 0) + count
+    return found
 
 
 class _Progress:

@@ -17,6 +17,8 @@ def preprocess(
     dataset_digest: dsl.OutputPath(str),
     summary: dsl.OutputPath(str),
     source_fingerprint: str = PreprocessConfig.source_fingerprint,
+    source_index: str = PreprocessConfig.source_index,
+    former_datasets: str = PreprocessConfig.former_datasets,
     downloads: str = PreprocessConfig.downloads,
     height: int = PreprocessConfig.height,
     width: int = PreprocessConfig.width,

@@ -24,6 +24,21 @@ class PreprocessConfig:
     source_fingerprint: Annotated[
         str, Setting("What the fingerprint stage said of the source; computed when empty.", in_key=False)
     ] = ""
+    source_index: Annotated[
+        str,
+        Setting(
+            "Folder where the fingerprint stage keeps what was read of sources, so that files that did not change are "
+            "not read again; none when empty.",
+            in_key=False,
+        ),
+    ] = ""
+    former_datasets: Annotated[
+        str,
+        Setting(
+            "Folder of earlier datasets; images that one of them has already are not decoded again. None when empty.",
+            in_key=False,
+        ),
+    ] = ""
     downloads: Annotated[str, Setting("Folder that keeps what `fashion-mnist` downloads.", in_key=False)] = "downloads"
     height: Annotated[
         int,

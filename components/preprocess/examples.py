@@ -7,32 +7,70 @@ identical images never lie in two splits, and the order of arrival does not matt
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from components import records
-from components.preprocess import pixels
+from components import records, sources
+from components.errors import DataError
+from components.preprocess import former, pixels
+from components.preprocess.former import Former, Located
 from components.records import ImageShape
+from components.sources import SourceFile
 
 # Taken in this order from the range of the hash.
 _MADE_SPLITS = ("test", "validation")
 
 
 class Original(NamedTuple):
-    """One image as the source holds it: its name there, the split it was found in, its label, its bytes."""
+    """One image as the source holds it: its name there, the split it was found in, its label, its bytes.
+
+    `file` is where they were read from, if they are a file by themselves.
+    """
 
     name: str
     split: str
     label: int
     content: bytes
+    file: SourceFile | None = None
 
 
 class Example(NamedTuple):
-    """One image of a shard. Sorted, examples are in the order of the shard: `order` is random, the rest breaks ties."""
+    """One image of a shard. Sorted, examples are in the order of the shard: `order` is random, the rest breaks ties.
+
+    `content` is the sha256 of what the image was made of.
+    """
 
     order: bytes
     label: int
     image: bytes
+    content: bytes
+
+
+class Taken(NamedTuple):
+    """An example whose pixels are taken over from an earlier dataset when its shard is written; else as `Example`."""
+
+    order: bytes
+    label: int
+    located: Located
+    content: bytes
+    file: SourceFile
+
+
+Group = tuple[tuple[str, int], list[Example | Taken]]
+
+
+class TakenOver(NamedTuple):
+    """How many examples of an earlier dataset's shard were taken over."""
+
+    shard: str
+    images: int
+
+
+class Damaged(NamedTuple):
+    """How many examples of an earlier dataset's shard were decoded again, because they are not what they were."""
+
+    shard: str
+    images: int
 
 
 class Rejected(NamedTuple):
@@ -54,6 +92,8 @@ class Plan:
         made_splits: The share of each split that the source lacks, which is taken from `train`.
         shard_counts: Number of shards of each split.
         seed: Decides the order within shards.
+        recipe: `former.recipe` where shards get members files, which is where originals are image files.
+        former: Where the pixels of images are in earlier datasets; None if nothing is to be taken over.
     """
 
     stored: ImageShape | None
@@ -62,6 +102,8 @@ class Plan:
     made_splits: dict[str, float]
     shard_counts: dict[str, int]
     seed: int
+    recipe: bytes = b""
+    former: Former | None = None
 
 
 def made_splits(given: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
@@ -77,23 +119,81 @@ def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard
     return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in records.SPLITS}
 
 
-def examples_by_shard(
-    originals: list[Original], plan: Plan
-) -> Iterator[tuple[tuple[str, int], list[Example]] | Rejected]:
-    """Decodes some originals; yields the examples of each (split, shard), and what cannot be decoded."""
-    shards: dict[tuple[str, int], list[Example]] = {}
-    for name, split, label, content in originals:
+def examples_by_shard(originals: list[Original], plan: Plan) -> Iterator[Group | Rejected]:
+    """Decodes some originals; yields the examples of each (split, shard), and what cannot be decoded.
+
+    Raises:
+        DataError: A file is not what it was when the source was fingerprinted.
+    """
+    shards: dict[tuple[str, int], list[Example | Taken]] = {}
+    for name, split, label, content, file in originals:
         content_hash = hashlib.sha256(content).digest()
+        if file is not None and file.sha256 not in ("", content_hash.hex()):
+            raise _changed(file)
+        taken = _taken(file, split, label, content_hash, plan)
+        if taken is not None:
+            shards.setdefault(_shard_of(content_hash, split, plan), []).append(taken)
+            continue
         try:
             image = _decode(content, plan)
         except pixels.UndecodableImage as error:
             yield Rejected(name, content_hash.hex(), str(error))
             continue
-        split = split_of(content_hash, split, plan.made_splits)
-        shard = int.from_bytes(content_hash[8:16]) % plan.shard_counts[split]
-        order = hashlib.sha256(b"%d:" % plan.seed + content_hash).digest()
-        shards.setdefault((split, shard), []).append(Example(order, label, image))
+        example = Example(_order_of(content_hash, plan), label, image, content_hash)
+        shards.setdefault(_shard_of(content_hash, split, plan), []).append(example)
     yield from shards.items()
+
+
+def taken_by_shard(images: Iterable[tuple[SourceFile, str, int]], plan: Plan) -> tuple[list[Group], list[SourceFile]]:
+    """Finds files in earlier datasets by the sha256 that is known of them, without reading them.
+
+    Args:
+        images: Files, each with its split and label.
+        plan: How they become examples.
+
+    Returns:
+        The examples of each (split, shard); the files that were found.
+    """
+    shards: dict[tuple[str, int], list[Example | Taken]] = {}
+    found = []
+    for file, split, label in images:
+        content_hash = bytes.fromhex(file.sha256)
+        taken = _taken(file, split, label, content_hash, plan) if content_hash else None
+        if taken is not None:
+            shards.setdefault(_shard_of(content_hash, split, plan), []).append(taken)
+            found.append(file)
+    return list(shards.items()), found
+
+
+def with_pixels(found: Iterable[Example | Taken], plan: Plan) -> tuple[list[Example], list[TakenOver | Damaged]]:
+    """Reads the pixels of the examples that are taken over; those that are not what they were are decoded again.
+
+    Returns:
+        The examples, in no order; what became of each earlier shard.
+
+    Raises:
+        DataError: A file that has to be decoded again is gone, or is not what it was.
+    """
+    examples: list[Example] = []
+    by_shard: dict[str, list[Taken]] = {}
+    for each in found:
+        if isinstance(each, Taken):
+            by_shard.setdefault(each.located.shard, []).append(each)
+        else:
+            examples.append(each)
+    facts: list[TakenOver | Damaged] = []
+    length = plan.image.height * plan.image.width * plan.image.channels
+    for shard, members in sorted(by_shard.items()):
+        members.sort(key=lambda taken: taken.located.offset)
+        damaged = 0
+        for taken, image in zip(members, _read_or_none(shard, members, length), strict=True):
+            damaged += image is None
+            image = image if image is not None else _decode_again(taken, plan)
+            examples.append(Example(taken.order, taken.label, image, taken.content))
+        facts.append(TakenOver(shard, len(members) - damaged))
+        if damaged:
+            facts.append(Damaged(shard, damaged))
+    return examples, facts
 
 
 def split_of(content_hash: bytes, found_in: str, made: dict[str, float]) -> str:
@@ -113,3 +213,38 @@ def _decode(content: bytes, plan: Plan) -> bytes:
     if plan.stored == plan.image:
         return content
     return pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes()
+
+
+def _shard_of(content_hash: bytes, found_in: str, plan: Plan) -> tuple[str, int]:
+    split = split_of(content_hash, found_in, plan.made_splits)
+    return split, int.from_bytes(content_hash[8:16]) % plan.shard_counts[split]
+
+
+def _order_of(content_hash: bytes, plan: Plan) -> bytes:
+    return hashlib.sha256(b"%d:" % plan.seed + content_hash).digest()
+
+
+def _taken(file: SourceFile | None, split: str, label: int, content_hash: bytes, plan: Plan) -> Taken | None:
+    located = plan.former.find(content_hash) if plan.former is not None and file is not None else None
+    if located is None or file is None:
+        return None
+    return Taken(_order_of(content_hash, plan), label, located, content_hash, file)
+
+
+def _read_or_none(shard: str, members: list[Taken], length: int) -> list[bytes | None]:
+    try:
+        return list(former.read_pixels(shard, [taken.located for taken in members], length))
+    except OSError:
+        return [None] * len(members)
+
+
+def _decode_again(taken: Taken, plan: Plan) -> bytes:
+    with sources.open_file(taken.file.place) as opened:
+        content = opened.read()
+    if hashlib.sha256(content).digest() != taken.content:
+        raise _changed(taken.file)
+    return _decode(content, plan)
+
+
+def _changed(file: SourceFile) -> DataError:
+    return DataError(f"{file.name} changed since it was fingerprinted; fingerprint the source again")

@@ -1,19 +1,25 @@
 """The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
 
+import dataclasses
 import logging
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components import digests, lineage, records, settings, sources, storage
 from components.errors import DataError
 from components.executor import StageResult
-from components.preprocess import download, examples
+from components.preprocess import download, examples, former
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Plan, Rejected
+from components.preprocess.former import Former
 from components.preprocess.shards import ShardFacts
 from components.preprocess.survey import Survey, survey
 from components.records import ImageShape, Manifest, Split
+from components.sources import Contents
+
+if TYPE_CHECKING:
+    from components.preprocess.beam_job import Made
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +39,13 @@ def run(config: PreprocessConfig) -> StageResult:
         DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
         TransientError: A download failed.
     """
-    fingerprint = _fingerprint(config)
+    held = _contents(config)
+    fingerprint = held.fingerprint
     place = Path(digests.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
     if _is_complete(place, config, fingerprint):
         log.info("preprocess: already complete at %s", place)
         return _result(place, records.read_manifest(str(place)), kept=True)
-    found = survey(_place_of(config))
+    found = survey(_place_of(config), held.listing)
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
     with storage.new_folder(place, records.MANIFEST) as folder:
@@ -50,10 +57,13 @@ def run(config: PreprocessConfig) -> StageResult:
         finally:
             logging.disable(logging.NOTSET)
 
-        shards, rejected = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
+        plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
+        made = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
+        shards, rejected = made.shards, made.rejected
         quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)
         splits = _splits(shards, len(found.classes))
         _require_images(splits, found, len(rejected))
+        taken_over = _taken_over(made, sum(found.counts.values())) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -62,21 +72,22 @@ def run(config: PreprocessConfig) -> StageResult:
             source={"kind": found.kind, "fingerprint": fingerprint, "images": sum(found.counts.values())},
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
-            made_with=lineage.made_with("preprocess", source=sources.printable(config.source)),
+            made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **taken_over),
         )
-        _leave_only(folder, [shard.shard.file for shard in shards])
+        files = [shard.shard.file for shard in shards]
+        _leave_only(folder, files + [former.members_name(file) for file in files if plan.recipe])
         storage.write_json(folder / records.MANIFEST, manifest.to_json())
     return _result(place, records.read_manifest(str(place)))
 
 
-def _fingerprint(config: PreprocessConfig) -> str:
-    fingerprint, _ = sources.fingerprint(config.source)
-    if config.source_fingerprint and config.source_fingerprint != fingerprint:
+def _contents(config: PreprocessConfig) -> Contents:
+    held = sources.contents(config.source, config.source_index)
+    if config.source_fingerprint and config.source_fingerprint != held.fingerprint:
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
-            f"and is {fingerprint} now; fingerprint it again, by starting the pipeline anew"
+            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline anew"
         )
-    return fingerprint
+    return held
 
 
 def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> bool:
@@ -106,6 +117,7 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
     image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
     made = examples.made_splits(found.counts, config.test_fraction, config.validation_fraction)
     largest = max(1, _LARGEST_SHARD // (image.height * image.width * image.channels))
+    from_files = found.stored is None
     return Plan(
         stored=found.stored,
         image=image,
@@ -113,7 +125,31 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
         made_splits=made,
         shard_counts=examples.shard_counts(found.counts, made, min(config.images_per_shard, largest)),
         seed=config.seed,
+        recipe=former.recipe(image, config.resize) if from_files else b"",
     )
+
+
+def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> Former | None:
+    """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
+    if not config.former_datasets or not plan.recipe or held.listing is None:
+        return None
+    known = {bytes.fromhex(file.sha256) for file in held.listing.files}
+    wanted = None if b"" in known else known
+    return former.gather(config.former_datasets, plan.recipe, wanted, folder / former.TABLE)
+
+
+def _taken_over(made: "Made", images: int) -> dict[str, Any]:
+    """Tells what was taken over from earlier datasets; returns it as the dataset's record of it."""
+    for shard, count in made.damaged.items():
+        log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
+    taken = sum(made.taken_over.values())
+    names = sorted({Path(shard).parent.name for shard, count in made.taken_over.items() if count})
+    log.info(
+        "%s images: %s new, %s taken over%s",
+        *(f"{count:,}" for count in (images, images - taken, taken)),
+        f" from {', '.join(names)}" if names else "",
+    )
+    return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
 def _quarantine(rejected: list[Rejected], images: int, limit: float) -> dict[str, Any]:
@@ -169,6 +205,8 @@ def _result(place: Path, manifest: Manifest, kept: bool = False) -> StageResult:
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     set_aside = manifest.quarantine["count"]
     summary += f", {set_aside:,} set aside" if set_aside else ""
+    taken_over = manifest.made_with.get("taken_over", {}).get("images", 0)
+    summary += f", {taken_over:,} taken over from earlier datasets" if taken_over else ""
     outputs: dict[str, str | int | float] = {
         "dataset_uri": str(place),
         "dataset_digest": manifest.digest,

@@ -2,13 +2,15 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from components import records, storage
+from components.preprocess import former
 from components.preprocess.examples import Example
+from components.preprocess.former import Member
 
 _LEVELS = np.arange(256, dtype=np.int64)
 _COUNTED_AT_ONCE = 1 << 24  # bytes
@@ -33,28 +35,45 @@ class ShardFacts:
     pixel_square_sum: int
 
 
-def write_shard(split: str, name: str, groups: Iterable[list[Example]], folder: str, class_count: int) -> ShardFacts:
+def write_shard(
+    split: str, name: str, found: list[Example], folder: str, class_count: int, recipe: bytes = b""
+) -> ShardFacts:
     """Sorts a shard's examples, whatever the order they came in, and writes them.
 
     Args:
         split: The split that the shard belongs to.
         name: The shard's file name.
-        groups: Its examples.
+        found: Its examples.
         folder: The folder of the dataset.
         class_count: Number of classes; 0 where there are none.
+        recipe: If not empty, a members file is written as well, which names it.
     """
-    examples = sorted(example for group in groups for example in group)
-    content = b"".join(records.frame(records.encode_example(image, label) for _, label, image in examples))
+    examples = sorted(found)
+    encoded = [records.encode_example(example.image, example.label) for example in examples]
+    framed = list(records.frame(encoded))
+    content = b"".join(framed)
     storage.write_file(Path(folder) / name, content)
-    labels = [label for _, label, _ in examples]
-    histogram = _histogram([image for _, _, image in examples])
+    shard = records.Shard(name, len(examples), len(content), hashlib.sha256(content).hexdigest())
+    if recipe:
+        former.write_members(Path(folder), shard, recipe, _members(examples, framed))
+    labels = [example.label for example in examples]
+    histogram = _histogram([example.image for example in examples])
     return ShardFacts(
         split=split,
-        shard=records.Shard(name, len(examples), len(content), hashlib.sha256(content).hexdigest()),
+        shard=shard,
         class_counts=np.bincount(labels, minlength=class_count).tolist() if class_count else [],
         pixel_sum=int((histogram * _LEVELS).sum()),
         pixel_square_sum=int((histogram * _LEVELS**2).sum()),
     )
+
+
+def _members(examples: list[Example], framed: list[bytes]) -> Iterator[Member]:
+    start = 0
+    for example, record in zip(examples, framed, strict=True):
+        # Wherever in the record these bytes stand, they are the image.
+        offset = start + record.index(example.image)
+        yield Member(example.content, hashlib.sha256(example.image).digest(), offset)
+        start += len(record)
 
 
 def _histogram(images: list[bytes]) -> np.ndarray:

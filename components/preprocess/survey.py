@@ -11,7 +11,7 @@ from components.errors import DataError
 from components.preprocess import idx
 from components.preprocess.examples import Original
 from components.records import ImageShape
-from components.sources import SourceFile
+from components.sources import Listing, SourceFile
 
 # github.com/zalandoresearch/fashion-mnist, "Labels"; told by the sha256 of the training labels, unpacked.
 FASHION_MNIST_CLASSES = [
@@ -68,8 +68,12 @@ class Survey:
     natural: ImageShape
 
 
-def survey(place: str) -> Survey:
+def survey(place: str, listing: Listing | None = None) -> Survey:
     """Surveys `digits`, or a folder or URI.
+
+    Args:
+        place: Which.
+        listing: Its files, if they were listed already.
 
     Raises:
         DataError: The source holds no images, or contradicts itself.
@@ -78,7 +82,7 @@ def survey(place: str) -> Survey:
         shape, classes = ImageShape(8, 8, 1), [str(digit) for digit in range(10)]
         counts = {"train": _DIGITS_COUNT}
         return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=shape, natural=shape)
-    listing = sources.list_source(place)
+    listing = listing or sources.list_source(place)
     return _survey_idx(listing.files) if listing.kind == sources.IDX else _survey_images(place, listing.files)
 
 
@@ -94,7 +98,7 @@ def read(part: Part) -> Iterator[list[Original]]:
         case IdxPart():
             yield from _read_idx(part)
         case ImagesPart():
-            yield [Original(file.name, split, label, _content(file)) for file, split, label in part.images]
+            yield [Original(file.name, split, label, _content(file), file) for file, split, label in part.images]
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
