@@ -29,7 +29,6 @@ from components.records import ImageShape, Manifest
 
 log = logging.getLogger(__name__)
 
-TABLE = "former.table"
 _MAGIC = b"members\x01"
 _HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, recipe
 _MEMBER = struct.Struct("<32s32sQ")  # sha256 of the image file, sha256 of the pixels, offset of the pixels
@@ -93,7 +92,7 @@ class Former:
     """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves.
 
     Attributes:
-        table: File of rows sorted by the sha256 of the image file.
+        table: File of rows sorted by the sha256 of the image file; its name is of its content, so that it can be held.
         shards: The shards by their number in the table.
     """
 
@@ -116,7 +115,7 @@ class Former:
         return Located(self.shards[shard], offset, sha256)
 
 
-def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, table: Path) -> Former | None:
+def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, folder: Path) -> Former | None:
     """Looks through earlier datasets, the newest first, and writes the table of what they have.
 
     A dataset, or a shard of it, that cannot be used is passed over and told.
@@ -125,7 +124,7 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, tabl
         former_datasets: Folder of datasets.
         made_by: The `recipe` of the examples.
         wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
-        table: The file to write. Every worker must see it.
+        folder: Where the table is written. Every worker must see it.
 
     Returns:
         None if there is nothing to take over.
@@ -133,9 +132,9 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, tabl
     rows: dict[bytes, bytes] = {}
     shards: list[str] = []
     made_otherwise = 0
-    for folder in _newest_first(Path(former_datasets)):
+    for dataset in _newest_first(Path(former_datasets)):
         try:
-            for shard, members in _members_of_dataset(folder, made_by):
+            for shard, members in _members_of_dataset(dataset, made_by):
                 before = len(rows)
                 for content, sha256, offset in members:
                     if content not in rows and (wanted is None or content in wanted):
@@ -150,7 +149,9 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, tabl
         log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
     if not rows:
         return None
-    storage.write_file(table, b"".join(rows[content] for content in sorted(rows)))
+    content_of_table = b"".join(rows[content] for content in sorted(rows))
+    table = folder / f"former-{hashlib.sha256(content_of_table).hexdigest()}.table"
+    storage.write_file(table, content_of_table)
     return Former(str(table), tuple(shards))
 
 

@@ -135,7 +135,7 @@ def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) 
         return None
     known = {bytes.fromhex(file.sha256) for file in held.listing.files}
     wanted = None if b"" in known else known
-    return former.gather(config.former_datasets, plan.recipe, wanted, folder / former.TABLE)
+    return former.gather(config.former_datasets, plan.recipe, wanted, folder)
 
 
 def _taken_over(made: "Made", images: int) -> dict[str, Any]:

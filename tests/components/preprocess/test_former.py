@@ -1,0 +1,432 @@
+"""Taking over from earlier datasets: the dataset is the one that would have been made from scratch, to the byte."""
+
+import dataclasses
+import functools
+import io
+import json
+import logging
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from components import digests, records, sources, storage
+from components.errors import DataError
+from components.preprocess import examples, former, pixels, shards
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.examples import Damaged, Example, Original, Plan, Rejected, Taken, TakenOver
+from components.preprocess.survey import ImagesPart, survey
+from components.records import ImageShape
+
+SHAPE = ImageShape(8, 8, 3)
+SIZE = {"height": 8, "width": 8}
+
+
+@functools.cache
+def picture(number: int) -> bytes:
+    """A PNG or JPEG image that is always the same for a number; every seventh cannot be decoded."""
+    generator = np.random.default_rng(number)
+    if number % 7 == 6:
+        return b"no image %d" % number
+    content = io.BytesIO()
+    image = Image.fromarray(generator.integers(0, 256, (*generator.integers(6, 14, 2), 3), np.uint8))
+    image.save(content, "PNG" if number % 2 else "JPEG")
+    return content.getvalue()
+
+
+def write(folder: Path, numbers: range | list[int]) -> None:
+    """Puts pictures into class folders, by their numbers."""
+    for number in numbers:
+        path = folder / "abc"[number % 3] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+
+
+def decodable(folder: Path) -> set[bytes]:
+    return {content for content in (path.read_bytes() for path in folder.rglob("*.png")) if b"no image" not in content}
+
+
+def run(source: Path | str, dataset: Path, **settings: Any) -> dict[str, Any]:
+    given = {**SIZE, "bad_images_limit": 1.0, "images_per_shard": 20, **settings}
+    return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given)).parameters
+
+
+def content(folder: Path) -> dict[str, str]:
+    """sha256 of every file of a dataset but its description, and the digest of that."""
+    files = {path.name: digests.sha256_of_file(path) for path in folder.iterdir() if path.name != records.MANIFEST}
+    return {**files, "digest": records.read_manifest(str(folder)).digest}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pictures 0 to 59 in its folder `pets`, and their dataset, `datasets/first`."""
+    folder = tmp_path_factory.mktemp("first")
+    write(folder / "pets", range(60))
+    run(folder / "pets", folder / "datasets" / "first")
+    return folder
+
+
+@pytest.fixture
+def kept(first: Path, tmp_path: Path) -> Path:
+    """A folder of datasets, a copy of the first one in it, beside a copy of its pictures, `pets`."""
+    shutil.copytree(first / "pets", tmp_path / "pets")
+    shutil.copytree(first / "datasets", tmp_path / "datasets")
+    return tmp_path / "datasets"
+
+
+def change(source: Path, chance: random.Random) -> None:
+    """Adds, removes, renames, labels anew, doubles and damages some files."""
+    files = sorted(source.rglob("*.png"))
+    for path in chance.sample(files, min(12, len(files) // 2)):
+        what = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])
+        if what == "remove":
+            path.unlink()
+        elif what == "rename":
+            path.rename(path.with_name(f"renamed-{path.name}"))
+        elif what == "label":
+            other = source / chance.choice("abcd")
+            other.mkdir(exist_ok=True)
+            path.rename(other / path.name)
+        elif what == "double":
+            other = source / chance.choice("abcd")
+            other.mkdir(exist_ok=True)
+            shutil.copyfile(path, other / f"double-{path.name}")
+        else:
+            path.write_bytes(picture(chance.randrange(1000)) if what == "replace" else b"no image")
+    write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
+
+
+def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    source, index, datasets = tmp_path / "pets", tmp_path / "index", tmp_path / "datasets"
+    write(source, range(50))
+    seen: set[bytes] = set()
+    for generation in range(4):
+        settings = {
+            "images_per_shard": (20, 20, 9, 100)[generation],
+            "test_fraction": (0.1, 0.1, 0.3, 0.1)[generation],
+            "beam_options": ("", "", "--direct_num_workers=2 --direct_running_mode=multi_threading", "")[generation],
+            "seed": (0, 0, 0, 5)[generation],
+        }
+        places: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
+        made = run(source, datasets / f"{generation}", former_datasets=str(datasets), **places, **settings)
+        run(source, tmp_path / f"scratch-{generation}", **settings)
+        assert content(datasets / f"{generation}") == content(tmp_path / f"scratch-{generation}")
+        known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
+        manifest = records.read_manifest(made["dataset_uri"], made["dataset_digest"])
+        assert manifest.quarantine == records.read_manifest(str(tmp_path / f"scratch-{generation}")).quarantine
+        assert manifest.made_with.get("taken_over", {}).get("images", 0) == len(known)
+        assert (f"{len(known)} taken over from earlier datasets" in made["summary"]) == bool(known)
+        assert bool(known) == bool(generation)
+        seen |= decodable(source)
+        change(source, chance)
+
+
+def shards_of(source: Path, plan: Plan, folder: Path) -> tuple[dict[str, str], list[Rejected], int]:
+    """What the Beam pipeline does, in plain order: the files made, what was set aside, how many were taken over."""
+    folder.mkdir()
+    found = survey(str(source), sources.contents(str(source)).listing)
+    gathered: dict[tuple[str, int], list[Example | Taken]] = {}
+    rejected = []
+    for part in found.parts:
+        assert isinstance(part, ImagesPart)
+        groups, taken = examples.taken_by_shard(part.images, plan)
+        originals = [
+            Original(file.name, split, label, Path(file.place).read_bytes(), file)
+            for file, split, label in part.images
+            if file not in taken
+        ]
+        for each in [*groups, *examples.examples_by_shard(originals, plan)]:
+            if isinstance(each, Rejected):
+                rejected.append(each)
+            else:
+                gathered.setdefault(each[0], []).extend(each[1])
+    count = 0
+    for (split, number), group in gathered.items():
+        with_images, facts = examples.with_pixels(group, plan)
+        count += sum(fact.images for fact in facts if isinstance(fact, TakenOver))
+        made = shards.write_shard(
+            split, f"{split}-{number}.tfrecord", with_images, str(folder), len(found.classes), plan.recipe
+        )
+        storage.write_json(folder / f"{split}-{number}.json", {**vars(made), "shard": vars(made.shard)})
+    return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}, sorted(rejected), count
+
+
+def described(folder: Path) -> None:
+    """Gives what `shards_of` made the description that makes it a dataset."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    splits = {
+        split: records.Split(0, [], [records.Shard(**each["shard"]) for each in found if each["split"] == split])
+        for split in records.SPLITS
+    }
+    manifest = records.Manifest(
+        image=SHAPE,
+        classes=[],
+        splits=splits,
+        statistics={},
+        source={"kind": "images"},
+        preprocessing={},
+        quarantine={},
+    )
+    storage.write_json(folder / records.MANIFEST, manifest.to_json())
+
+
+FILES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14)
+
+
+@hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(FILES, st.integers(1, 3)), min_size=2, max_size=3))
+def test_any_sources_one_after_another(
+    tmp_path: Path, generations: list[tuple[list[tuple[str, int, int]], int]]
+) -> None:
+    for folder in ("datasets", "scratch"):
+        shutil.rmtree(tmp_path / folder, ignore_errors=True)
+        (tmp_path / folder).mkdir()
+    for number, (files, shard_count) in enumerate(generations):
+        source = tmp_path / "source"
+        shutil.rmtree(source, ignore_errors=True)
+        for label, name, which in files:
+            (source / label).mkdir(parents=True, exist_ok=True)
+            (source / label / f"{name}.png").write_bytes(picture(which))
+        plan = Plan(
+            stored=None,
+            image=SHAPE,
+            resize="fill",
+            made_splits={"test": 0.2, "validation": 0.2},
+            shard_counts=dict.fromkeys(records.SPLITS, shard_count),
+            seed=0,
+            recipe=former.recipe(SHAPE, "fill"),
+        )
+        scratch = shards_of(source, plan, tmp_path / "scratch" / f"{number}")
+        assert scratch[2] == 0
+        gathered = former.gather(str(tmp_path / "datasets"), plan.recipe, None, tmp_path / "scratch")
+        taking = dataclasses.replace(plan, former=gathered)
+        made = shards_of(source, taking, tmp_path / "datasets" / f"{number}")
+        assert made[:2] == scratch[:2]
+        described(tmp_path / "datasets" / f"{number}")
+
+
+def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, decoded = [], []
+    open_file, from_file = sources.open_file, pixels.from_file
+
+    def noting_open(place: str) -> Any:
+        opened.append(Path(place).name)
+        return open_file(place)
+
+    def noting_decode(*words: Any) -> Any:
+        decoded.append(words)
+        return from_file(*words)
+
+    source, index = tmp_path / "pets", str(tmp_path / "index")
+    write(source, [100, 101])
+    for path in source.rglob("*.png"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    time.sleep(0.02)  # a tick of the file system's clock
+    fingerprint, _ = sources.fingerprint(str(source), index)
+    monkeypatch.setattr(sources, "open_file", noting_open)
+    monkeypatch.setattr(pixels, "from_file", noting_decode)
+    undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
+    assert len(undecodable) == 8
+    run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
+    assert sorted(opened) == sorted({"100.png", "101.png"} | undecodable)
+    assert len(decoded) == len(opened)
+    opened.clear()
+    decoded.clear()
+    run(source, kept / "3", former_datasets=str(kept), seed=1)
+    assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
+    assert len(decoded) == len(undecodable)
+    assert records.read_manifest(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
+
+
+def test_of_a_bucket_images_are_read_but_not_decoded(kept: Path, tmp_path: Path, stored: Any) -> None:
+    source = f"{stored.scheme()}://{tmp_path}/pets"
+    result = run(source, kept / "2", former_datasets=str(kept))
+    run(source, tmp_path / "scratch")
+    assert "52 taken over from earlier datasets" in result["summary"]
+    assert content(kept / "2") == content(tmp_path / "scratch")
+
+
+@pytest.fixture
+def stored() -> type:
+    """A storage that Beam knows: local files, with checksums that are not their sha256."""
+    from apache_beam.io import localfilesystem
+
+    class Kept(localfilesystem.LocalFileSystem):
+        @classmethod
+        def scheme(cls) -> str:
+            return "kept"
+
+        def match(self, patterns, limits=None):  # type: ignore[no-untyped-def]
+            found = super().match([pattern.removeprefix("kept://") for pattern in patterns], limits)
+            for result in found:
+                for entry in result.metadata_list:
+                    entry.path = f"kept://{entry.path}"
+            return found
+
+        def checksum(self, path: str) -> str:
+            return super().checksum(path.removeprefix("kept://"))
+
+        def open(self, path, *words, **settings):  # type: ignore[no-untyped-def]
+            return super().open(path.removeprefix("kept://"), *words, **settings)
+
+    return Kept  # Beam knows it as long as the class is held
+
+
+def shard(folder: Path) -> Path:
+    return folder / "train-00000-of-00003.tfrecord"
+
+
+def members(folder: Path) -> Path:
+    return folder / "train-00000-of-00003.members"
+
+
+def flip(path: Path, at: int) -> None:
+    found = bytearray(path.read_bytes())
+    found[at] ^= 1
+    path.write_bytes(found)
+
+
+def say(path: Path, name: str, value: Any) -> None:
+    storage.write_json(path, {**json.loads(path.read_text()), name: value})
+
+
+# What is done to the dataset; what is told; whether some of it is taken over all the same.
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
+    "pixels": (lambda at: flip(shard(at), 60), "00003.tfrecord is damaged or gone; 1 images were decoded again", True),
+    "label": (lambda at: flip(shard(at), -6), "", True),  # of no use here
+    "shard cut": (lambda at: os.truncate(shard(at), 100), "cannot be taken over from: it is cut short", True),
+    "shard gone": (lambda at: shard(at).unlink(), "No such file or directory", True),
+    "shard exchanged": (
+        lambda at: shutil.copyfile(at / "train-00001-of-00003.tfrecord", shard(at)),
+        "cannot be taken over from: it is cut short",
+        True,
+    ),
+    "member": (lambda at: flip(members(at), 200), "00003.members is damaged", True),
+    "head": (lambda at: flip(members(at), 10), "00003.members is damaged", True),
+    "sum": (lambda at: flip(members(at), -1), "00003.members is damaged", True),
+    "members cut": (lambda at: os.truncate(members(at), 150), "00003.members is damaged", True),
+    "members empty": (lambda at: os.truncate(members(at), 0), "00003.members is damaged", True),
+    "members gone": (lambda at: members(at).unlink(), "No such file or directory", True),
+    "members exchanged": (
+        lambda at: shutil.copyfile(at / "train-00001-of-00003.members", members(at)),
+        "00003.members is",
+        True,
+    ),
+    "schema": (lambda at: say(at / records.MANIFEST, "schema_version", 2), "has schema version 2, expected 1", False),
+    "no source": (lambda at: say(at / records.MANIFEST, "source", None), "cannot be taken over from", False),
+    "no JSON": (lambda at: (at / records.MANIFEST).write_text("{"), "does not describe a dataset", False),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_told_and_changes_nothing(
+    kept: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    damage, message, some = DAMAGE[what]
+    expected = content(kept / "first")
+    damage(kept / "first")
+    with caplog.at_level(logging.INFO):
+        made = run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
+    assert content(kept / "second") == expected
+    assert ("taken over" in made["summary"]) == some
+    warnings = [record for record in caplog.records if record.name.endswith((".former", ".run"))]
+    told = [record.getMessage() for record in warnings if "set aside" not in record.getMessage()]
+    assert any(message in line for line in told), told
+    assert not [line for line in told if "\n" in line]
+
+
+def test_datasets_that_have_nothing_to_offer(
+    kept: Path, tmp_path: Path, idx_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (kept / "first").rename(kept / ".tmp-first")
+    run(idx_folder, kept / "numbers", height=0, width=0, former_datasets=str(kept))
+    assert not list((kept / "numbers").glob("*.members"))
+    run(tmp_path / "pets", kept / "larger", height=9, width=9)
+    with caplog.at_level(logging.INFO):
+        run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
+        run(tmp_path / "pets", tmp_path / "third", former_datasets=str(tmp_path / "nowhere"))
+    assert caplog.text.count("passed over") == 1
+    assert "passed over 1 earlier datasets whose images were made otherwise" in caplog.text
+    assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
+    assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
+
+
+def test_a_second_run_tells_the_same(kept: Path, tmp_path: Path) -> None:
+    first = run(tmp_path / "pets", kept / "{key}", former_datasets=str(kept))
+    assert "52 taken over" in first["summary"]
+    assert run(tmp_path / "pets", kept / "{key}", former_datasets=str(kept)) == first
+
+
+def plan_of(kept: Path, folder: Path) -> Plan:
+    recipe = former.recipe(SHAPE, "fill")
+    return Plan(
+        stored=None,
+        image=SHAPE,
+        resize="fill",
+        made_splits={},
+        shard_counts=dict.fromkeys(records.SPLITS, 1),
+        seed=0,
+        recipe=recipe,
+        former=former.gather(str(kept), recipe, None, folder),
+    )
+
+
+def test_a_dataset_that_is_removed_meanwhile(kept: Path, tmp_path: Path) -> None:
+    plan = plan_of(kept, tmp_path)
+    listing = sources.contents(str(tmp_path / "pets")).listing
+    assert listing is not None
+    groups, found = examples.taken_by_shard([(file, "train", 0) for file in listing.files], plan)
+    assert len(found) == 52
+    ((_, group),) = groups
+    before, facts = examples.with_pixels(group, plan)
+    assert sum(fact.images for fact in facts if isinstance(fact, TakenOver)) == 52
+    shutil.rmtree(kept)
+    after, facts = examples.with_pixels(group, plan)
+    assert sorted(after) == sorted(before)
+    assert sum(fact.images for fact in facts if isinstance(fact, Damaged)) == 52
+    write(tmp_path / "pets", [0])
+    (tmp_path / "pets" / "a" / "0.png").write_bytes(picture(1))
+    with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted; fingerprint the source again$"):
+        examples.with_pixels(group, plan)
+
+
+def test_a_file_that_changed_since_it_was_fingerprinted() -> None:
+    file = sources.SourceFile("a/0.png", "/a/0.png", 9, checksum="0" * 64)
+    original = Original(file.name, "train", 0, picture(0), file)
+    plan = Plan(
+        stored=None, image=SHAPE, resize="fill", made_splits={}, shard_counts=dict.fromkeys(records.SPLITS, 1), seed=0
+    )
+    with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted"):
+        list(examples.examples_by_shard([original], plan))
+    in_a_bucket = dataclasses.replace(file, place="gs://photos/a/0.png")
+    assert list(examples.examples_by_shard([original._replace(file=in_a_bucket)], plan))
+
+
+def test_recipe_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import PIL
+
+    usual = former.recipe(SHAPE, "fill")
+    assert usual == former.recipe(SHAPE, "fill")
+    assert len(usual) == 32
+    others = {former.recipe(SHAPE, "fit"), former.recipe(ImageShape(8, 9, 3), "fill")}
+    monkeypatch.setattr(PIL, "__version__", "1.2.3")
+    others.add(former.recipe(SHAPE, "fill"))
+    changed = tmp_path / "pixels.py"
+    changed.write_text(Path(pixels.__file__).read_text() + "\n")
+    monkeypatch.setattr(pixels, "__file__", str(changed))
+    others.add(former.recipe(SHAPE, "fill"))
+    assert len(others - {usual}) == 4
