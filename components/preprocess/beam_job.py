@@ -29,7 +29,7 @@ from components.preprocess.examples import (
     taken_by_shard,
     with_pixels,
 )
-from components.preprocess.shards import ShardFacts
+from components.preprocess.shards import Made, ShardFacts
 from components.preprocess.survey import ImagesPart, Part
 
 log = logging.getLogger(__name__)
@@ -38,17 +38,6 @@ _FACTS = "facts.json"
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
 _SECONDS_BETWEEN_LINES = 5
-
-
-class Made(NamedTuple):
-    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name; how many
-    were taken over from each shard of earlier datasets, and how many could not be, because the shard is damaged.
-    """
-
-    shards: list[ShardFacts]
-    rejected: list[Rejected]
-    taken_over: dict[str, int]
-    damaged: dict[str, int]
 
 
 def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, beam_options: str) -> Made:

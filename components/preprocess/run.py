@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components import digests, lineage, records, settings, sources, storage
 from components.errors import DataError
@@ -13,13 +13,10 @@ from components.preprocess import download, examples, former
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Plan, Rejected
 from components.preprocess.former import Former
-from components.preprocess.shards import ShardFacts
+from components.preprocess.shards import Made, ShardFacts
 from components.preprocess.survey import Survey, survey
 from components.records import ImageShape, Manifest, Split
 from components.sources import Contents
-
-if TYPE_CHECKING:
-    from components.preprocess.beam_job import Made
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +135,7 @@ def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) 
     return former.gather(config.former_datasets, plan.recipe, wanted, folder)
 
 
-def _taken_over(made: "Made", images: int) -> dict[str, Any]:
+def _taken_over(made: Made, images: int) -> dict[str, Any]:
     """Tells what was taken over from earlier datasets; returns it as the dataset's record of it."""
     for shard, count in made.damaged.items():
         log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")

@@ -4,12 +4,13 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from components import records, storage
 from components.preprocess import former
-from components.preprocess.examples import Example
+from components.preprocess.examples import Example, Rejected
 from components.preprocess.former import Member
 
 _LEVELS = np.arange(256, dtype=np.int64)
@@ -33,6 +34,17 @@ class ShardFacts:
     class_counts: list[int]
     pixel_sum: int
     pixel_square_sum: int
+
+
+class Made(NamedTuple):
+    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name; how many
+    were taken over from each shard of earlier datasets, and how many could not be, because the shard is damaged.
+    """
+
+    shards: list[ShardFacts]
+    rejected: list[Rejected]
+    taken_over: dict[str, int]
+    damaged: dict[str, int]
 
 
 def write_shard(

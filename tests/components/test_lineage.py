@@ -19,7 +19,8 @@ def parents(
 ) -> tuple[records.Manifest, checkpoints.Description, embeddings.Description]:
     """A dataset as it lies on disk, and what a checkpoint and an embedding made of it say of themselves."""
     folder = make_dataset(tmp_path_factory.mktemp("lineage") / "dataset", {"train": 9, "validation": 3, "test": 6})
-    maker = lineage.made_with("preprocess", source="/home/somebody/pictures")
+    taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
+    maker = lineage.made_with("preprocess", source="/home/somebody/pictures", taken_over=taken_over)
     manifest = dataclasses.replace(records.read_manifest(folder), made_with=maker)
     checkpoint = checkpoints.Description(
         step=5,
@@ -87,10 +88,11 @@ def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:
     assert rows[2] == lineage.Row("initial checkpoint", "c" * 64)
 
 
-def test_the_place_of_the_source_is_neither_in_the_lineage_nor_in_a_digest(
+def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
     parents: tuple[Any, ...], evaluation: Path
 ) -> None:
     assert "/home/somebody" not in (evaluation / evaluations.LINEAGE).read_text()
+    assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
     manifest = parents[0]
     assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
     before = evaluations.describe(evaluation).digest
