@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components import digests, lineage, records, settings, sources, storage
-from components.errors import DataError
+from components.errors import ConfigError, DataError
 from components.executor import StageResult
 from components.preprocess import download, examples, former
 from components.preprocess.config import PreprocessConfig
@@ -128,6 +128,11 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
 
 def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> Former | None:
     """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
+    if sources.is_uri(config.former_datasets):
+        raise ConfigError(
+            f"former_datasets {config.former_datasets} is not a folder of this machine; results cannot be kept in "
+            "buckets yet"
+        )
     if not config.former_datasets or not plan.recipe or held.listing is None:
         return None
     known = {bytes.fromhex(file.sha256) for file in held.listing.files}

@@ -1,5 +1,6 @@
 """The stage as a program, and how light it is."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,19 @@ def test_a_missing_source_is_bad_data() -> None:
     assert done.returncode == 65
     assert "source no/such/folder does not exist" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "pets").mkdir()
+    for name in ("old.png", "new.png"):
+        (tmp_path / "pets" / name).write_bytes(b"an image")
+    os.utime(tmp_path / "pets" / "old.png", (1e9, 1e9))
+    words = ["--source", str(tmp_path / "pets"), "--index", str(tmp_path / "index")]
+    found = []
+    for read in ("2 of 2", "1 of 2"):  # the new one was written about when it was read
+        command = [sys.executable, "-m", "components.fingerprint", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert f"read {read} files" in done.stderr
+        found.append(done.stdout)
+    assert found[0] == found[1]
+    assert len(list((tmp_path / "index").iterdir())) == 1
