@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -37,14 +38,23 @@ def write_images(folder: Path, numbers: range) -> None:
             Image.fromarray(noise).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC).save(path)
 
 
-def measured(stage: str, **settings: object) -> tuple[float, float]:
-    """Seconds that a stage takes, and the MiB that it took at most."""
+class Turn(NamedTuple):
+    """Seconds that a stage took by the clock and of processors, and the MiB that it took at most."""
+
+    seconds: float
+    cpu: float
+    mebibytes: float
+
+
+def measured(stage: str, **settings: object) -> Turn:
+    """Runs a stage."""
     started = time.monotonic()
     process = subprocess.Popen(command(stage, **settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{stage} ended with {os.waitstatus_to_exitcode(status)}")
-    return time.monotonic() - started, usage.ru_maxrss / 1024  # Linux counts in KiB
+    memory = usage.ru_maxrss / 1024  # Linux counts in KiB
+    return Turn(time.monotonic() - started, usage.ru_utime + usage.ru_stime, memory)
 
 
 def _require_same(one: Path, other: Path) -> None:
@@ -65,7 +75,7 @@ def main() -> None:
     for path in source.glob("new/*"):  # of an earlier benchmark
         path.unlink()
     write_images(source, range(given.images))
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    found: dict[tuple[str, str], list[Turn]] = {}
 
     def note(stage: str, way: str, **settings: object) -> None:
         print(f"{stage} {way}", file=sys.stderr)
@@ -91,12 +101,14 @@ def main() -> None:
         shutil.rmtree(source / "new")
     rows = []
     for stage in ("fingerprint", "preprocess"):
-        scratch, new = found[stage, "scratch"], found[stage, "new"]
-        seconds = [statistics.median(turn[0] for turn in turns) for turns in (scratch, new)]
-        memory = [max(turn[1] for turn in turns) for turns in (scratch, new)]
-        ratio = statistics.median(one[0] / other[0] for one, other in zip(scratch, new, strict=True))
-        rows.append([stage, *(f"{value:.1f}" for value in (*seconds, ratio)), *(f"{value:,.0f}" for value in memory)])
-    columns = ["", "from scratch, s", "1% new, s", "times as fast", "MiB at most", "MiB at most, 1% new"]
+        turns = {"from scratch": found[stage, "scratch"], "1% new": found[stage, "new"]}
+        less = [one.cpu / other.cpu for one, other in zip(*turns.values(), strict=True)]
+        for way, made in turns.items():
+            seconds, cpu = (statistics.median(turn[of] for turn in made) for of in (0, 1))
+            ratio = f"{statistics.median(less):.1f}" if way == "1% new" else ""
+            memory = f"{max(turn.mebibytes for turn in made):,.0f}"
+            rows.append([f"{stage}, {way}", f"{seconds:.1f}", f"{cpu:.1f}", ratio, memory])
+    columns = ["", "seconds", "CPU seconds", "times less CPU", "MiB at most"]
     title = f"{given.images:,} PNG files of {_SIDE}x{_SIDE} and {added:,} new ones"
     tables.show(title, columns, rows, ["both ways gave the same shards, byte for byte"])
     tables.keep(

@@ -19,6 +19,7 @@ MANIFEST = "dataset.json"
 SCHEMA_VERSION = 1
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
+_CRC_BYTES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,9 +137,19 @@ def encode_example(image: bytes, label: int) -> bytes:
     (a map: key = 1, value = 2), Feature.bytes_list = 1 or int64_list = 3, each with value = 1.
     """
     pixels = _field(1, _field(1, image))
-    number = _field(3, _field(1, _varint(label & 0xFFFFFFFFFFFFFFFF)))
-    entries = (_field(1, b"image") + _field(2, pixels), _field(1, b"label") + _field(2, number))
-    return _field(1, b"".join(_field(1, entry) for entry in entries))
+    entry = _field(1, b"image") + _field(2, pixels)
+    return _field(1, _field(1, entry) + _label_entry(label))
+
+
+def offset_of_image(framed_bytes: int, image_bytes: int, label: int) -> int:
+    """Where in an example's framed record its pixels begin.
+
+    Args:
+        framed_bytes: Size of the record, as `frame` returns it.
+        image_bytes: Number of its pixels' bytes.
+        label: Its label.
+    """
+    return framed_bytes - _CRC_BYTES - len(_label_entry(label)) - image_bytes
 
 
 def frame(records: Iterable[bytes]) -> Iterable[bytes]:
@@ -149,6 +160,12 @@ def frame(records: Iterable[bytes]) -> Iterable[bytes]:
     for record in records:
         length = struct.pack("<Q", len(record))
         yield b"".join((length, _masked_crc(length), record, _masked_crc(record)))
+
+
+def _label_entry(label: int) -> bytes:
+    """What follows the pixels in an encoded example."""
+    number = _field(3, _field(1, _varint(label & 0xFFFFFFFFFFFFFFFF)))
+    return _field(1, _field(1, b"label") + _field(2, number))
 
 
 def _masked_crc(content: bytes) -> bytes:

@@ -82,9 +82,8 @@ def write_shard(
 def _members(examples: list[Example], framed: list[bytes]) -> Iterator[Member]:
     start = 0
     for example, record in zip(examples, framed, strict=True):
-        # Wherever in the record these bytes stand, they are the image.
-        offset = start + record.index(example.image)
-        yield Member(example.content, hashlib.sha256(example.image).digest(), offset)
+        within = records.offset_of_image(len(record), len(example.image), example.label)
+        yield Member(example.content, hashlib.sha256(example.image).digest(), start + within)
         start += len(record)
 
 
