@@ -50,7 +50,7 @@ class SourceFile:
         name: Its path within the source, with `/`, printable whatever bytes the real name has.
         place: Its path or URI.
         bytes: Its size.
-        stamp: What the system says of a file of this machine; None for a URI.
+        stamp: What the system says of a file of this machine; None for a URI, and once the checksum is known.
         checksum: What stands for its content: the sha256 of a file of this machine, what the storage says of one in a
             bucket; empty where that is not known yet.
     """
@@ -156,7 +156,8 @@ def contents(source: str, index: str = "") -> Contents:
         log.info("left out %d files that are not %s: %s", len(listing.left_out), expected, _some(listing.left_out))
     checksums = _checksums_of_uris(listing.files) if is_uri(source) else _sha256_of_files(source, listing.files, index)
     files = [
-        dataclasses.replace(file, checksum=checksum) for file, checksum in zip(listing.files, checksums, strict=True)
+        dataclasses.replace(file, stamp=None, checksum=checksum)  # a stamp has served, and travels to no worker
+        for file, checksum in zip(listing.files, checksums, strict=True)
     ]
     listing = dataclasses.replace(listing, files=files)
     held = [[file.name, file.bytes, file.checksum] for file in files]

@@ -61,13 +61,14 @@ def write_shard(
         recipe: If not empty, a members file is written as well, which names it.
     """
     examples = sorted(found)
-    encoded = [records.encode_example(example.image, example.label) for example in examples]
-    framed = list(records.frame(encoded))
+    framed = list(records.frame(records.encode_example(example.image, example.label) for example in examples))
+    sizes = [len(record) for record in framed]
     content = b"".join(framed)
+    del framed  # as large as the shard
     storage.write_file(Path(folder) / name, content)
     shard = records.Shard(name, len(examples), len(content), hashlib.sha256(content).hexdigest())
     if recipe:
-        former.write_members(Path(folder), shard, recipe, _members(examples, framed))
+        former.write_members(Path(folder), shard, recipe, _members(examples, sizes))
     labels = [example.label for example in examples]
     histogram = _histogram([example.image for example in examples])
     return ShardFacts(
@@ -79,12 +80,12 @@ def write_shard(
     )
 
 
-def _members(examples: list[Example], framed: list[bytes]) -> Iterator[Member]:
+def _members(examples: list[Example], sizes: list[int]) -> Iterator[Member]:
     start = 0
-    for example, record in zip(examples, framed, strict=True):
-        within = records.offset_of_image(len(record), len(example.image), example.label)
+    for example, size in zip(examples, sizes, strict=True):
+        within = records.offset_of_image(size, len(example.image), example.label)
         yield Member(example.content, hashlib.sha256(example.image).digest(), start + within)
-        start += len(record)
+        start += size
 
 
 def _histogram(images: list[bytes]) -> np.ndarray:
