@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from components import digests, sources
 from components.errors import ConfigError
+from components.source_index import SourceIndex, Stamp
 
 _LONG_AGO = 1_000_000_000
 _TICK = 0.02  # seconds; longer than a tick of the file system's clock
@@ -162,6 +163,25 @@ def test_an_index_of_another_source_is_not_believed(
     others.write_bytes(own.read_bytes())
     assert files_read(other, index) == "6 of 6"
     assert files_read(pets, index) == "0 of 6"
+
+
+def test_every_part_of_a_stamp_counts_and_so_does_the_source(tmp_path: Path) -> None:
+    stamp, sha256 = Stamp(3, _LONG_AGO, _LONG_AGO, 7), "a" * 64
+    index = SourceIndex(str(tmp_path / "index"), "pets")
+    index.keep("1.png", stamp, sha256)
+    index.write(1)
+    again = SourceIndex(str(tmp_path / "index"), "pets")
+    assert again.known("1.png", stamp) == sha256
+    assert again.known("2.png", stamp) == ""
+    for field in stamp._fields:
+        assert again.known("1.png", stamp._replace(**{field: getattr(stamp, field) + 1})) == ""
+    (own,) = (tmp_path / "index").iterdir()
+    other = SourceIndex(str(tmp_path / "index"), "other")
+    other.keep("1.png", stamp, "b" * 64)
+    other.write(1)
+    (others,) = set((tmp_path / "index").iterdir()) - {own}
+    others.write_bytes(own.read_bytes())
+    assert SourceIndex(str(tmp_path / "index"), "other").known("1.png", stamp) == ""
 
 
 def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
