@@ -168,10 +168,14 @@ def test_every_part_of_a_stamp_counts_and_so_does_the_source(tmp_path: Path) -> 
     stamp, sha256 = Stamp(3, _LONG_AGO, _LONG_AGO, 7), "a" * 64
     index = SourceIndex(str(tmp_path / "index"), "pets")
     index.keep("1.png", stamp, sha256)
+    index.keep("near.png", stamp._replace(modified_ns=index._began - 2_000_000_000), sha256)
+    index.keep("far.png", stamp._replace(modified_ns=index._began - 2_000_000_001), sha256)
     index.write(1)
     again = SourceIndex(str(tmp_path / "index"), "pets")
     assert again.known("1.png", stamp) == sha256
     assert again.known("2.png", stamp) == ""
+    assert again.known("near.png", stamp._replace(modified_ns=index._began - 2_000_000_000)) == ""
+    assert again.known("far.png", stamp._replace(modified_ns=index._began - 2_000_000_001)) == sha256
     for field in stamp._fields:
         assert again.known("1.png", stamp._replace(**{field: getattr(stamp, field) + 1})) == ""
     (own,) = (tmp_path / "index").iterdir()
