@@ -21,6 +21,8 @@ STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_netwo
   train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
 # Whatever calls kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/pipeline/test_, compile_command.py goldens.py graph.py package_lint.py profiles.py)
+# Whatever goes through its client.
+CLIENT_TESTS := $(addprefix tests/pipeline/cluster/test_, submit.py kubeflow_connection.py schedule_commands.py)
 # TARGET-PROFILE: the packages that tests/pipeline/goldens keeps.
 GOLDENS := kfp-cpu kfp-gpu-l4-4 kfp-tpu-v5e-4-spot vertex-cpu vertex-gpu-l4 vertex-tpu-v5e-8
 
@@ -61,8 +63,8 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
 	touch $@
 
-test-kfp216: $(KFP216)/installed ## Run the tests of compiling on kfp 2.16.1, the other version that packages are made with
-	$(KFP216)/bin/python -m pytest --confcutdir tests/pipeline $(COMPILE_TESTS)
+test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
+	$(KFP216)/bin/python -m pytest --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
 $(KFP216)/installed: requirements/kfp-2.16.txt | $(VENV)/installed
 	$(BIN)/python -m venv $(KFP216)
