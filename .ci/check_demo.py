@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-STAGES = ("fingerprint", "preprocess", "embed", "train", "evaluate", "export", "publish")
+STAGES = ("fingerprint", "decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record")
 
 # In a process of its own, where nothing of this project can be imported.
 DRAW = """
@@ -52,6 +52,10 @@ def main(root: Path, log: Path) -> None:
     subprocess.run([*command, "--count", "64", "--out", grid], check=True)
     with Image.open(grid) as image:
         check(min(image.size) > 400, "wgan sample writes a grid", image.size)
+
+    record = json.loads((root / "records" / "wgan-gp-0001" / "record.json").read_text())
+    told = (record["state"], record["verdict"], record["version"], record["training"]["made"])
+    check(told == ("SUCCEEDED", "PROMOTE", 1, True), "the final record says what was trained and published", record)
 
     (evaluation,) = (root / "evaluations").iterdir()
     verdict = json.loads((evaluation / "verdict.json").read_text())
