@@ -127,7 +127,8 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         of_run = {"records": f"{root}/records", "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
         # Caching is off where the answer depends on more than the inputs: what the source holds now, who is champion
-        # now.
+        # now. Kubeflow's own cache never answers for any stage, as the run is among the inputs of each: a stage looks
+        # by itself for what is kept under the root, and notes whether it made or found it.
         recorded = record(
             **of_run,
             run_name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
