@@ -50,7 +50,10 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow"
+
+test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
 	$(BIN)/python -m pytest -m docker tests/docker tests/pipeline/test_containers.py tests/test_same_in_docker.py
@@ -164,5 +167,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-slow test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas lint format images beam-sdk image-sizes push prove-images audit compile goldens bench lock

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.limits import NO_LIMITS
@@ -75,6 +76,7 @@ class Desk:
         return (self.runs / "registry" / "champion.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_new_data_promotes_no_new_data_skips_and_worse_data_is_rejected(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     fill(desk.source / "test", discs(IMAGES, seed=1))

@@ -7,14 +7,11 @@ import json
 import warnings
 from typing import Any
 
+import kfp
 import kfp_server_api
 from kfp_server_api.rest import RESTClientObject
 
 from components.errors import ConfigError
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)
-    import kfp
 
 
 class Client(kfp.Client):

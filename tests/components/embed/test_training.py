@@ -40,6 +40,7 @@ def trajectory(strategy: tf.distribute.Strategy, dataset: str, batch: int) -> di
     }
 
 
+@pytest.mark.slow
 def test_replicas_do_not_change_the_trajectory(on_replicas: Callable[..., Any], tiny_dataset: Path) -> None:
     """Weights, moving statistics, slots, losses and accuracy on many replicas are those on one, up to rounding.
 

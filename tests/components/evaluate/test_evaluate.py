@@ -185,7 +185,7 @@ def test_run_again_does_nothing_and_other_settings_are_refused(
 ) -> None:
     place = Path(str(first.parameters["evaluation_uri"]))
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
-    assert run(two_checkpoints[0], place) == first
+    assert run(two_checkpoints[0], place) == dataclasses.replace(first, kept=True)
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
     with pytest.raises(ConfigError, match="sample_count was 500 there and is 150 now"):
         run(two_checkpoints[0], place, sample_count=150)

@@ -1,5 +1,6 @@
 """Tests for components/export: real checkpoints, a real new process."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -158,7 +159,7 @@ def test_run_again_does_nothing_and_another_checkpoint_is_refused(
 ) -> None:
     checkpoint, model, result = exported
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
-    assert _run(checkpoint, model) == result
+    assert _run(checkpoint, model) == dataclasses.replace(result, kept=True)
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
     with pytest.raises(ConfigError, match="belongs to another model"):
         _run(make_checkpoint(tmp_path, seed=1), model)

@@ -137,6 +137,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_build_with_a_mistake_in_one_line_ends_with_70(mistake: str, tmp_path: Path) -> None:
     file, right, wrong = MISTAKES[mistake]

@@ -132,6 +132,7 @@ def trajectory(
     return of_case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "replicas"), [(name, count) for name in CASES for count in CASES[name].replicas])
 def test_replicas_do_not_change_the_trajectory(
     trajectory: Callable[[str, int], dict[str, np.ndarray]], name: str, replicas: int
