@@ -5,7 +5,7 @@ wgan run --source digits --root runs/demo --steps 2000 --runner docker
 wgan plan --source digits --root runs/demo --steps 3000
 wgan compile --target vertex --profile gpu-l4 --images build/images.json --output pipeline.yaml
 wgan profiles
-wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root gs://bucket/runs --wait
+wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root /data/runs --wait
 wgan status
 wgan logs 3f2a train --follow
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com

@@ -16,7 +16,7 @@ from pipeline import package_origin, parameters, tables
 from pipeline.cluster import kubeflow_connection, runs, waiting
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.runs import Runs, RunStatus
-from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from pipeline.cluster.submission import ClusterPackage, Submission, read_package, root_problems
 from pipeline.profiles import KFP, TARGETS, VERTEX
 
 log = logging.getLogger("pipeline")
@@ -238,8 +238,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
     root = getattr(parsed, "root", None)
     if root is not None:
         given["root"] = root
-        if "://" not in root and not root.startswith("/"):
-            problems.append(f"root must be a path or URI that every stage sees, as /data or gs://bucket, got {root}")
+        problems.extend(root_problems(root))
     now = datetime.datetime.now(datetime.UTC)
     experiment = package.name if parsed.experiment is None else parsed.experiment
     run_name = f"{package.name} {now:%Y-%m-%d %H:%M:%S}" if parsed.run_name is None else parsed.run_name

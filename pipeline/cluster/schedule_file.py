@@ -13,7 +13,7 @@ from components.errors import ConfigError
 from pipeline import parameters, profile_values, profiles, yaml_files
 from pipeline.cluster import cron, submission
 from pipeline.cluster.schedules import Schedule
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import ClusterPackage, Submission, root_problems
 from pipeline.package import Package
 from pipeline.profile_values import shown
 
@@ -191,6 +191,7 @@ def _parameters(package: Package, given: dict[str, Any], at: str, problems: list
     except ConfigError as error:
         told = {problem.split()[0] for problem in found} | {name for name in given if name not in texts}
         found += [problem for problem in error.problems if problem.split()[0] not in told]
+    found += root_problems(texts["root"]) if "root" in texts else []
     problems += [f"{at}: parameters: {problem}" for problem in found]
     return {name: values[name] for name in texts if name in values}
 

@@ -70,6 +70,16 @@ class Submission:
     service_account: str = ""
 
 
+def root_problems(root: str) -> list[str]:
+    """What is wrong with the folder that is to keep everything made, where stages run on other machines than this."""
+    if root.startswith("/"):
+        return []
+    return [
+        "root must be a folder that every stage sees by an absolute path, such as /data/runs on a volume, or "
+        f"/gcs/BUCKET/runs on Vertex (results cannot be kept in buckets by gs:// yet), got {root}"
+    ]
+
+
 def read_package(path: Path, target: str) -> ClusterPackage:
     """Reads a package for a target, and refuses what would not run there.
 

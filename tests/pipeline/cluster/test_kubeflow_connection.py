@@ -182,7 +182,7 @@ def test_a_server_that_never_answers_is_asked_once() -> None:
 
 def test_every_request_has_its_limits(read_kfp_package: ClusterPackage) -> None:
     """What hangs after the server has greeted us: each request that a user's command makes."""
-    parameters = {"source": "digits", "root": "gs://bucket/runs"}
+    parameters = {"source": "digits", "root": "/data/runs"}
     submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
     seen: list[Any] = []
     with serving() as server:
@@ -259,7 +259,7 @@ def test_in_a_namespace_without_permission_nothing_is_begun(read_kfp_package: Cl
 
 
 def test_runs_of_a_namespace_are_submitted_there(read_kfp_package: ClusterPackage) -> None:
-    parameters = {"source": "digits", "root": "gs://bucket/runs"}
+    parameters = {"source": "digits", "root": "/data/runs"}
     submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
     with serving(multi_user=True, cookie="who=me") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))

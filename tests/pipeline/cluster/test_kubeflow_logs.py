@@ -201,7 +201,7 @@ def test_the_command_reads_pods_where_a_context_is_given(
 ) -> None:
     submission = Submission(
         package=read_kfp_package,
-        parameters={"source": "digits", "root": "gs://bucket/runs"},
+        parameters={"source": "digits", "root": "/data/runs"},
         experiment="e",
         run_name="r",
     )

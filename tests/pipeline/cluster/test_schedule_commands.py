@@ -54,7 +54,7 @@ class Desk:
             "package": str(self.package),
             "target": "kfp",
             "experiment": "retraining",
-            "parameters": {"source": "digits", "root": "gs://bucket/runs", "critic_learning_rate": 0.001},
+            "parameters": {"source": "digits", "root": "/data/runs", "critic_learning_rate": 0.001},
         }
         content = {"schedules": {name: {**usual, **settings} for name, settings in schedules.items()}}
         self.path.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -102,7 +102,7 @@ def test_the_story(desk: Desk, server: Server, wgan: Wgan) -> None:
     assert weekly["pipeline_version_reference"].keys() == {"pipeline_id", "pipeline_version_id"}
     assert weekly["runtime_config"]["parameters"] == {
         "source": "digits",
-        "root": "gs://bucket/runs",
+        "root": "/data/runs",
         "critic_learning_rate": 0.001,
     }
     # A package is there once, however many schedules name it.

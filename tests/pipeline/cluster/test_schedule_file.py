@@ -65,7 +65,7 @@ def weekly(**settings: Any) -> dict[str, Any]:
         "package": "kfp.yaml",
         "target": "kfp",
         "experiment": "retraining",
-        "parameters": {"source": "digits", "root": "gs://bucket/runs"},
+        "parameters": {"source": "digits", "root": "/data/runs"},
         **settings,
     }
     return {"schedules": {"weekly": {name: value for name, value in found.items() if value is not None}}}
@@ -76,7 +76,7 @@ def test_what_is_left_out_has_its_default(read: Reads, folder: Path) -> None:
     assert (found.name, found.cron, found.time_zone, found.target) == ("weekly", "0 9 * * 1", "UTC", "kfp")
     assert (found.enabled, found.concurrency, found.catch_up) == (True, 1, False)
     assert found.package == folder / "kfp.yaml"
-    assert found.submission.parameters == {"source": "digits", "root": "gs://bucket/runs"}
+    assert found.submission.parameters == {"source": "digits", "root": "/data/runs"}
     assert (found.submission.experiment, found.submission.run_name) == ("retraining", "weekly")
     assert (found.submission.pipeline_root, found.submission.service_account) == ("", "")
 
@@ -90,7 +90,7 @@ def test_every_setting_is_read(read: Reads) -> None:
         catch_up=True,
         pipeline_root="gs://bucket/artefacts",
         service_account="trainer",
-        parameters={"source": "digits", "root": "r", "steps": 500, "critic_learning_rate": 0.001, "seed": "7"},
+        parameters={"source": "digits", "root": "/r", "steps": 500, "critic_learning_rate": 0.001, "seed": "7"},
     )
     (found,) = read(content | {"controller_time_zone": "Europe/Berlin"}).schedules
     assert found.content() | {"version": ""} == {
@@ -98,7 +98,7 @@ def test_every_setting_is_read(read: Reads) -> None:
         "time_zone": "Europe/Berlin",
         "pipeline": found.submission.package.name,
         "version": "",
-        "parameters": {"source": "digits", "root": "r", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
+        "parameters": {"source": "digits", "root": "/r", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
         "experiment": "retraining",
         "pipeline_root": "gs://bucket/artefacts",
         "service_account": "trainer",
@@ -172,22 +172,29 @@ def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
         ({"parameters": ["a"]}, "parameters must hold parameters with their values, got ['a']"),
         ({"parameters": {1: 2}}, "parameters must hold parameters with their values"),
         ({"parameters": {"source": "digits"}}, "parameters: root is required"),
-        ({"parameters": {"source": "digits", "root": "r", "stepz": 5}}, "unknown parameter stepz; did you mean steps?"),
         (
-            {"parameters": {"source": "digits", "root": "r", "a\nb": 5}},
+            {"parameters": {"source": "digits", "root": "/r", "stepz": 5}},
+            "unknown parameter stepz; did you mean steps?",
+        ),
+        (
+            {"parameters": {"source": "digits", "root": "/r", "a\nb": 5}},
             "unknown parameter 'a\\nb'",
         ),
         (
-            {"parameters": {"source": "digits", "root": "r", "steps": "many"}},
+            {"parameters": {"source": "digits", "root": "/r", "steps": "many"}},
             "steps must be a whole number, got 'many'",
         ),
-        ({"parameters": {"source": "digits", "root": "r", "steps": 1.5}}, "steps must be a whole number, got '1.5'"),
-        ({"parameters": {"source": "digits", "root": "r", "steps": True}}, "steps must be a whole number, got 'true'"),
-        ({"parameters": {"source": "digits", "root": "r", "steps": 0}}, "steps must be at least 1, got 0"),
-        ({"parameters": {"source": "digits", "root": "r", "steps": None}}, "steps must have a value: leave it out"),
-        ({"parameters": {"source": "digits", "root": "r", "steps": float("nan")}}, "steps must be a number"),
-        ({"parameters": {"source": 2024, "root": "r"}}, "parameters: source must be text (in quotes"),
-        ({"parameters": {"source": "digits", "root": "r", "height": 5}}, "height and width must be given together"),
+        ({"parameters": {"source": "digits", "root": "/r", "steps": 1.5}}, "steps must be a whole number, got '1.5'"),
+        ({"parameters": {"source": "digits", "root": "/r", "steps": True}}, "steps must be a whole number, got 'true'"),
+        ({"parameters": {"source": "digits", "root": "/r", "steps": 0}}, "steps must be at least 1, got 0"),
+        ({"parameters": {"source": "digits", "root": "/r", "steps": None}}, "steps must have a value: leave it out"),
+        ({"parameters": {"source": "digits", "root": "/r", "steps": float("nan")}}, "steps must be a number"),
+        (
+            {"parameters": {"source": "digits", "root": "gs://bucket/runs"}},
+            "parameters: root must be a folder that every stage sees by an absolute path",
+        ),
+        ({"parameters": {"source": 2024, "root": "/r"}}, "parameters: source must be text (in quotes"),
+        ({"parameters": {"source": "digits", "root": "/r", "height": 5}}, "height and width must be given together"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(refusal: Refusal, settings: dict[str, Any], told: str) -> None:

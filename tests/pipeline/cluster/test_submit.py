@@ -43,13 +43,13 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def started(server: Server, read_kfp_package: ClusterPackage) -> str:
     """The id of a run that was submitted."""
-    parameters = {"source": "digits", "root": "gs://bucket/runs"}
+    parameters = {"source": "digits", "root": "/data/runs"}
     submission = Submission(package=read_kfp_package, parameters=parameters, experiment="mine", run_name="mine")
     return KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
 
 
 def submit(server: Server, package: Path, *words: str) -> int:
-    given = ("--package", str(package), "--source", "digits", "--root", "gs://bucket/runs")
+    given = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
     return main(["submit", "--host", server.url, *given, *words])
 
 
@@ -132,7 +132,7 @@ def test_the_run_is_what_was_asked_for(server: Server, kfp_package: Path) -> Non
     assert run["display_name"] == "first"
     assert run["service_account"] == "trainer"
     assert run["runtime_config"] == {
-        "parameters": {"source": "digits", "root": "gs://bucket/runs", "steps": 30},
+        "parameters": {"source": "digits", "root": "/data/runs", "steps": 30},
         "pipeline_root": "gs://bucket/root",
     }
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
@@ -143,7 +143,7 @@ def test_the_account_of_the_profile_is_the_one_without_another(
     server: Server, read_kfp_package: ClusterPackage
 ) -> None:
     package = dataclasses.replace(read_kfp_package, service_account="trainer")
-    parameters = {"source": "digits", "root": "gs://bucket/runs"}
+    parameters = {"source": "digits", "root": "/data/runs"}
     submission = Submission(package=package, parameters=parameters, experiment="mine", run_name="mine")
     place = KubeflowRuns(KubeflowConnection(host=server.url))
     place.submit(submission)
@@ -187,7 +187,8 @@ def test_every_mistake_is_told_and_nothing_is_sent(
     assert main(["submit", "--host", server.url, *words]) == errors.BAD_CONFIGURATION
     assert complaints(caplog) == [
         "unknown parameter stepz; did you mean steps?",
-        "root must be a path or URI that every stage sees, as /data or gs://bucket, got runs",
+        "root must be a folder that every stage sees by an absolute path, such as /data/runs on a volume, or "
+        "/gcs/BUCKET/runs on Vertex (results cannot be kept in buckets by gs:// yet), got runs",
         f"run_name must be a name of 1 to 128 letters, got '{'n' * 129}'",
         "timeout is for waiting: give --wait as well",
         "token_file cannot be read: No such file or directory: absent",

@@ -46,7 +46,7 @@ def place(server: VertexServer) -> list[str]:
 
 
 def submit(server: VertexServer, package: Path, *more: str) -> int:
-    words = ["submit", "--package", str(package), "--source", "gs://images", "--root", "gs://bucket/runs"]
+    words = ["submit", "--package", str(package), "--source", "gs://images", "--root", "/data/runs"]
     return main([*words, *place(server), "--pipeline_root", "gs://bucket/vertex", *more])
 
 
@@ -150,7 +150,7 @@ schedules:
     experiment: Nightly Runs
     pipeline_root: gs://bucket/vertex
     enabled: {enabled}
-    parameters: {{source: gs://images, root: gs://bucket/runs, steps: {steps}}}
+    parameters: {{source: gs://images, root: /data/runs, steps: {steps}}}
 """
 
 
