@@ -89,6 +89,9 @@ prove-protocol: calibrate ## What a certificate cannot say by itself: a second c
 prove-replicas: install ## Print by how much 1, 2, 4 and 8 replicas differ (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.replicas
 
+prove-retraining: install ## Retrain on Fashion-MNIST with more data, nothing new and worse data (docs/proofs.md)
+	$(BIN)/python -m tests.proofs.retraining --source $(FASHION_MNIST)
+
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -168,4 +171,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas lint format images beam-sdk image-sizes push prove-images audit compile goldens bench lock
+  prove-replicas prove-retraining lint format images beam-sdk image-sizes push prove-images audit compile goldens bench lock

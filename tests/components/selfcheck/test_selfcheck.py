@@ -85,6 +85,7 @@ def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, s
     return found
 
 
+@pytest.mark.slow
 def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
     found = on_replicas(__file__, "outcomes", 2, list(FAULTS))
     assert found.pop("none") == checks.PASSED
