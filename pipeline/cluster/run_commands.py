@@ -179,7 +179,7 @@ def _submit(words: list[str]) -> int:
     _add_submit_flags(parser, target)
     known = parameters.fields(package.found)
     if "root" in known:
-        parser.add_argument("--root", help="place that keeps everything made, seen by every stage: a path or URI")
+        parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
     parameters.add_flags(parser, known)
     parsed, unknown = parser.parse_known_args(words)
     problems = _unknown(unknown, parsed, target) if unknown else []
