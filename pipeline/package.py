@@ -174,11 +174,12 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package that can be executed here: the pipeline's name, the root of its tasks, and its text."""
+    """A package: the pipeline's name, the root of its tasks, its text, and what people are told of the pipeline."""
 
     name: str
     root: Task
     text: bytes
+    description: str = ""
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -212,7 +213,7 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
         problems.append("the package has platform settings (a second document), for a cluster only")
     if problems and to_execute:
         raise ConfigError(*(f"{where} cannot be run on this machine: {problem}" for problem in problems))
-    return Package(name, root, text)
+    return Package(name, root, text, str(spec["pipelineInfo"].get("description", "")))
 
 
 class _Reader:

@@ -5,7 +5,6 @@ It stands in the pipeline's description, the one text of a package that servers 
 
 import dataclasses
 import re
-from typing import Any
 
 _ORIGIN = re.compile(r"Compiled for (kfp|vertex), profile (\S+?)(?:, service account (\S+?))?\.$")
 
@@ -23,7 +22,7 @@ class Origin:
         return f"Compiled for {self.target}, profile {self.profile}{account}."
 
 
-def read(spec: dict[str, Any]) -> Origin | None:
-    """What a package's first document says of how it was compiled; None if another program compiled it."""
-    found = _ORIGIN.search(str(spec.get("pipelineInfo", {}).get("description", "")))
+def read(description: str) -> Origin | None:
+    """What a pipeline's description says of how its package was compiled; None if another program compiled it."""
+    found = _ORIGIN.search(description)
     return Origin(found[1], found[2], found[3] or "") if found else None

@@ -8,7 +8,7 @@ from components.decide.config import DecideConfig
 from components.errors import ConfigError
 from components.executor import StageResult
 from components.recipes import RUN, SKIP
-from components.registry import Champion
+from components.registry import Champion, PublishedRecipe
 
 _CHANGES_SHOWN = 3
 
@@ -27,10 +27,11 @@ def run(config: DecideConfig) -> StageResult:
     """
     now = recipes.of_this_code(config.source_fingerprint, config.own_embedding_digest, config.settings)
     champion = registry.read_champion(config.registry)
-    decision, reason = _decide(config, champion, now)
+    published = registry.read_recipe(config.registry, champion.version) if champion else None
+    decision, reason = _decide(config, champion, published, now)
     initial = ""
     if decision == RUN and config.start_from == "champion" and champion is not None:
-        initial = _checkpoint_of(config.registry, champion)
+        initial = _checkpoint_of(champion, published)
         reason += f"; training starts from version {champion.version}"
     return StageResult(
         parameters={
@@ -43,10 +44,11 @@ def run(config: DecideConfig) -> StageResult:
     )
 
 
-def _decide(config: DecideConfig, champion: Champion | None, now: recipes.Recipe) -> tuple[str, str]:
+def _decide(
+    config: DecideConfig, champion: Champion | None, published: PublishedRecipe | None, now: recipes.Recipe
+) -> tuple[str, str]:
     if champion is None:
         return RUN, "runs: nothing has been published yet"
-    published = registry.read_recipe(config.registry, champion.version)
     if published is None:
         return RUN, f"runs: version {champion.version} does not say what it was made from"
     changed = recipes.differences(published.recipe, now)
@@ -61,8 +63,7 @@ def _decide(config: DecideConfig, champion: Champion | None, now: recipes.Recipe
     )
 
 
-def _checkpoint_of(place: str, champion: Champion) -> str:
-    published = registry.read_recipe(place, champion.version)
+def _checkpoint_of(champion: Champion, published: PublishedRecipe | None) -> str:
     checkpoint = "" if published is None else published.checkpoint_uri
     if not checkpoint:
         raise ConfigError(

@@ -8,11 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from components import cli, errors
 from components.errors import ConfigError, StageError
-from pipeline import package_origin, parameters, tables
+from pipeline import parameters, tables
 from pipeline.cluster import kubeflow_connection, runs, waiting
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.runs import Runs, RunStatus
@@ -173,16 +171,15 @@ def _submit(words: list[str]) -> int:
         _add_submit_flags(parser, KFP)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
-    target = named.target or _package_target(path)
-    package = read_package(path, target)
+    package = read_package(path, named.target)
     parser = _parser("submit")
-    _add_submit_flags(parser, target)
+    _add_submit_flags(parser, package.target)
     known = parameters.fields(package.found)
     if "root" in known:
         parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
     parameters.add_flags(parser, known)
     parsed, unknown = parser.parse_known_args(words)
-    problems = _unknown(unknown, parsed, target) if unknown else []
+    problems = _unknown(unknown, parsed, package.target) if unknown else []
     submission, place = _checked(parsed, package, problems)
     run = place.submit(submission)
     log.info("run %s (%s) is started", run.run_id, run.name)
@@ -216,16 +213,6 @@ def _add_submit_flags(parser: argparse.ArgumentParser, target: str) -> None:
     )
     _add_waiting(parser)
     _add_connection(parser, target)
-
-
-def _package_target(path: Path) -> str:
-    """The target that a package says it is for; Kubeflow if it says none, so that what is wrong is told there."""
-    try:
-        spec = next(iter(yaml.safe_load_all(path.read_bytes())), None)
-    except (OSError, yaml.YAMLError):
-        return KFP
-    origin = package_origin.read(spec) if isinstance(spec, dict) else None
-    return origin.target if origin else KFP
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:

@@ -9,8 +9,6 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from components import errors
 from components.errors import ConfigError
 from components.images import VERSION
@@ -80,8 +78,8 @@ def root_problems(root: str) -> list[str]:
     ]
 
 
-def read_package(path: Path, target: str) -> ClusterPackage:
-    """Reads a package for a target, and refuses what would not run there.
+def read_package(path: Path, target: str | None) -> ClusterPackage:
+    """Reads a package for a target, or for its own if that is None, and refuses what would not run there.
 
     Raises:
         ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
@@ -91,9 +89,10 @@ def read_package(path: Path, target: str) -> ClusterPackage:
     except OSError as error:
         raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
     found = package.read(text, f"package {path}", to_execute=False)
-    origin = package_origin.read(next(iter(yaml.safe_load_all(text))))
+    origin = package_origin.read(found.description)
     if origin is None:
         raise ConfigError(f"package {path} does not say what it was compiled for: compile it with `wgan compile`")
+    target = target or origin.target
     if origin.target != target:
         raise ConfigError(
             f"package {path} was compiled for {origin.target}, and this is {target}: "

@@ -209,8 +209,9 @@ def _content_told(schedule: Any, connection: VertexConnection) -> dict[str, Any]
     spec, runtime, note = job["pipelineSpec"], job["runtimeConfig"], _note(schedule)
     known = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     account, pipeline_root = job.get("serviceAccount", ""), runtime["gcsOutputDirectory"]
-    origin = package_origin.read({"pipelineInfo": {"description": _description(schedule).partition(_NOTE)[0]}})
+    origin = package_origin.read(_description(schedule).partition(_NOTE)[0])
     default_account = origin.service_account if origin else ""
+    # Whatever text it is, there is a match: the zone is optional, and the rest can be anything.
     zone, fields = _CRON.fullmatch(schedule.cron).groups()  # type: ignore[union-attr]
     return {
         "cron": note["cron"] if _means(schedule.cron, note["cron"], zone) else fields,
