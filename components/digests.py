@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from components import settings
-from components.errors import ConfigError
 
 KEY_PLACE = "{key}"
 MADE_WITH = "made_with"
@@ -66,11 +65,5 @@ def stage_key(stage: str, config: Any, inputs: dict[str, str]) -> str:
 
 
 def fill_key(place: str, stage: str, config: Any, inputs: dict[str, str]) -> str:
-    """The place with `{key}` replaced by the stage's key; a place without it is returned as it is.
-
-    Raises:
-        ConfigError: The place is not a folder of this machine.
-    """
-    if "://" in place:
-        raise ConfigError(f"{place} is not a folder of this machine; results cannot be kept in buckets yet")
+    """The place with `{key}` replaced by the stage's key; a place without it is returned as it is."""
     return place.replace(KEY_PLACE, stage_key(stage, config, inputs)) if KEY_PLACE in place else place

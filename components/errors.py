@@ -7,6 +7,7 @@ OK = 0
 BAD_CONFIGURATION = 64
 BAD_DATA = 65
 DEFECT = 70
+SUPERSEDED = 73
 TRANSIENT = 75
 INTERRUPTED = 130
 TERMINATED = 143
@@ -38,6 +39,12 @@ class TransientError(StageError):
     """A failure that may pass: trying the same again can help (a full disk, a network that does not answer)."""
 
     exit_code = TRANSIENT
+
+
+class Superseded(StageError):
+    """Another process has made the same meanwhile, and otherwise; what it made stands, and nothing of ours counts."""
+
+    exit_code = SUPERSEDED
 
 
 class TrainingDiverged(StageError):
