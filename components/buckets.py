@@ -196,19 +196,22 @@ def download(uri: str, path: Path) -> None:
 
 def below(uri: str) -> list[Stored]:
     """All objects whose name begins with the URI's and a slash, by name."""
-    bucket, name = split(uri)
+    return list(each_below(uri))
 
-    def ask(client: "Client") -> list[Stored]:
-        found = client.list_blobs(
+
+def each_below(uri: str) -> Iterator[Stored]:
+    """Yields what `below` returns, a page at a time."""
+    bucket, name = split(uri)
+    with _failures_told(uri, "listed"):
+        found = _client().list_blobs(
             bucket,
             prefix=f"{name}/" if name else "",
             fields="items(bucket,name,size,crc32c,generation,metadata),nextPageToken",
             timeout=REQUEST_SECONDS,
             retry=_retry(),
         )
-        return [_stored(blob) for blob in found]
-
-    return _asked(uri, "listed", ask)
+        for blob in found:
+            yield _stored(blob)
 
 
 def delete(stored: Stored) -> None:

@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from components import errors, run_records, settings
+from components import errors, places, run_records, settings
 from components.errors import ConfigError, StageError, Terminated
 from components.executor import ExecutorInput, StageResult
 
@@ -31,9 +31,16 @@ class Parser(argparse.ArgumentParser):
 
 def log_to_stderr() -> None:
     """Sends the log to stderr, a line each: time, first letter of the level, message."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+class _Formatter(logging.Formatter):
+    """Names places in buckets as users know them, not by their mirrors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return places.told(super().format(record))
 
 
 def main(stage: str, config_class: type, arguments: list[str] | None = None, variant: str = "") -> int:

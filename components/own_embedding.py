@@ -3,14 +3,13 @@
 Standard library only.
 """
 
-from pathlib import Path
 from typing import Annotated
 
-from components import digests, storage
+from components import digests, places, storage
 from components.errors import DataError
 from components.settings import Setting
 
-_GRAPH = "saved_model.pb"
+GRAPH = "saved_model.pb"
 
 OwnEmbedding = Annotated[
     str,
@@ -34,9 +33,10 @@ def digest_of_content(place: str, expected: str = "") -> str:
     """
     if not place:
         return ""
-    if not (Path(place) / _GRAPH).is_file():
-        raise DataError(f"own_embedding {place} is no SavedModel: {_GRAPH} is missing; give the folder that holds it")
-    found = digests.digest_of(storage.files_in(Path(place)))
+    folder = places.fetched(place, GRAPH, "SavedModel")
+    if not (folder / GRAPH).is_file():
+        raise DataError(f"own_embedding {place} is no SavedModel: {GRAPH} is missing; give the folder that holds it")
+    found = digests.digest_of(storage.files_in(folder))
     if expected and found != expected:
         raise DataError(f"own_embedding {place} has digest {found}, expected {expected}; run again if it was changed")
     return found

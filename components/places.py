@@ -64,6 +64,15 @@ def told(text: str) -> str:
     return text.replace(f"{_root()}/", buckets.SCHEME)
 
 
+def file_of(place: str, name: str) -> str:
+    """Where a file of an artefact lies, for people: in a bucket the folder that was committed has it."""
+    if not in_bucket(place):
+        return str(Path(place, name))
+    found = buckets.read(f"{place}/{COMMITTED}")
+    folder = _said(place, found[0])[0] if found else place
+    return f"{folder}/{name}"
+
+
 def in_bucket(place: str | Path) -> bool:
     """Whether a place, or what it mirrors, is in a bucket."""
     return buckets.is_uri(given(place))
@@ -145,6 +154,34 @@ def fetch_files(folder: Path, suffix: str) -> None:
         if path.name not in wanted:
             path.unlink(missing_ok=True)
     _each([(stored, folder / name, "") for name, stored in wanted.items()])
+
+
+def fetch_all(folder: Path, manifest: str) -> None:
+    """Brings every artefact that lies in one folder of a mirror to the state of the bucket; damaged ones are told.
+
+    Args:
+        folder: The folder that holds their folders.
+        manifest: The name of their descriptions.
+    """
+    for place in artefacts(folder, manifest):
+        try:
+            _fetch(given(place), manifest)
+        except DataError as error:
+            log.error("passed over: %s", error)
+
+
+def artefacts(folder: Path, manifest: str) -> list[Path]:
+    """The mirrors of the artefacts that lie in one folder of a bucket, by name; none for a folder of this machine.
+
+    Args:
+        folder: The folder that holds their folders.
+        manifest: The name of their descriptions.
+    """
+    if not in_bucket(folder):
+        return []
+    uri = given(folder)
+    parts = [_within(stored, uri).split("/") for stored in buckets.below(uri)]
+    return sorted({folder / names[0] for names in parts if len(names) == 2 and names[1] in (COMMITTED, manifest)})
 
 
 def send_file(path: Path) -> None:
@@ -257,19 +294,24 @@ def _content(uri: str, manifest: str) -> _Content | None:
     if found is None:
         plain = {_within(stored, uri): (stored, "") for stored in buckets.below(uri)}
         return _Content(plain) if manifest in plain else None
-    try:
-        said: dict[str, Any] = json.loads(found[0])
-        if said["schema_version"] != SCHEMA_VERSION:
-            raise DataError(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
-        place = f"{uri}/{said['folder']}"
-        listed = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in said["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
+    place, listed = _said(uri, found[0])
     there = {_within(stored, place): stored for stored in buckets.below(place)}
     lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
     if lost:
         raise DataError(f"{uri} is damaged: {lost[0]} in {place} is missing or of another size")
     return _Content({name: (there[name], sha256) for name, (_, sha256) in listed.items()})
+
+
+def _said(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str]]]:
+    """The folder that was committed, and bytes and sha256 of its files."""
+    try:
+        said: dict[str, Any] = json.loads(committed)
+        if said["schema_version"] != SCHEMA_VERSION:
+            raise DataError(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
+        files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in said["files"].items()}
+        return f"{uri}/{said['folder']}", files
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
 
 def _within(stored: Stored, uri: str) -> str:

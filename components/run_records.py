@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components import errors, storage
+from components import errors, places, storage
 from components.errors import DataError, StageError, Terminated
 from components.executor import RunOf, StageResult
 
@@ -52,7 +52,7 @@ class Note:
 
 def folder_of(of_run: RunOf) -> Path:
     """Where the notes and the record of a run lie."""
-    return Path(of_run.records) / of_run.run
+    return places.local(of_run.records) / of_run.run
 
 
 @contextlib.contextmanager
@@ -82,7 +82,9 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
     try:
         yield results
     except BaseException as error:
-        ended(FAILED, problems=(str(error) or type(error).__name__).splitlines(), exit_code=_exit_code(error))
+        ended(
+            FAILED, problems=(places.told(str(error)) or type(error).__name__).splitlines(), exit_code=_exit_code(error)
+        )
         raise
     result = results[0]
     ended(KEPT if result.kept else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
@@ -91,14 +93,18 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
 def write(of_run: RunOf, note: Note) -> None:
     """Writes a note, in place of the stage's former one. A stage does not fail for a note that cannot be written."""
     try:
-        storage.write_json(folder_of(of_run) / f"{note.stage}.json", dataclasses.asdict(note))
-    except OSError as error:
-        log.warning("%s: not noted in the run's record: %s", note.stage, errors.describe_os_error(error))
+        path = folder_of(of_run) / f"{note.stage}.json"
+        storage.write_json(path, dataclasses.asdict(note))
+        places.send_file(path)
+    except (OSError, StageError) as error:
+        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
+        log.warning("%s: not noted in the run's record: %s", note.stage, reason)
 
 
 def read(of_run: RunOf) -> list[Note]:
     """The notes of a run, by start; one that cannot be read is told and left out."""
     found = []
+    places.fetch_files(folder_of(of_run), ".json")
     for path in sorted(folder_of(of_run).glob("*.json")):
         if path.name == RECORD:
             continue

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from components import digests, errors, storage
-from components.errors import DataError
+from components import digests, errors, places, storage
+from components.errors import StageError
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class SourceIndex:
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
         named = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
-        self._path = Path(folder) / f"{named}.json" if folder else None
+        self._path = places.local(folder) / f"{named}.json" if folder else None
         self._former, self._former_began = self._read()
         self._began = self._clock()
         self._entries: dict[str, str] = {}
@@ -87,7 +87,8 @@ class SourceIndex:
         }
         try:
             storage.write_json(self._path, {**value, "sha256": digests.digest_of(value)})
-        except OSError as error:
+            places.send_file(self._path)
+        except (OSError, StageError) as error:
             self._tell(error)
 
     @property
@@ -96,9 +97,11 @@ class SourceIndex:
 
     def _read(self) -> tuple[dict[str, str], int]:
         """The entries, and when the run that wrote them began; none if they cannot be trusted."""
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return {}, 0
         try:
+            if not places.fetch_file(self._path):
+                return {}, 0
             value = storage.read_json(self._path, "source's index")
             told = value.pop("sha256")
             if told != digests.digest_of(value):
@@ -106,7 +109,7 @@ class SourceIndex:
             if (value["schema_version"], value["source"]) != (_SCHEMA_VERSION, self._source_as_text):
                 raise ValueError("it is of another source or version")
             return value["files"], value["began_ns"]
-        except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (StageError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
             log.warning("the index %s cannot be used, so that every file is read: %s", self._path, reason)
             return {}, 0
@@ -128,8 +131,9 @@ class SourceIndex:
             self._tell(error)
             return 0
 
-    def _tell(self, error: OSError) -> None:
-        log.warning("the index %s cannot be written: %s", self._path, errors.describe_os_error(error))
+    def _tell(self, error: OSError | StageError) -> None:
+        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
+        log.warning("the index %s cannot be written: %s", self._path, reason)
 
 
 def _as_text(stamp: Stamp) -> str:

@@ -11,12 +11,13 @@ import logging
 import os
 import re
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from components import digests
+from components import buckets, digests
 from components.errors import ConfigError, DataError, TransientError
 from components.source_index import SourceIndex, Stamp
 
@@ -38,8 +39,6 @@ _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|label
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _NAMES_SHOWN = 3
 _SECONDS_BETWEEN_LINES = 5
-_BUCKET_SCHEME = "gs://"
-_SECONDS_TO_LIST = 30  # how long a page of a bucket's listing is tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,11 +138,8 @@ def contents(source: str, index: str = "") -> Contents:
             read (see `components.source_index`); empty for none. What is returned does not depend on it.
 
     Raises:
-        ConfigError: The index is to be kept in a bucket.
         DataError: As `list_source`.
     """
-    if is_uri(index):
-        raise ConfigError(f"index {index} is not a folder of this machine; an index cannot be kept in buckets")
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
         return Contents(digests.digest_of({"kind": DIGITS, "sha256": content}), "1,797 digits of scikit-learn")
@@ -176,15 +172,22 @@ def digits_file() -> Path:
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
-def open_file(place: str) -> BinaryIO:
+def open_file(place: str, checksum: str = "") -> BinaryIO:
     """Opens a source's file for reading, as stored: a gzipped one stays gzipped.
 
+    Args:
+        place: The file's path or URI.
+        checksum: What a bucket said of its content when it was listed; empty if that is not known. Of a path it is not
+            looked at.
+
     Raises:
-        DataError: The file is not there, or may not be read.
+        DataError: The file is not there, is another by now, or may not be read.
     """
     try:
         if not is_uri(place):
             return open(place, "rb")
+        if buckets.is_uri(place):
+            return _open_object(place, checksum)
         from apache_beam.io.filesystem import CompressionTypes
         from apache_beam.io.filesystems import FileSystems
 
@@ -193,6 +196,19 @@ def open_file(place: str) -> BinaryIO:
         raise DataError(f"{printable(place)} is gone; the source changed while it was read") from None
     except PermissionError:
         raise DataError(f"{printable(place)} may not be read: permission denied") from None
+
+
+def _open_object(uri: str, checksum: str) -> BinaryIO:
+    """A copy of an object, which is gone when it is closed; Beam's own reader compares nothing with a checksum."""
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    try:
+        buckets.download(uri, Path(path))
+        if checksum and buckets.checksum_of_file(Path(path)) != checksum:
+            raise DataError(f"{uri} changed since the source was fingerprinted; fingerprint it again")
+        return open(path, "rb")
+    finally:
+        Path(path).unlink()
 
 
 def printable(name: str) -> str:
@@ -248,7 +264,7 @@ def _raise_unreadable(error: OSError) -> None:
 
 def _list_uri(source: str) -> Iterator[SourceFile]:
     root = source.rstrip("/") + "/"
-    found = _list_bucket(root) if source.startswith(_BUCKET_SCHEME) else _list_by_beam(root)
+    found = _list_bucket(root) if buckets.is_uri(source) else _list_by_beam(root)
     empty = True
     for file in found:
         empty = False
@@ -260,34 +276,10 @@ def _list_uri(source: str) -> Iterator[SourceFile]:
 
 def _list_bucket(root: str) -> Iterator[SourceFile]:
     """Lists gs:// with the checksums that Beam asks for one by one: a request for each 1,000 objects."""
-    try:
-        from google.api_core.exceptions import GoogleAPICallError, RetryError
-        from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
-        from google.cloud.storage import Client
-        from google.cloud.storage.retry import DEFAULT_RETRY
-    except ImportError:
-        raise ConfigError(f"source {root[:-1]} needs google-cloud-storage: pip install google-cloud-storage") from None
-
-    bucket, _, prefix = root.removeprefix(_BUCKET_SCHEME).partition("/")
-    progress = _progress("listed")
-    try:
-        try:
-            client = Client()
-        except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
-            client = Client.create_anonymous_client()
-        found = client.list_blobs(
-            bucket,
-            prefix=prefix,
-            fields="items(name,size,crc32c),nextPageToken",
-            timeout=_SECONDS_TO_LIST,
-            retry=DEFAULT_RETRY.with_timeout(_SECONDS_TO_LIST),
-        )
-        for number, blob in enumerate(found, 1):
-            place = f"{_BUCKET_SCHEME}{bucket}/{blob.name}"
-            yield SourceFile(blob.name.removeprefix(prefix), place, blob.size, checksum=blob.crc32c or "")
-            progress(number)
-    except (GoogleAPICallError, RetryError, GoogleAuthError, OSError, ValueError) as error:
-        raise _unlistable(root, error) from None
+    uri, progress = root.rstrip("/"), _progress("listed")
+    for number, stored in enumerate(buckets.each_below(uri), 1):
+        yield SourceFile(stored.uri.removeprefix(f"{uri}/"), stored.uri, stored.bytes, checksum=stored.crc32c)
+        progress(number)
 
 
 def _list_by_beam(root: str) -> Iterator[SourceFile]:

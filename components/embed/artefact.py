@@ -11,7 +11,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import datasets, embeddings, lineage, networks, records, saved_models, settings, storage, whitening
+from components import (
+    datasets,
+    embeddings,
+    lineage,
+    networks,
+    places,
+    records,
+    saved_models,
+    settings,
+    storage,
+    whitening,
+)
 from components.accelerator import choose_strategy, kind_of
 from components.agreement import Agreement
 from components.cluster import Cluster
@@ -65,7 +76,7 @@ def _make_embedding(
     test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
     certified = _certify(module, whitenings, images, labels, test_images, classes, config.seed)
-    with storage.new_folder(place, embeddings.MANIFEST) as folder:
+    with places.new_folder(place, embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
         embeddings.save_whitenings(folder, whitenings)
         description = embeddings.Description(

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components import digests, embeddings, own_embedding, records, settings, storage
+from components import digests, embeddings, own_embedding, places, records, settings, storage
 from components.cluster import cluster_for
 from components.embed.config import EmbedConfig
 from components.executor import StageResult
@@ -30,12 +30,13 @@ def run(config: EmbedConfig) -> StageResult:
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
+    config = places.with_mirrors(config, "embedding", dataset=records.MANIFEST, own_embedding=own_embedding.GRAPH)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
     own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
     inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
     place = Path(digests.fill_key(config.embedding, "embed", config, inputs))
-    former = embeddings.describe(place) if (place / embeddings.MANIFEST).exists() else None
+    former = embeddings.describe(place) if places.holds(place, embeddings.MANIFEST) else None
     storage.require_own_place(
         place,
         "embedding",
@@ -48,11 +49,12 @@ def run(config: EmbedConfig) -> StageResult:
         # Only here, so that an embedding that is complete is told at once, without TensorFlow.
         from components.embed.artefact import make_embedding
 
+        places.require_writable(place)
         make_embedding(config, manifest, place, cluster)
     description = embeddings.describe(place)
     return StageResult(
         parameters={
-            "embedding_uri": str(place),
+            "embedding_uri": places.given(place),
             "embedding_digest": description.digest,
             "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
         },

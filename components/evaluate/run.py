@@ -18,6 +18,7 @@ from components import (
     lineage,
     models,
     pages,
+    places,
     records,
     registry,
     score_names,
@@ -80,11 +81,18 @@ def run(config: EvaluateConfig) -> StageResult:
         DataError: An input is missing or damaged, or there are too few images. A champion that cannot be read is none
             of these: it means REJECT.
     """
+    config = places.with_mirrors(
+        config,
+        "evaluation",
+        dataset=records.MANIFEST,
+        embedding=embeddings.MANIFEST,
+        checkpoint=checkpoints.MANIFEST,
+    )
     inputs = _read_inputs(config)
     if config.export_checkpoint == BEST:
         config, inputs = _choose(config, inputs)
     place = Path(digests.fill_key(config.evaluation, "evaluate", config, inputs.digests))
-    former = evaluations.describe(place) if (place / evaluations.MANIFEST).exists() else None
+    former = evaluations.describe(place) if places.holds(place, evaluations.MANIFEST) else None
     identity = {
         **settings.values_in_key(config),
         **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
@@ -93,6 +101,8 @@ def run(config: EvaluateConfig) -> StageResult:
     if former is not None:
         log.info("evaluate: already complete at %s", place)
     else:
+        places.require_writable(place)
+        training_folder.fetch(Path(config.checkpoint).parent)
         _make(config, inputs, place)
     return _result(config, place, kept=former is not None)
 
@@ -123,6 +133,8 @@ def _choose(config: EvaluateConfig, inputs: _Inputs) -> tuple[EvaluateConfig, _I
     dataset, embedding = Path(config.dataset), Path(config.embedding)
     scorer = Scorer(dataset, inputs.manifest, embedding, inputs.embedding, config.sample_count, config.seed)
     training = Path(config.checkpoint).parent
+    training_folder.fetch(training)
+    places.fetch_all(training, checkpoints.MANIFEST)
     choice = scorer.choose(training, inputs.checkpoint.step)
     log.info("evaluate: %s", choice.reason)
     folder = checkpoints.step_folder(training, choice.chosen.step)
@@ -175,7 +187,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
     )
-    with storage.new_folder(place, evaluations.MANIFEST) as folder:
+    with places.new_folder(place, evaluations.MANIFEST) as folder:
         numbers = _numbers(config, inputs, reference, model, champion)
         storage.write_json(folder / evaluations.METRICS, numbers)
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
@@ -346,9 +358,9 @@ def _result(config: EvaluateConfig, place: Path, kept: bool) -> StageResult:
         distance += f" at step {numbers['step']:,}, the best of {candidates} checkpoints"
     return StageResult(
         parameters={
-            "evaluation_uri": str(place),
+            "evaluation_uri": places.given(place),
             "evaluation_digest": described.digest,
-            "judged_checkpoint_uri": config.checkpoint,
+            "judged_checkpoint_uri": places.given(config.checkpoint),
             "judged_checkpoint_digest": described.checkpoint_digest,
             "verdict": described.verdict,
             "summary": "; ".join([f"{described.verdict}: {distance}", *described.reasons]),

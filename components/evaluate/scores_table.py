@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from components import storage
+from components import places, storage
 
 FILE = "scores.jsonl"
 
@@ -89,6 +89,7 @@ def append(training: Path, row: Row) -> None:
     path = training / FILE
     lines = [json.dumps(each.to_json(), sort_keys=True, allow_nan=False) for each in (*_rows(path), row)]
     storage.write_file(path, "".join(f"{line}\n" for line in lines).encode())
+    places.send_file(path)
 
 
 def best(rows: Sequence[Row]) -> Row | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from components import grids
+from components import grids, places
 from components.evaluate import scores_table
 from components.evaluate.scores_table import Comparison
 from components.records import ImageShape
@@ -20,6 +20,12 @@ _LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS, _COLUMNS = 8, 8
+
+
+def fetch(folder: Path) -> None:
+    """Brings what is read here from the bucket, if the training is in one."""
+    places.fetch_files(folder, ".jsonl")
+    places.fetch_files(folder / _SAMPLES, ".png")
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:

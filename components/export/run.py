@@ -21,6 +21,7 @@ from components import (
     lineage,
     models,
     networks,
+    places,
     saved_models,
     storage,
 )
@@ -47,9 +48,10 @@ def run(config: ExportConfig) -> StageResult:
         DataError: The checkpoint is missing or damaged.
         StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
     """
+    config = places.with_mirrors(config, "model", checkpoint=checkpoints.MANIFEST)
     checkpoint = checkpoints.describe(config.checkpoint, config.checkpoint_digest)
     place = Path(digests.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
-    former = models.describe(place) if (place / models.MANIFEST).exists() else None
+    former = models.describe(place) if places.holds(place, models.MANIFEST) else None
     storage.require_own_place(
         place,
         "model",
@@ -60,20 +62,22 @@ def run(config: ExportConfig) -> StageResult:
         log.info("export: already complete at %s", place)
         description = former
     else:
+        places.require_writable(place)
         with tf.device("CPU:0"):  # the graph is the same wherever it was made
-            description = _make(config, checkpoint, place)
+            _make(config, checkpoint, place)
+        description = models.describe(place)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(
-        parameters={"model_uri": str(place), "model_digest": description.digest, "summary": summary},
+        parameters={"model_uri": places.given(place), "model_digest": description.digest, "summary": summary},
         kept=former is not None,
     )
 
 
-def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> models.Description:
+def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> None:
     network = networks.NetworkConfig.from_json(checkpoint.network)
     generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
-    with storage.new_folder(place, models.MANIFEST) as folder:
+    with places.new_folder(place, models.MANIFEST) as folder:
         served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)
         _check(folder, generator, network.latent_size, checkpoint.class_counts)
@@ -90,7 +94,6 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
         )
         description = models.with_card(folder, description, card.render(description, checkpoint.settings))
         storage.write_json(folder / models.MANIFEST, description.to_json())
-    return description
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:

@@ -8,7 +8,7 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-from components import storage
+from components import places, storage
 from components.errors import DataError, TransientError
 from components.sources import FASHION_MNIST_MD5
 
@@ -32,6 +32,7 @@ def fashion_mnist(downloads: Path, url: str = FASHION_MNIST_URL) -> Path:
         DataError: What it sends has another MD5 sum than the published one.
     """
     folder = downloads / "fashion-mnist"
+    places.fetch_files(folder, ".gz")
     for name, md5 in FASHION_MNIST_MD5.items():
         path = folder / name
         if path.is_file():
@@ -43,6 +44,7 @@ def fashion_mnist(downloads: Path, url: str = FASHION_MNIST_URL) -> Path:
         if _md5(content) != md5:
             raise DataError(f"{address} has MD5 {_md5(content)}, published is {md5}; nothing was kept, try again")
         storage.write_file(path, content)
+        places.send_file(path)
     return folder
 
 

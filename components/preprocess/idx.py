@@ -120,9 +120,9 @@ def read_images(file: SourceFile) -> Iterator[list[bytes]]:
 @contextlib.contextmanager
 def open_idx(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file of a source for reading, unpacked if its content (not its name) is gzip."""
-    with sources.open_file(file.place) as opened:
+    with sources.open_file(file.place, file.checksum) as opened:
         gzipped = opened.read(2) == b"\x1f\x8b"
-    with sources.open_file(file.place) as opened:
+    with sources.open_file(file.place, file.checksum) as opened:
         yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
 
 

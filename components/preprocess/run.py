@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, records, settings, sources, storage
-from components.errors import ConfigError, DataError
+from components import digests, lineage, places, records, settings, sources, storage
+from components.errors import DataError
 from components.executor import StageResult
 from components.preprocess import download, examples, former
 from components.preprocess.config import PreprocessConfig
@@ -36,16 +36,18 @@ def run(config: PreprocessConfig) -> StageResult:
         DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
         TransientError: A download failed.
     """
+    config = places.with_mirrors(config, "dataset", "downloads")
     held = _contents(config)
     fingerprint = held.fingerprint
     place = Path(digests.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
     if _is_complete(place, config, fingerprint):
         log.info("preprocess: already complete at %s", place)
         return _result(place, records.read_manifest(str(place)), kept=True)
+    places.require_writable(place)
     found = survey(_place_of(config), held.listing)
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
-    with storage.new_folder(place, records.MANIFEST) as folder:
+    with places.new_folder(place, records.MANIFEST) as folder:
         # Only here, so that everything above is told without the seconds that Beam takes to import. It would warn of
         # every library that it has a use for, which is not ours, and that is not here.
         logging.disable(logging.WARNING)
@@ -60,7 +62,7 @@ def run(config: PreprocessConfig) -> StageResult:
         quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)
         splits = _splits(shards, len(found.classes))
         _require_images(splits, found, len(rejected))
-        taken_over = _taken_over(made, sum(found.counts.values())) if plan.recipe and config.former_datasets else {}
+        taken_over = _taken_over(made, sum(found.counts.values())) if plan.former else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -90,11 +92,12 @@ def _contents(config: PreprocessConfig) -> Contents:
 def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> bool:
     """Whether the dataset is there already; refuses a folder that holds something else, or a damaged dataset."""
     former: dict[str, Any] | None = None
-    complete = (place / records.MANIFEST).exists()
+    complete = places.holds(place, records.MANIFEST, whole=False)
     if complete:
         manifest = records.read_manifest(str(place))
         former = {**manifest.preprocessing, "source_fingerprint": manifest.source["fingerprint"]}
-        for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+        shards = [shard for split in manifest.splits.values() for shard in split.shards]
+        for shard in [] if places.in_bucket(place) else shards:
             path = place / shard.file
             if not path.is_file() or path.stat().st_size != shard.bytes:
                 raise DataError(f"{path} is missing or cut short; delete {place} and run this again")
@@ -128,11 +131,9 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
 
 def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> Former | None:
     """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
-    if sources.is_uri(config.former_datasets):
-        raise ConfigError(
-            f"former_datasets {config.former_datasets} is not a folder of this machine; results cannot be kept in "
-            "buckets yet"
-        )
+    if places.in_bucket(config.former_datasets):
+        log.info("preprocess: nothing is taken over from datasets in a bucket; all images are decoded")
+        return None
     if not config.former_datasets or not plan.recipe or held.listing is None:
         return None
     known = {bytes.fromhex(file.sha256) for file in held.listing.files}
@@ -210,7 +211,7 @@ def _result(place: Path, manifest: Manifest, kept: bool = False) -> StageResult:
     taken_over = manifest.made_with.get("taken_over", {}).get("images", 0)
     summary += f", {taken_over:,} taken over from earlier datasets" if taken_over else ""
     outputs: dict[str, str | int | float] = {
-        "dataset_uri": str(place),
+        "dataset_uri": places.given(place),
         "dataset_digest": manifest.digest,
         "summary": summary,
     }

@@ -194,7 +194,7 @@ def _split_and_class(place: str, file: SourceFile, split_folders: bool) -> tuple
 
 
 def _content(file: SourceFile) -> bytes:
-    with sources.open_file(file.place) as opened:
+    with sources.open_file(file.place, file.checksum) as opened:
         return opened.read()
 
 

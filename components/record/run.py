@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
-from components import evaluations, run_records, storage
+from components import evaluations, places, run_records, storage
 from components.executor import RunOf, StageResult
 from components.recipes import SKIP
 from components.record.config import RecordConfig
@@ -38,10 +37,10 @@ def run(config: RecordConfig) -> StageResult:
     status = _status(config.status)
     state = _state(notes, status)
     outputs = {name: note.outputs for name, note in notes.items()}
-    place = run_records.folder_of(of_run) / run_records.RECORD
+    path = run_records.folder_of(of_run) / run_records.RECORD
     reason = _reason(state, notes, status)
     storage.write_json(
-        place,
+        path,
         {
             "schema_version": run_records.SCHEMA_VERSION,
             "run": config.run,
@@ -68,7 +67,8 @@ def run(config: RecordConfig) -> StageResult:
             "links": _links(outputs, config.registry),
         },
     )
-    return StageResult(parameters={"record_uri": str(place), "state": state, "summary": f"{state}: {reason}"})
+    places.send_file(path)
+    return StageResult(parameters={"record_uri": places.given(path), "state": state, "summary": f"{state}: {reason}"})
 
 
 def _as_it_ended(note: Note) -> Note:
@@ -140,7 +140,7 @@ def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
     for name, (stage, output, file) in _LINKS.items():
         place = outputs.get(stage, {}).get(output)
         if place:
-            found[name] = str(Path(place, file)) if file else place
+            found[name] = places.file_of(place, file) if file else place
     return found
 
 
