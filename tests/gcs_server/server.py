@@ -1,0 +1,284 @@
+"""A server that answers as Google Cloud Storage's JSON API does, for tests, over real HTTP on loopback."""
+
+import contextlib
+import dataclasses
+import http
+import socket
+import struct
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.gcs_server import faults, uploads
+from tests.gcs_server.api import Answer, Api
+from tests.gcs_server.faults import FAULTS, Fault
+from tests.gcs_server.refusals import Refusal
+from tests.gcs_server.store import Store, Stored
+
+__all__ = ["FAULTS", "HangUp", "Request", "Server", "Stored", "serving"]
+
+
+class HangUp(Exception):
+    """Raised in `before` or `after`: the connection ends without an answer."""
+
+
+class _Reset(Exception):
+    """The connection is reset."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request.
+
+    Attributes:
+        number: From 0, in the order of arrival.
+        method: Of HTTP.
+        path: As it came, names quoted, without the query.
+        query: Of the URL.
+        headers: By their names, in any case.
+        body: As it came.
+    """
+
+    number: int
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Message
+    body: bytes
+
+
+class Server:
+    """What a test has of the server.
+
+    Attributes:
+        url: Where it is, for STORAGE_EMULATOR_HOST or `client_options`.
+        requests: What came, in order.
+        fired: The faults that happened: kind, and number of the request; an outage is one of "outage" at each request.
+        before: Called before a request is acted upon; may block, or raise `HangUp`.
+        after: Called when it has been acted upon, before it is answered; likewise.
+        broken: Mistakes of the server itself and of a test's `before` and `after`; the first is raised at the end.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self.url = ""
+        self.requests: list[Request] = []
+        self.fired: list[tuple[str, int]] = []
+        self.before: Callable[[Request], None] | None = None
+        self.after: Callable[[Request], None] | None = None
+        self.broken: list[Exception] = []
+        self._store = Store()
+        self._api = Api(self._store, page_size)
+        self._faults: dict[int, Fault] = {}
+        self._out = False
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def objects(self) -> dict[str, dict[str, Stored]]:
+        """What is held now: objects by bucket and name."""
+        return self._store.buckets
+
+    @property
+    def denied(self) -> set[tuple[str, str]]:
+        """Permissions that are denied, each with its prefix; a test may take one out again."""
+        return self._store.denied
+
+    def create_bucket(self, name: str) -> None:
+        """Makes an empty bucket."""
+        self._store.buckets[name] = {}
+
+    def deny(self, permission: str, prefix: str = "") -> None:
+        """Answers 403 to what needs a permission, such as `storage.objects.delete`, on names with a prefix."""
+        self._store.denied.add((permission, prefix))
+
+    def inject(self, kind: str, at: int = 0, times: int = 1, seconds: float = 1.0) -> None:
+        """Plans one of FAULTS for the request after `at` others from now, and for the `times` - 1 after it.
+
+        A byte can be flipped only where content travels: at any other request the fault does not fire.
+
+        Args:
+            kind: One of FAULTS.
+            at: 0 for the next request.
+            times: For how many requests in a row.
+            seconds: How long a stall is.
+        """
+        if kind not in FAULTS:
+            raise ValueError(f"no fault is called {kind!r}")
+        with self._lock:
+            for number in range(len(self.requests) + at, len(self.requests) + at + times):
+                self._faults[number] = Fault(kind, seconds)
+
+    def outage(self, on: bool) -> None:
+        """Answers 503 to everything, until switched off."""
+        self._out = on
+
+    def _receive(self, method: str, target: str, headers: Message, body: bytes) -> tuple[Answer, bool]:
+        """Acts upon a request; the answer, and whether it is to be cut short."""
+        url = urllib.parse.urlsplit(target)
+        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        with self._lock:
+            request = Request(len(self.requests), method, url.path, query, headers, body)
+            self.requests.append(request)
+            fault = self._faults.pop(request.number, None)
+        if self._out:
+            self.fired.append(("outage", request.number))
+            return _failed(503), False
+        try:
+            return self._act(request, target, fault)
+        except (HangUp, _Reset):
+            raise
+        except Exception as error:
+            self.broken.append(error)
+            return Answer(500, b"the server for tests is broken"), False
+
+    def _act(self, request: Request, target: str, fault: Fault | None) -> tuple[Answer, bool]:
+        body = self._before_acting(request, fault) if fault else request.body
+        if isinstance(body, Answer):
+            return body, False
+        if self.before:
+            self.before(request)
+        answer = self._api.answer(request.method, target, request.headers, body)
+        if self.after:
+            self.after(request)
+        return self._after_acting(request, fault, answer) if fault else (answer, False)
+
+    def _before_acting(self, request: Request, fault: Fault) -> bytes | Answer:
+        """The body as it arrives, or an answer instead of acting."""
+        if fault.status or fault.kind in ("reset", "stall"):
+            self.fired.append((fault.kind, request.number))
+        if fault.status:
+            return _failed(fault.status)
+        if fault.kind == "reset":
+            raise _Reset
+        if fault.kind == "stall" and self._ending.wait(fault.seconds):
+            raise HangUp
+        if fault.kind == "flip-upload":
+            return self._with_flipped_content(request)
+        return request.body
+
+    def _with_flipped_content(self, request: Request) -> bytes:
+        try:
+            place = uploads.content_span(request.headers, request.query, request.body)
+        except Refusal:
+            return request.body
+        body = request.body
+        if not body[place]:
+            return body
+        self.fired.append(("flip-upload", request.number))
+        return body[: place.start] + faults.flipped(body[place]) + body[place.stop :]
+
+    def _after_acting(self, request: Request, fault: Fault, answer: Answer) -> tuple[Answer, bool]:
+        if fault.kind == "flip-download" and answer.content and answer.body:
+            self.fired.append((fault.kind, request.number))
+            return dataclasses.replace(answer, body=faults.flipped(answer.body)), False
+        if fault.kind in ("lost-ack", "503-after-commit", "truncated-body"):
+            self.fired.append((fault.kind, request.number))
+        if fault.kind == "lost-ack":
+            raise HangUp
+        return (_failed(503) if fault.kind == "503-after-commit" else answer), fault.kind == "truncated-body"
+
+
+def _failed(status: int) -> Answer:
+    headers = {"Content-Type": "application/json; charset=UTF-8"} | ({"Retry-After": "1"} if status == 429 else {})
+    message = {408: "Request Timeout", 429: "The rate of requests is too high."}.get(status, "Backend Error")
+    return Answer(status, Refusal(status, message).body(), headers)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "gcs-server-for-tests (no Google Cloud Storage)"
+    sys_version = ""
+    disable_nagle_algorithm = True
+    gcs: Server
+
+    def do_GET(self) -> None:
+        if "Transfer-Encoding" in self.headers:
+            self._write(Answer(411, Refusal(411, "You must provide the Content-Length HTTP header.").body()), True)
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            answer, cut = self.gcs._receive(self.command, self.path, self.headers, body)
+        except HangUp:
+            self.close_connection = True
+        except _Reset:
+            self._reset()
+        else:
+            self._write(answer, cut)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _write(self, answer: Answer, cut: bool) -> None:
+        """Sends an answer, or the first half of it; of one without a body, nothing."""
+        head = f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}\r\n"
+        headers = dict(answer.headers)
+        if answer.status not in (204, 304):
+            headers["Content-Length"] = str(len(answer.body))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        whole = f"{head}{lines}\r\n".encode() + answer.body
+        if cut:
+            self.close_connection = True
+            whole = whole[: len(whole) - len(answer.body) // 2 - 1] if answer.body else b""
+        self.wfile.write(whole)
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        # A socket that lingers for no time is not closed but reset.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.rfile.close()
+        self.connection.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing: a test sees `Server.requests`."""
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing waits for the last answer
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: a client that was killed does not wait for its answer."""
+
+    def hang_up(self) -> None:
+        """Ends every connection: clients keep theirs, and closing waits for all."""
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def serving(page_size: int = 10, port: int = 0) -> Iterator[Server]:
+    """Serves on loopback, in threads, until the block ends.
+
+    Args:
+        page_size: The most that one page of a listing has; so few by default that every client has to turn pages.
+        port: 0 for any that is free.
+    """
+    server = Server(page_size)
+    handler = type("Handler", (_Handler,), {"gcs": server})
+    with _Http(("127.0.0.1", port), handler) as listener:
+        server.url = f"http://127.0.0.1:{listener.server_address[1]}"
+        thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server._ending.set()
+            listener.shutdown()
+            thread.join()
+            listener.hang_up()
+    if server.broken:
+        raise server.broken[0]

@@ -1,0 +1,129 @@
+"""The three ways in which content arrives: alone (media), after its metadata (multipart), in chunks (resumable)."""
+
+import dataclasses
+import json
+import re
+import threading
+from collections.abc import Mapping
+from email.message import Message
+from typing import Any
+
+from tests.gcs_server.refusals import Refusal
+from tests.gcs_server.store import Conditions, Store, Stored
+
+# Settings of an object that a client may give; all else in a resource is the service's own, and passed over.
+PROPERTIES = ("cacheControl", "contentDisposition", "contentLanguage", "contentType", "customTime", "storageClass")
+_CHUNK = 256 * 1024
+
+
+@dataclasses.dataclass
+class Session:
+    """A resumable upload.
+
+    Attributes:
+        bucket, conditions: Where to, and what must hold, at the beginning and at the end.
+        resource: Of the object, as the client gave it.
+        arrived: The chunks so far.
+        made: The object, once it is complete.
+    """
+
+    bucket: str
+    conditions: Conditions
+    resource: dict[str, Any]
+    arrived: bytearray = dataclasses.field(default_factory=bytearray)
+    made: Stored | None = None
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    def receive(self, store: Store, headers: Message, body: bytes) -> Stored | None:
+        """Takes a chunk, or a question how far it is; the object if it is complete now, or was before."""
+        with self.lock:
+            if self.made:
+                return self.made
+            total = self._take(headers.get("Content-Range", ""), body)
+            if total is None or len(self.arrived) < total:
+                return None
+            claimed = claimed_in(self.resource) | claimed_in_header(headers.get("X-Goog-Hash", ""))
+            self.made = insert(store, self.bucket, self.resource, bytes(self.arrived), self.conditions, claimed)
+            return self.made
+
+    def _take(self, content_range: str, body: bytes) -> int | None:
+        found = re.fullmatch(
+            r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", content_range or f"bytes 0-{len(body) - 1}/{len(body)}"
+        )
+        if not found:
+            if content_range == "" and not body:
+                return 0
+            raise Refusal(400, f"Invalid Content-Range: {content_range}")
+        total = None if found[3] == "*" else int(found[3])
+        if found[1] is None:
+            return total
+        first, last = int(found[1]), int(found[2])
+        if last - first + 1 != len(body) or first > len(self.arrived):
+            raise Refusal(400, f"Invalid request: {content_range} after {len(self.arrived)} bytes, with {len(body)}.")
+        if last + 1 != total and (last + 1) % _CHUNK:
+            raise Refusal(400, "Invalid request: every chunk but the last is a multiple of 256 KiB.")
+        self.arrived += body[len(self.arrived) - first :]  # what was sent again is passed over
+        return total
+
+
+def insert(
+    store: Store,
+    bucket: str,
+    resource: Mapping[str, Any],
+    content: bytes,
+    conditions: Conditions,
+    claimed: Mapping[str, str],
+) -> Stored:
+    """Makes an object of its resource and its content."""
+    properties = {key: resource[key] for key in PROPERTIES if resource.get(key)}
+    metadata = resource.get("metadata") or {}
+    return store.insert(bucket, resource["name"], content, conditions, properties, metadata, claimed)
+
+
+def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
+    """The resource in a multipart body, and where its content lies."""
+    boundary = headers.get_param("boundary")
+    if not isinstance(boundary, str):
+        raise Refusal(400, "Invalid multipart request: no boundary.")
+    mark = b"--" + boundary.encode()
+    second = body.find(b"\r\n" + mark + b"\r\n", len(mark))
+    end = body.rfind(b"\r\n" + mark + b"--")
+    start_of_resource = body.find(b"\r\n\r\n") + 4
+    start = body.find(b"\r\n\r\n", second + 2) + 4
+    if not body.startswith(mark + b"\r\n") or not 0 < start_of_resource <= second < start <= end:
+        raise Refusal(400, "Invalid multipart request: two parts are needed, the resource and the content.")
+    resource = read_resource(body[start_of_resource:second])
+    content_type = re.search(rb"content-type: *([^\r\n]+)", body[second:start], re.IGNORECASE)
+    if content_type:
+        resource.setdefault("contentType", content_type[1].decode())
+    return resource, slice(start, end)
+
+
+def content_span(headers: Message, query: Mapping[str, str], body: bytes) -> slice:
+    """Where the content of an object lies in the body of an upload; empty if there is none."""
+    kind = query.get("uploadType")
+    if kind == "multipart":
+        return parts(headers, body)[1]
+    return slice(0, len(body)) if kind == "media" or "upload_id" in query else slice(0, 0)
+
+
+def read_resource(body: bytes) -> dict[str, Any]:
+    """The resource of an object as a client sends it."""
+    try:
+        resource = json.loads(body or b"{}")
+    except ValueError as error:
+        raise Refusal(400, f"Parse Error: {error}") from error
+    if not isinstance(resource, dict):
+        raise Refusal(400, "Parse Error: an object is needed.")
+    return resource
+
+
+def claimed_in(resource: Mapping[str, Any]) -> dict[str, str]:
+    """Checksums that a resource gives, by kind."""
+    return {kind: resource[key] for kind, key in (("crc32c", "crc32c"), ("md5", "md5Hash")) if resource.get(key)}
+
+
+def claimed_in_header(value: str) -> dict[str, str]:
+    """Checksums in a header such as `crc32c=AAAAAA==,md5=...`, by kind."""
+    pairs = (pair.strip().partition("=") for pair in value.split(",") if pair.strip())
+    return {kind: claimed for kind, _, claimed in pairs if kind in ("crc32c", "md5")}
