@@ -162,10 +162,9 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
         blob = client.bucket(bucket).get_blob(name, timeout=REQUEST_SECONDS, retry=_retry())
         if blob is None:
             return None
+        same = client.bucket(bucket).blob(name, generation=blob.generation)
         try:
-            content = blob.download_as_bytes(
-                if_generation_match=blob.generation, timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c"
-            )
+            content = same.download_as_bytes(timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c")
         except NotFound:  # replaced or deleted since it was asked for
             return read(uri)
         return content, _stored(blob)
@@ -374,7 +373,12 @@ def _transient(uri: str, done: str, error: Exception) -> TransientError:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500] or type(error).__name__
+    """What the service said, or else the library."""
+    try:
+        said = error.response.json()["error"]["message"]  # type: ignore[attr-defined]
+    except (AttributeError, ValueError, KeyError, TypeError, RuntimeError):
+        said = str(error)
+    return " ".join(str(said).split())[:500] or type(error).__name__
 
 
 def _retry() -> Any:
@@ -403,6 +407,9 @@ def _new_client() -> "Client":
     except ImportError:
         raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
     try:
-        return Client()
+        client = Client()
     except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
-        return Client.create_anonymous_client()  # public data can be read without any
+        client = Client.create_anonymous_client()  # public data can be read without any
+    # In a thread of its own it asks for the bucket itself, for traces that nobody reads; not all may ask for that.
+    client._bucket_metadata_cache = None
+    return client

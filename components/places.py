@@ -148,7 +148,7 @@ def fetch_files(folder: Path, suffix: str) -> None:
     if not in_bucket(folder):
         return
     uri = given(folder)
-    there = {_within(stored, uri): stored for stored in buckets.below(uri)}
+    there = _files_below(uri)
     wanted = {name: stored for name, stored in there.items() if "/" not in name and name.endswith(suffix)}
     for path in folder.glob(f"*{suffix}"):
         if path.name not in wanted:
@@ -180,7 +180,7 @@ def artefacts(folder: Path, manifest: str) -> list[Path]:
     if not in_bucket(folder):
         return []
     uri = given(folder)
-    parts = [_within(stored, uri).split("/") for stored in buckets.below(uri)]
+    parts = [name.split("/") for name in _files_below(uri)]
     return sorted({folder / names[0] for names in parts if len(names) == 2 and names[1] in (COMMITTED, manifest)})
 
 
@@ -292,10 +292,10 @@ def _fetch(uri: str, manifest: str, whole: bool = True) -> bool:
 def _content(uri: str, manifest: str) -> _Content | None:
     found = buckets.read(f"{uri}/{COMMITTED}")
     if found is None:
-        plain = {_within(stored, uri): (stored, "") for stored in buckets.below(uri)}
+        plain = {name: (stored, "") for name, stored in _files_below(uri).items()}
         return _Content(plain) if manifest in plain else None
     place, listed = _said(uri, found[0])
-    there = {_within(stored, place): stored for stored in buckets.below(place)}
+    there = _files_below(place)
     lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
     if lost:
         raise DataError(f"{uri} is damaged: {lost[0]} in {place} is missing or of another size")
@@ -314,10 +314,14 @@ def _said(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str]]]:
         raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
 
-def _within(stored: Stored, uri: str) -> str:
-    name = stored.uri.removeprefix(f"{uri}/")
-    buckets.split(f"{uri}/{name}")  # no name leads out of the mirror
-    return name
+def _files_below(uri: str) -> dict[str, Stored]:
+    """The objects below a place by their names within it, but for what stands for empty folders."""
+    found = {}
+    for stored in buckets.below(uri):
+        if not stored.uri.endswith("/"):
+            buckets.split(stored.uri)  # no name leads out of the mirror
+            found[stored.uri.removeprefix(f"{uri}/")] = stored
+    return found
 
 
 def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
@@ -352,7 +356,7 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
 
 
 def _require_sent(folder: Path, place: str, names: list[str]) -> None:
-    there = {_within(stored, place): stored for stored in buckets.below(place)}
+    there = _files_below(place)
     for name in names:
         if name not in there or there[name].crc32c != buckets.checksum_of_file(folder / name):
             raise TransientError(f"{place}/{name} is not what was sent; try again")

@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from components import digests, storage
+from components import buckets, digests, places, storage
 from components.errors import DataError
 from components.executor import OF_THE_RUN
 from pipeline.package import Task
@@ -73,7 +73,7 @@ class Cache:
         if entry is None:
             return Found(None, self._difference(task, parts))
         outputs = Outputs(entry["outputs"]["parameters"], entry["outputs"]["artifacts"])
-        gone = [place for place in entry["places"] if not Path(place).exists()]
+        gone = [place for place in entry["places"] if not _exists(place)]
         if gone:
             return Found(None, f"its artefact is gone: {gone[0]}")
         return Found(outputs, "unchanged")
@@ -87,8 +87,8 @@ class Cache:
             outputs: What it made.
             run: The number of the run; the entry of the latest run is the one that differences are told against.
         """
-        places = [str(place) for place in local_artifacts(outputs)]
-        entry = {"run": run, "parts": parts, "outputs": dataclasses.asdict(outputs), "places": places}
+        kept_at = [*map(str, local_artifacts(outputs)), *filter(buckets.is_uri, artifact_uris(outputs))]
+        entry = {"run": run, "parts": parts, "outputs": dataclasses.asdict(outputs), "places": kept_at}
         storage.write_json(self._place(task, parts), entry)
 
     def _place(self, task: Task, parts: dict[str, Any]) -> Path:
@@ -115,9 +115,19 @@ class Cache:
 
 def local_artifacts(outputs: Outputs) -> list[Path]:
     """Where the artefacts that outputs name lie on this machine: artefacts, and parameters called `..._uri`."""
+    return [Path(uri) for uri in artifact_uris(outputs) if "://" not in uri and Path(uri).exists()]
+
+
+def artifact_uris(outputs: Outputs) -> list[str]:
+    """Where the artefacts that outputs name lie: artefacts, and parameters called `..._uri`."""
     uris = [value for name, value in outputs.parameters.items() if name.endswith("_uri") and isinstance(value, str)]
-    uris += [artifact["uri"] for artifact in outputs.artifacts.values()]
-    return [Path(uri) for uri in uris if "://" not in uri and Path(uri).exists()]
+    return uris + [artifact["uri"] for artifact in outputs.artifacts.values()]
+
+
+def _exists(place: str) -> bool:
+    if not buckets.is_uri(place):
+        return Path(place).exists()
+    return buckets.stat(f"{place}/{places.COMMITTED}") is not None
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

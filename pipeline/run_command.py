@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components import cli, errors
+from components import cli, errors, places
 from components.errors import ConfigError
 from components.images import TRAIN_IMAGES
 from pipeline import container_settings, containers, history, package, parameters, plan, profiles, runner, tables
@@ -43,8 +43,9 @@ def main(verb: str, words: list[str]) -> int:
     parameters.add_flags(parser, parameters.fields(found))
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
-    root = Path(parsed.root).resolve()
-    given["root"] = str(root)
+    # Of a run in a bucket, history and what was kept of results lie on this machine all the same.
+    root = places.local(parsed.root).resolve()
+    given["root"] = places.given(root)
     problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
     settings = container_settings.read(
         container_settings.given_in(parsed), [task.name for task in found.root.leaves()], problems
@@ -70,7 +71,9 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
         allow_abbrev=False,
         add_help=add_help,
     )
-    parser.add_argument("--root", default="runs", help="folder that keeps everything made (default: ./runs)")
+    parser.add_argument(
+        "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps everything made (default: ./runs)"
+    )
     parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
     parser.add_argument(
         *("--train_image", "--train-image"),
@@ -108,8 +111,8 @@ def _read_package(path: Path) -> bytes:
 def _problems(parsed: argparse.Namespace, root: Path) -> list[str]:
     """What is wrong with the flags that are not the pipeline's own."""
     problems = []
-    if "://" in parsed.root:
-        problems.append(f"root must be a folder of this machine, got {parsed.root}")
+    if places.in_bucket(root) and parsed.runner == _DOCKER:
+        problems.append(f"root must be a folder of this machine for --runner docker, got {parsed.root}")
     elif root.exists() and not root.is_dir():
         problems.append(f"root must be a folder, got {parsed.root}, which is a file")
     if getattr(parsed, "jobs", 1) < 1:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from components import buckets, places
 from pipeline.package import Task
 from pipeline.resolve import as_text
 from pipeline.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
@@ -47,17 +48,21 @@ def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 def print_places(progress: dict[Task, Progress], root: Path) -> None:
     """Prints where the results lie that people look at: artefacts by name, samples, report, the registry's champion."""
-    lines = {}
+    lines: dict[str, str | Path] = {}
     for found in progress.values():
         parameters = found.outputs.parameters if found.outputs else {}
         for name, place in parameters.items():
             if name.endswith("_uri"):
-                lines[name.removesuffix("_uri")] = Path(place)
+                lines[name.removesuffix("_uri")] = place
                 lines |= {
-                    label: Path(place, file) for file, label in _SHOWN_FILES.items() if Path(place, file).is_file()
+                    label: places.local(place) / file
+                    for file, label in _SHOWN_FILES.items()
+                    if (places.local(place) / file).is_file()
                 }
     if (root / "registry" / "champion.json").is_file():
         lines["champion"] = root / "registry" / "champion.json"
+    elif buckets.is_uri(places.given(root)):
+        lines["registry"] = places.given(root / "registry")
     if lines:
         print()
     width = max((len(label) for label in lines), default=0)
@@ -72,8 +77,11 @@ def _state(found: Progress) -> str:
     return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
 
 
-def _relative(place: Path) -> str:
-    """The path from the working directory if it lies below, else the whole path."""
+def _relative(place: str | Path) -> str:
+    """The path from the working directory if it lies below, else the whole path; a place in a bucket as it is."""
+    if places.in_bucket(place) and isinstance(place, str):
+        return place
+    place = Path(place)
     return os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from components import digests, records, storage
+from tests.gcs_server.server import Server, serving
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -50,6 +52,22 @@ def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int
     )
     storage.write_json(folder / records.MANIFEST, manifest.to_json())
     return folder
+
+
+@pytest.fixture
+def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A server of buckets, which are this process's and its children's; nothing is waited for, nothing mirrored yet."""
+    from components import buckets
+
+    monkeypatch.setattr(buckets, "FIRST_DELAY_SECONDS", 0.001)
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 5.0)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with serving() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        yield server
 
 
 @pytest.fixture(scope="session")

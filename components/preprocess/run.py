@@ -62,7 +62,7 @@ def run(config: PreprocessConfig) -> StageResult:
         quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)
         splits = _splits(shards, len(found.classes))
         _require_images(splits, found, len(rejected))
-        taken_over = _taken_over(made, sum(found.counts.values())) if plan.former else {}
+        taken_over = _taken_over(made, sum(found.counts.values())) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,

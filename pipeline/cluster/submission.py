@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from components import errors
+from components import buckets, errors
 from components.errors import ConfigError
 from components.images import VERSION
 from pipeline import package, package_lint, package_origin
@@ -70,11 +70,17 @@ class Submission:
 
 def root_problems(root: str) -> list[str]:
     """What is wrong with the folder that is to keep everything made, where stages run on other machines than this."""
+    if buckets.is_uri(root):
+        try:
+            buckets.split(root)
+        except ConfigError as error:
+            return [f"root: {error}"]
+        return []
     if root.startswith("/"):
         return []
     return [
-        "root must be a folder that every stage sees by an absolute path, such as /data/runs on a volume, or "
-        f"/gcs/BUCKET/runs on Vertex (results cannot be kept in buckets by gs:// yet), got {root}"
+        "root must be in a bucket, gs://BUCKET/runs, or a folder that every stage sees by an absolute path, such as "
+        f"/data/runs on a volume, got {root}"
     ]
 
 

@@ -16,8 +16,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from components import digests, sources
-from components.errors import ConfigError
 from components.source_index import SourceIndex, Stamp
+from tests.gcs_server.server import Server
 
 _LONG_AGO = 1_000_000_000
 _TICK = 0.02  # seconds; longer than a tick of the file system's clock
@@ -191,8 +191,19 @@ def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog
     (tmp_path / "file").write_bytes(b"")
     assert sources.fingerprint(str(pets), str(tmp_path / "file")) == sources.fingerprint(str(pets))
     assert "cannot be written: File exists" in caplog.text
-    with pytest.raises(ConfigError, match="index gs://bucket/fingerprints is not a folder of this machine"):
-        sources.fingerprint(str(pets), "gs://bucket/fingerprints")
+
+
+def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCaptureFixture) -> None:
+    gcs.create_bucket("b")
+    expected = sources.fingerprint(str(pets))
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    (name,) = gcs.objects["b"]
+    assert name.startswith("fingerprints/")
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    gcs.deny("storage.objects.create")
+    (pets / "4.png").write_bytes(b"4")
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") != expected
+    assert "cannot be written: gs://b/fingerprints/" in caplog.text
 
 
 def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:

@@ -1,20 +1,17 @@
 """Listing and fingerprinting: what counts, what does not, and what is refused."""
 
 import hashlib
-import json
 import os
 import shutil
 import sys
-import threading
-import urllib.parse
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from google.cloud.storage import Client
 
-from components import digests, sources
-from components.errors import ConfigError, DataError, TransientError
+from components import buckets, digests, sources
+from components.errors import ConfigError, DataError
+from tests.gcs_server.server import Server
 
 
 @pytest.fixture
@@ -143,83 +140,50 @@ def test_uris_are_read_through_beam(pets: Path) -> None:
         sources.list_source("nonsense://bucket/folder")
 
 
-class Bucket(ThreadingHTTPServer):
-    """A server that answers listings of one bucket, and what Beam asks of an object, as Google's storage does."""
-
-    page = 2
-    bucket = "photos"
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), BucketRequest)
-        self.objects: dict[str, tuple[int, str]] = {}
-        self.paths: list[str] = []
-
-
-class BucketRequest(BaseHTTPRequestHandler):
-    server: Bucket
-
-    def do_GET(self) -> None:
-        address = urllib.parse.urlsplit(self.path)
-        self.server.paths.append(address.path)
-        query = dict(urllib.parse.parse_qsl(address.query))
-        if not address.path.startswith(f"/storage/v1/b/{self.server.bucket}/o"):
-            return self.answer(404, {"error": {"code": 404, "message": "The specified bucket does not exist."}})
-        names = sorted(name for name in self.server.objects if name.startswith(query.get("prefix", "")))
-        start = int(query.get("pageToken", 0))
-        end = start + self.server.page
-        items = [
-            {"name": name, "size": str(size), "crc32c": crc}
-            for name, (size, crc) in ((name, self.server.objects[name]) for name in names[start:end])
-        ]
-        more = {"nextPageToken": str(end)} if end < len(names) else {}
-        return self.answer(200, {"kind": "storage#objects", "items": items, **more})
-
-    def answer(self, code: int, value: object) -> None:
-        content = json.dumps(value).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    with Bucket() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
-        server.objects = {
-            "pets/cats/1.png": (10, "AAAAAA=="),
-            "pets/cats/": (0, "AAAAAA=="),
-            "pets/.thumbs/1.png": (9, "AAAAAB=="),
-            "pets/dogs/2.JPG": (20, "BAAAAA=="),
-            "pets/dogs/3.png": (30, "CAAAAA=="),
-            "petshop/4.png": (40, "DAAAAA=="),
-        }
-        yield server
-        server.shutdown()
+def photos(gcs: Server) -> Server:
+    gcs.create_bucket("photos")
+    for name in (
+        "pets/cats/1.png",
+        "pets/cats/",
+        "pets/.thumbs/1.png",
+        "pets/dogs/2.JPG",
+        "pets/dogs/3.png",
+        "petshop/4",
+    ):
+        Client().bucket("photos").blob(name).upload_from_string(name)
+    gcs.requests.clear()
+    return gcs
 
 
-def test_a_bucket_is_fingerprinted_by_its_listing_alone(bucket: Bucket) -> None:
+def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
     fingerprint, summary = sources.fingerprint("gs://photos/pets/")
-    files = [["cats/1.png", 10, "AAAAAA=="], ["dogs/2.JPG", 20, "BAAAAA=="], ["dogs/3.png", 30, "CAAAAA=="]]
+    files = [
+        [name, len(f"pets/{name}"), buckets.checksum(f"pets/{name}".encode())]
+        for name in ("cats/1.png", "dogs/2.JPG", "dogs/3.png")
+    ]
     assert fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
     assert summary == "3 images, 0.0 MB"
-    listings = [path for path in bucket.paths if path == "/storage/v1/b/photos/o"]
-    assert len(listings) == 3  # pages of two objects, hidden ones among them
-    assert not [path for path in bucket.paths if path.startswith("/storage/v1/b/photos/o/")]  # none asked for by itself
+    assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
     assert sources.list_source("gs://photos/pets").files[1].place == "gs://photos/pets/dogs/2.JPG"
-    bucket.objects["pets/dogs/2.JPG"] = (20, "EAAAAA==")
+    buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
     assert sources.fingerprint("gs://photos/pets")[0] != fingerprint
 
 
-def test_buckets_that_cannot_be_listed(bucket: Bucket) -> None:
+def test_an_object_is_read_as_it_was_listed_or_not_at_all(photos: Server) -> None:
+    file = sources.list_source("gs://photos/pets").files[0]
+    with sources.open_file(file.place, file.checksum) as opened:
+        assert opened.read() == b"pets/cats/1.png"
+    buckets.put(file.place, b"another")
+    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/1.png changed since the source was fingerprinted"):
+        sources.open_file(file.place, file.checksum)
+
+
+def test_buckets_that_cannot_be_listed(photos: Server) -> None:
     with pytest.raises(DataError, match="source gs://photos/nothing does not exist or is empty"):
         sources.fingerprint("gs://photos/nothing")
-    message = r"source gs://paintings cannot be listed; check its name, .*: 404 .*bucket does not exist\."
-    with pytest.raises(TransientError, match=message) as raised:
+    with pytest.raises(
+        ConfigError, match=r"^gs://paintings cannot be listed: there is no bucket paintings; create"
+    ) as raised:
         sources.fingerprint("gs://paintings")
     assert "\n" not in str(raised.value)

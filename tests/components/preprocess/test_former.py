@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components import digests, records, sources, storage
-from components.errors import ConfigError, DataError
+from components.errors import DataError
 from components.preprocess import examples, former, pixels, shards
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
@@ -363,12 +363,6 @@ def test_datasets_that_have_nothing_to_offer(
     assert "passed over 1 earlier datasets whose images were made otherwise" in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
     assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
-
-
-def test_datasets_in_a_bucket_are_refused(kept: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^former_datasets gs://photos/datasets is not a folder of this machine; "):
-        run(tmp_path / "pets", kept / "second", former_datasets="gs://photos/datasets")
-    assert [path.name for path in kept.iterdir()] == ["first"]
 
 
 def test_a_second_run_tells_the_same(kept: Path, tmp_path: Path) -> None:

@@ -1,0 +1,279 @@
+"""Places in buckets: mirrors, artefacts that appear whole, whoever commits first."""
+
+import itertools
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from components import buckets, places, storage
+from components.errors import ConfigError, DataError, TransientError
+from tests.gcs_server.server import FAULTS, HangUp, Request, Server
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+MANIFEST = "thing.json"
+
+
+@pytest.fixture
+def bucket(gcs: Server) -> Server:
+    gcs.create_bucket("b")
+    return gcs
+
+
+def make(place: str | Path, text: str = "1") -> Path:
+    """An artefact of two files and a description."""
+    path = places.local(place)
+    with places.new_folder(path, MANIFEST) as folder:
+        storage.write_file(folder / "one", text.encode())
+        storage.write_file(folder / "sub/two", b"2")
+        storage.write_json(folder / MANIFEST, {"text": text})
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(server: Server) -> list[str]:
+    return sorted(server.objects["b"])
+
+
+def forget(folder: Path) -> None:
+    """As on another machine."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_place_and_its_mirror(gcs: Server, tmp_path: Path) -> None:
+    assert places.local("runs/x") == Path("runs/x")
+    assert places.given(Path("runs/x")) == "runs/x"
+    mirror = places.local("gs://b/x/y/")
+    assert mirror.is_relative_to(tmp_path / "scratch")
+    assert places.given(mirror / "z") == "gs://b/x/y/z"
+    assert places.told(f"no {mirror} at {mirror}/1") == "no gs://b/x/y at gs://b/x/y/1"
+    assert places.in_bucket(mirror)
+    assert places.in_bucket("gs://b/x")
+    assert not places.in_bucket(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"^s3://b/x is neither a folder of this machine nor in a bucket, gs://\.\.\.$"
+    ):
+        places.local("s3://b/x")
+
+
+def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> None:
+    (tmp_path / "scratch" / f"wgan-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="belongs to another user; set TMPDIR"):
+        places.local("gs://b/x")
+
+
+def test_an_artefact_made_here_is_read_elsewhere(bucket: Server) -> None:
+    made = files(make("gs://b/things/1"))
+    assert set(made) == {"one", "sub/two", MANIFEST}
+    (committed,) = [name for name in names(bucket) if name.count("/") == 2]
+    assert committed == "things/1/committed.json"
+    forget(places.local("gs://b"))
+    assert files(places.fetched("gs://b/things/1", MANIFEST, "thing")) == made
+    assert places.holds(places.local("gs://b/things/1"), MANIFEST)
+    where = places.file_of("gs://b/things/1", "one")
+    found = buckets.read(where)
+    assert found is not None
+    assert found[0] == b"1"
+
+
+def test_what_is_not_complete_is_not_there(bucket: Server) -> None:
+    with pytest.raises(DataError, match=r"^no thing at gs://b/x: neither committed\.json nor thing\.json is there$"):
+        places.fetched("gs://b/x", MANIFEST, "thing")
+    buckets.put("gs://b/x/0123/thing.json", b"{}")
+    assert not places.holds(places.local("gs://b/x"), MANIFEST)
+
+
+def test_what_a_user_copied_there_is_read_as_it_is(bucket: Server) -> None:
+    for name in ("one", "sub/two", MANIFEST):
+        buckets.put(f"gs://b/x/{name}", name.encode())
+    assert set(files(places.fetched("gs://b/x", MANIFEST, "thing"))) == {"one", "sub/two", MANIFEST}
+    buckets.put("gs://b/x/one", b"eno")
+    assert files(places.fetched("gs://b/x", MANIFEST, "thing"))["one"] == b"eno"
+
+
+def test_the_description_alone(bucket: Server) -> None:
+    make("gs://b/x")
+    forget(places.local("gs://b"))
+    assert places.holds(places.local("gs://b/x"), MANIFEST, whole=False)
+    assert set(files(places.local("gs://b/x"))) == {MANIFEST}
+
+
+def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
+    make("gs://b/x")
+    bucket.requests.clear()
+    assert places.holds(places.local("gs://b/x"), MANIFEST)
+    assert not [request for request in bucket.requests if request.method in WRITES]
+    assert not [request for request in bucket.requests if request.path.endswith(("/one", "two"))]
+    make("gs://b/x")
+    assert not [request for request in bucket.requests if request.method in WRITES]
+
+
+def test_the_first_to_commit_is_kept(bucket: Server) -> None:
+    first = files(make("gs://b/x", "first"))
+    before = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    forget(places.local("gs://b"))
+    assert files(make("gs://b/x", "second")) == first
+    assert {name: stored.content for name, stored in bucket.objects["b"].items()} == before
+
+
+def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
+    """Both have sent their files when one commits: the other's are never mixed with them."""
+    folders = []
+    for text in ("first", "second"):
+        folder = tmp_path / text
+        storage.write_file(folder / "one", text.encode())
+        storage.write_json(folder / MANIFEST, {"text": text})
+        folders.append(folder)
+    barrier = threading.Barrier(2)
+
+    def before(request: Request) -> None:
+        if request.method == "POST" and b"committed.json" in request.body:
+            barrier.wait(timeout=10)
+
+    bucket.before = before
+    results: dict[str, bool] = {}
+    threads = [
+        threading.Thread(target=lambda folder=folder: results.update({folder.name: places.send(folder, "gs://b/x")}))
+        for folder in folders
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results.values()) == [False, True]
+    (winner,) = [name for name, won in results.items() if won]
+    assert files(places.fetched("gs://b/x", MANIFEST, "thing"))["one"] == winner.encode()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "not json", "of another schema"])
+def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
+    make("gs://b/x")
+    forget(places.local("gs://b"))
+    (name,) = [name for name in names(bucket) if name.endswith("/one")]
+    held = bucket.objects["b"]
+    if damage == "gone":
+        del held[name]
+    elif damage in ("cut", "flipped"):
+        buckets.put(f"gs://b/{name}", b"" if damage == "cut" else b"0")
+    else:
+        buckets.put("gs://b/x/committed.json", b"{" if damage == "not json" else b'{"schema_version": 9}')
+    with pytest.raises(DataError, match=r"^gs://b/x"):
+        places.fetched("gs://b/x", MANIFEST, "thing")
+    assert not (places.local("gs://b/x") / MANIFEST).exists()
+
+
+def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
+    path = make("gs://b/x")
+    made = files(path)
+    (path / "one").write_bytes(b"0")
+    (path / "sub/two").unlink()
+    assert files(places.fetched("gs://b/x", MANIFEST, "thing")) == made
+
+
+def test_single_files(bucket: Server) -> None:
+    folder = places.local("gs://b/notes")
+    storage.write_file(folder / "1.json", b"1")
+    places.send_file(folder / "1.json")
+    buckets.put("gs://b/notes/2.json", b"2")
+    buckets.put("gs://b/notes/deep/3.json", b"3")
+    buckets.put("gs://b/notes/4.txt", b"4")
+    storage.write_file(folder / "gone.json", b"")
+    places.fetch_files(folder, ".json")
+    assert files(folder) == {"1.json": b"1", "2.json": b"2"}
+    buckets.put("gs://b/notes/1.json", b"one")
+    assert places.fetch_file(folder / "1.json")
+    assert (folder / "1.json").read_bytes() == b"one"
+    assert not places.fetch_file(folder / "none.json")
+
+
+def test_artefacts_beside_each_other(bucket: Server) -> None:
+    make("gs://b/things/1")
+    make("gs://b/things/2", "2")
+    buckets.put("gs://b/things/plain/thing.json", b"{}")
+    buckets.put("gs://b/things/half/0123/thing.json", b"{}")
+    buckets.put("gs://b/things/log.jsonl", b"{}")
+    forget(places.local("gs://b"))
+    folder = places.local("gs://b/things")
+    places.fetch_all(folder, MANIFEST)
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "plain"]
+    assert places.artefacts(Path("things"), MANIFEST) == []
+
+
+def test_every_fault_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(places, "_AT_ONCE", 1)  # so that requests come in one order
+
+    def below(place: str) -> dict[str, bytes]:
+        held = bucket.objects["b"]
+        return {name.removeprefix(place): held[name].content for name in held if name.startswith(f"{place}/")}
+
+    made = files(make("gs://b/clean"))
+    expected, count = below("clean"), len(bucket.requests)
+    for kind, at in itertools.product(FAULTS, range(count)):
+        place = f"{kind}-{at}"  # its own, as a request that was stalled may be acted upon late
+        bucket.inject(kind, at=at, seconds=0.2)
+        assert files(make(f"gs://b/{place}")) == made
+        assert below(place) == expected, place
+    assert {kind for kind, _ in bucket.fired} == set(FAULTS)
+    assert len(bucket.fired) >= (len(FAULTS) - 2) * count  # a byte can be flipped only where content travels
+
+
+def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever dies before or after any request leaves nothing, or the whole; the next attempt makes it the whole."""
+    monkeypatch.setattr(places, "_AT_ONCE", 1)
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
+    make("gs://b/x")
+    expected = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    deaths = 0
+    for moment in ("before", "after"):
+        for at in itertools.count():
+            bucket.objects["b"].clear()
+            forget(places.local("gs://b"))
+            seen = itertools.count()
+
+            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
+                if next(seen) >= at:
+                    raise HangUp
+
+            setattr(bucket, moment, die)
+            try:
+                make("gs://b/x")
+                died = False
+            except TransientError:
+                died = True
+            setattr(bucket, moment, None)
+            if not died:
+                break
+            deaths += 1
+            forget(places.local("gs://b"))
+            complete = places.holds(places.local("gs://b/x"), MANIFEST)
+            assert complete == ("x/committed.json" in bucket.objects["b"])
+            if complete:
+                assert files(places.local("gs://b/x"))["one"] == b"1"
+            make("gs://b/x")
+            assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
+    assert deaths > 10
+
+
+def test_an_outage_is_told_and_nothing_is_there(bucket: Server) -> None:
+    bucket.outage(True)
+    with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the network, and try again: "):
+        make("gs://b/x")
+    bucket.outage(False)
+    assert names(bucket) == []
+    assert not list((places.local("gs://b").parent.parent / "aside").iterdir())
+    make("gs://b/x")
+
+
+def test_a_committed_list_says_what_it_holds(bucket: Server) -> None:
+    make("gs://b/x")
+    said = json.loads(bucket.objects["b"]["x/committed.json"].content)
+    assert set(said["files"]) == {"one", "sub/two", MANIFEST}
+    assert {f"x/{said['folder']}/{name}" for name in said["files"]} | {"x/committed.json"} == set(names(bucket))
