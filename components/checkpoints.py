@@ -71,7 +71,12 @@ def step_folder(checkpoints: Path, step: int) -> Path:
 
 def steps(checkpoints: Path) -> list[int]:
     """The steps of which there is a checkpoint, whole or not, from the first on."""
-    return sorted(int(found[1]) for path in checkpoints.glob("step-*") if (found := _STEP_FOLDER.fullmatch(path.name)))
+    return steps_named(path.name for path in checkpoints.glob("step-*"))
+
+
+def steps_named(folders: Iterable[str]) -> list[int]:
+    """The steps that the names of folders stand for, from the first on; other names do not count."""
+    return sorted(int(found[1]) for name in folders if (found := _STEP_FOLDER.fullmatch(name)))
 
 
 def save(checkpoints: Path, description: Description, state: Mapping[str, np.ndarray]) -> Description:

@@ -224,6 +224,13 @@ def send(folder: Path, uri: str) -> bool:
     return True
 
 
+def remove(uri: str) -> None:
+    """Removes an artefact from a bucket: first what says that it is there, then its files."""
+    found = buckets.below(uri)
+    for stored in sorted(found, key=lambda each: each.uri != f"{uri}/{COMMITTED}"):
+        buckets.delete(stored)
+
+
 @contextlib.contextmanager
 def new_folder(place: Path, complete: str) -> Iterator[Path]:
     """As `storage.new_folder`; what becomes of a mirror is committed to the bucket first.

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from components import checkpoints, records
+from components import checkpoints, places, records
 from components.checkpoints import Description
 from components.errors import ConfigError, DataError
 from components.train.config import TrainConfig
@@ -44,7 +44,8 @@ def require_fitting(config: TrainConfig, manifest: records.Manifest) -> None:
 
 def _describe(config: TrainConfig, remedy: str = "") -> Description:
     try:
-        return checkpoints.describe(config.initial_checkpoint, config.initial_checkpoint_digest)
+        folder = places.fetched(config.initial_checkpoint, checkpoints.MANIFEST, "checkpoint")
+        return checkpoints.describe(folder, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 

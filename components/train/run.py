@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components import checkpoints, digests, records, storage
+from components import checkpoints, digests, places, records, storage
 from components.cluster import Cluster, cluster_for
 from components.errors import ConfigError
 from components.executor import StageResult
-from components.train import initial
+from components.train import initial, uploads
 from components.train.config import TrainConfig, deciding_settings
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,16 @@ def run(config: TrainConfig) -> StageResult:
             is malformed.
         DataError: The dataset, the initial checkpoint where it is needed, or every checkpoint is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
-        TransientError: Another worker did not come, or is gone.
+        TransientError: Another worker did not come, or is gone; or what was made cannot be sent to the bucket.
+        Superseded: Another process trains in the same folder of a bucket, and otherwise.
     """
     cluster = cluster_for(config.accelerator)
+    config = places.with_mirrors(config, "checkpoints", "initial_checkpoint", dataset=records.MANIFEST)
     manifest = records.read_manifest(config.dataset, config.dataset_digest)
     _require_labels(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config))
     place = place_of(config, manifest.digest)
+    uploads.fetch(place)
     if config.initial_checkpoint and not checkpoints.steps(place):
         initial.require_fitting(config, manifest)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
@@ -57,7 +60,11 @@ def run(config: TrainConfig) -> StageResult:
         complete = found is not None and found[1].step == config.steps
         if complete:
             log.info("train: already complete at %s", place)
+            if _writes(cluster):
+                uploads.send_all(place, config.keep_checkpoints)
         else:
+            if _writes(cluster):
+                places.require_writable(place)
             # Only here, so that a training that is complete says so at once, without TensorFlow.
             from components.train.training import train
 
@@ -66,7 +73,11 @@ def run(config: TrainConfig) -> StageResult:
     description = checkpoints.describe(folder)
     summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
     return StageResult(
-        parameters={"checkpoint_uri": str(folder), "checkpoint_digest": description.digest, "summary": summary},
+        parameters={
+            "checkpoint_uri": places.given(folder),
+            "checkpoint_digest": description.digest,
+            "summary": summary,
+        },
         kept=complete,
     )
 
@@ -77,9 +88,6 @@ def place_of(config: TrainConfig, dataset_digest: str) -> Path:
     Args:
         config: With the digest of the initial checkpoint, if there is one.
         dataset_digest: Digest of the dataset.
-
-    Raises:
-        ConfigError: The place is not a folder of this machine.
     """
     inputs = {"dataset": dataset_digest}
     if config.initial_checkpoint_digest:
@@ -119,8 +127,9 @@ def _writes(cluster: Cluster | None) -> bool:
 def _claim(place: Path, identity: dict[str, Any], cluster: Cluster | None) -> None:
     """Makes the folder this training's own, or refuses one that is another's."""
     claim = place / _CLAIM
-    former = storage.read_json(claim, "training") if claim.exists() else None
+    former = storage.read_json(claim, "training") if places.fetch_file(claim) else None
     if former is not None or _writes(cluster):  # else the chief may be making it right now
         storage.require_own_place(place, "training", former, identity)
     if former is None and _writes(cluster):
         storage.write_json(claim, identity)
+        places.send_file(claim)

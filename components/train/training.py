@@ -26,6 +26,7 @@ from components.train import health
 from components.train.config import TrainConfig, deciding_settings
 from components.train.progress import Progress
 from components.train.step import NETWORKS, WganStep, network_of
+from components.train.uploads import Uploads
 from components.train.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -97,8 +98,10 @@ def _train(
         checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
         if config.keep_checkpoints:
             checkpoints.keep_newest(place, config.keep_checkpoints)
+        sending.saved()
 
-    with deferred() as stop, progress:
+    sending = Uploads(own_place, config.keep_checkpoints)
+    with deferred() as stop, sending.running(), progress:
         progress.drop_after(step)
         watch.drop_after(step)
         compiling = True
@@ -127,6 +130,7 @@ def _train(
                 save()
             if stop:
                 log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
+                sending.finish()
                 workers.wait()
                 stop.leave()
         workers.wait()

@@ -50,7 +50,10 @@ def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["run", "--source"], "expected one argument"),
-        (["run", "--source", "digits", "--root", "gs://bucket/runs"], "root must be a folder of this machine"),
+        (
+            ["run", "--source", "digits", "--root", "gs://b/runs", "--runner", "docker"],
+            "root must be a folder of this machine",
+        ),
         (["run", "--source", "digits", "more"], "unexpected arguments: more"),
         (["run", "--source", "", "--steps", "5"], "source must not be empty"),
         (["walk"], "invalid choice: 'walk'"),

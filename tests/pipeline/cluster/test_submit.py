@@ -187,8 +187,8 @@ def test_every_mistake_is_told_and_nothing_is_sent(
     assert main(["submit", "--host", server.url, *words]) == errors.BAD_CONFIGURATION
     assert complaints(caplog) == [
         "unknown parameter stepz; did you mean steps?",
-        "root must be a folder that every stage sees by an absolute path, such as /data/runs on a volume, or "
-        "/gcs/BUCKET/runs on Vertex (results cannot be kept in buckets by gs:// yet), got runs",
+        "root must be in a bucket, gs://BUCKET/runs, or a folder that every stage sees by an absolute path, such as "
+        "/data/runs on a volume, got runs",
         f"run_name must be a name of 1 to 128 letters, got '{'n' * 129}'",
         "timeout is for waiting: give --wait as well",
         "token_file cannot be read: No such file or directory: absent",

@@ -1,0 +1,226 @@
+"""Checkpoints on their way into a bucket, beside the training that goes on.
+
+A training whose folder is in a bucket writes to the mirror of it on this machine; one thread sends what is complete
+there, in this order: samples, the logs as they were at a checkpoint, then the checkpoint. Whatever checkpoint is in the
+bucket, the logs there reach at least as far. An outage delays sending and nothing else.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from components import buckets, checkpoints, places
+from components.errors import DataError, StageError, Superseded, TransientError
+
+log = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_ATTEMPTS = 10.0
+_LOGS = ".jsonl"
+_SAMPLES = "samples"
+
+
+def fetch(place: Path) -> None:
+    """Brings the newest whole checkpoint of the bucket to this machine, with its logs, unless one here is as new.
+
+    Args:
+        place: The training's folder; nothing is done for one of this machine.
+
+    Raises:
+        DataError: There are checkpoints in the bucket, and all are damaged: never a silent start from nothing.
+    """
+    if not places.in_bucket(place):
+        return
+    here = max(checkpoints.steps(place), default=-1)
+    there = [step for step in _steps_in_bucket(place) if step > here]
+    for step in reversed(there):
+        folder = checkpoints.step_folder(place, step)
+        try:
+            places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
+            checkpoints.describe(folder)
+        except DataError as error:
+            log.error("passed over: %s", error)
+            continue
+        places.fetch_files(place, _LOGS)
+        return
+    if there and here < 0:
+        raise DataError(
+            f"none of the {len(there)} checkpoints in {places.given(place)} is whole; remove them to start again"
+        )
+
+
+def send_all(place: Path, keep: int) -> None:
+    """Sends what is not in the bucket yet, and returns when it is there.
+
+    Args:
+        place: The training's folder; nothing is done for one of this machine.
+        keep: How many of the newest checkpoints the bucket keeps; 0 keeps all.
+
+    Raises:
+        Superseded: Another process committed another checkpoint of a step.
+        TransientError, ConfigError: It cannot be sent; it stays on this machine.
+    """
+    if places.in_bucket(place):
+        _Sender(place, keep).send(_logs(place))
+
+
+class Uploads:
+    """Sends the checkpoints of one training while it goes on; does nothing where its folder is of this machine.
+
+    Args:
+        place: The training's folder; None on a worker that writes nothing.
+        keep: How many of the newest checkpoints the bucket keeps; 0 keeps all.
+    """
+
+    def __init__(self, place: Path | None, keep: int) -> None:
+        self._place = place if place is not None and places.in_bucket(place) else None
+        self._keep = keep
+        self._due: queue.Queue[dict[str, bytes] | None] = queue.Queue()
+        self._ending = threading.Event()
+        self._failure: StageError | None = None
+        self._unsent = False
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Sends within the block; when it ends well, all has been sent.
+
+        Raises:
+            As `send_all`, at its end.
+        """
+        if self._place is None:
+            yield
+            return
+        thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            self._ending.set()  # what has not been sent yet the next attempt sends
+            self._due.put(None)
+            raise
+        self.finish()
+
+    def saved(self) -> None:
+        """A checkpoint was written: it is to be sent, with the logs as they are now.
+
+        Raises:
+            Superseded: Another process committed another checkpoint of an earlier step.
+        """
+        if self._place is not None:
+            if isinstance(self._failure, Superseded):
+                raise self._failure
+            self._unsent = True
+            self._due.put(_logs(self._place))
+
+    def finish(self) -> None:
+        """Returns when all that was saved has been sent.
+
+        Raises:
+            As `send_all`.
+        """
+        if self._place is None or not self._unsent:
+            return
+        self._ending.set()
+        self._due.put(None)
+        self._due.join()
+        if isinstance(self._failure, Superseded):
+            raise self._failure
+        log.info("train: waiting for the last checkpoint to be in the bucket")
+        try:
+            send_all(self._place, self._keep)
+        except TransientError as error:
+            raise TransientError(
+                f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
+            ) from None
+        self._unsent = False
+
+    def _run(self, place: Path) -> None:
+        sender = _Sender(place, self._keep)
+        while True:
+            logs = self._due.get()
+            while not self._due.empty() and logs is not None:  # the latest logs have what earlier ones had
+                self._due.task_done()
+                logs = self._due.get()
+            try:
+                if logs is None or not self._sent(sender, logs):
+                    return
+            finally:
+                self._due.task_done()
+
+    def _sent(self, sender: "_Sender", logs: dict[str, bytes]) -> bool:
+        """Sends, again and again while it fails; False if there is no use in going on."""
+        told = 0.0
+        while True:
+            try:
+                sender.send(logs)
+            except Superseded as error:
+                self._failure = error
+                return False
+            except (StageError, OSError) as error:
+                if not told:
+                    told = time.monotonic()
+                    log.error("train: checkpoints cannot be sent, are kept here, and training goes on: %s", error)
+                if self._ending.wait(SECONDS_BETWEEN_ATTEMPTS):
+                    return False
+                if not self._due.empty():
+                    newer = self._due.get()
+                    self._due.task_done()
+                    if newer is None:
+                        return False
+                    logs = newer
+                continue
+            if told:
+                log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - told)
+            return True
+
+
+class _Sender:
+    """What is in the bucket already, and what is not."""
+
+    def __init__(self, place: Path, keep: int) -> None:
+        self._place, self._uri, self._keep = place, places.given(place), keep
+        self._samples: set[str] = set()
+
+    def send(self, logs: dict[str, bytes]) -> None:
+        """Sends samples, logs and all checkpoints that are on this machine and not in the bucket."""
+        there = set(_steps_in_bucket(self._place))
+        missing = [step for step in checkpoints.steps(self._place) if step not in there]
+        self._send_samples()
+        if missing:
+            for name, content in sorted(logs.items()):
+                buckets.advance(f"{self._uri}/{name}", content, position=max(missing))
+        for step in missing:
+            folder = checkpoints.step_folder(self._place, step)
+            try:
+                kept = places.send(folder, places.given(folder))
+            except FileNotFoundError:
+                continue  # no longer among the newest
+            if not kept:
+                raise Superseded(
+                    f"another process trains {self._uri} too and has committed another checkpoint of step {step}; "
+                    "this one stops, and the other's stands"
+                )
+        self._remove_old()
+
+    def _send_samples(self) -> None:
+        for path in sorted((self._place / _SAMPLES).glob("*.png")):
+            if path.name not in self._samples:
+                with contextlib.suppress(buckets.Conflict):
+                    buckets.create(f"{self._uri}/{_SAMPLES}/{path.name}", path)
+                self._samples.add(path.name)
+
+    def _remove_old(self) -> None:
+        for step in _steps_in_bucket(self._place)[: -self._keep] if self._keep else []:
+            places.remove(places.given(checkpoints.step_folder(self._place, step)))
+
+
+def _logs(place: Path) -> dict[str, bytes]:
+    """The logs as they are now, by name."""
+    return {path.name: path.read_bytes() for path in place.glob(f"*{_LOGS}") if path.name != "scores.jsonl"}
+
+
+def _steps_in_bucket(place: Path) -> list[int]:
+    return checkpoints.steps_named(path.name for path in places.artefacts(place, checkpoints.MANIFEST))
