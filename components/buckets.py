@@ -10,7 +10,9 @@ google-cloud-storage is imported where it is needed, which takes a second.
 import base64
 import contextlib
 import dataclasses
+import functools
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -382,22 +384,35 @@ def _one_line(error: Exception) -> str:
 
 
 def _retry() -> Any:
+    from google.api_core.retry import Retry
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    return DEFAULT_RETRY.with_delay(initial=FIRST_DELAY_SECONDS).with_timeout(RETRY_SECONDS)
+    told = False
+
+    def tell(error: Exception) -> None:
+        nonlocal told
+        if not told:
+            log.warning("a request is sent again, for up to %.0f s: %s", RETRY_SECONDS, _one_line(error)[:200])
+            told = True
+
+    predicate = DEFAULT_RETRY._predicate
+    return Retry(predicate=predicate, initial=FIRST_DELAY_SECONDS, timeout=RETRY_SECONDS, on_error=tell)
 
 
 def _client() -> "Client":
     """This thread's client."""
-    import os
-
     key = (os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
     if getattr(_OWN, "key", None) != key:
         _OWN.client, _OWN.key = _new_client(), key
         if key[1]:
-            log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", key[1])
+            _tell_emulator(key[1])
     client: Client = _OWN.client
     return client
+
+
+@functools.cache
+def _tell_emulator(url: str) -> None:
+    log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", url)
 
 
 def _new_client() -> "Client":

@@ -64,6 +64,11 @@ def told(text: str) -> str:
     return text.replace(f"{_root()}/", buckets.SCHEME)
 
 
+def beside(place: Path) -> Path:
+    """Where this machine keeps what is its own about a place: there, or for one in a bucket beside all mirrors."""
+    return _private(_root().parent / "own") / place.relative_to(_root()) if in_bucket(place) else place
+
+
 def file_of(place: str, name: str) -> str:
     """Where a file of an artefact lies, for people: in a bucket the folder that was committed has it."""
     if not in_bucket(place):

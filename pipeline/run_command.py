@@ -52,12 +52,13 @@ def main(verb: str, words: list[str]) -> int:
     )
     values = parameters.parse(found, given, problems)
     place = Processes() if parsed.runner == _PROCESS else _containers(found, settings, root, values, parsed.dev)
+    own = places.beside(root)
     if verb == "plan":
-        tables.print_plan(plan.plan(found, values, root, place))
+        tables.print_plan(plan.plan(found, values, own, place))
         return errors.OK
-    kept = history.History(root, found.text, values)
+    kept = history.History(own, found.text, values)
     log.info("run %d; logs and state in %s", kept.number, kept.folder)
-    run = runner.Run(found, values, root, kept, place, parsed.jobs)
+    run = runner.Run(found, values, own, kept, place, parsed.jobs)
     code = run.execute()
     tables.print_run(run.progress)
     tables.print_places(run.progress, root)

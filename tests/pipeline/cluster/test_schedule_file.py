@@ -190,8 +190,8 @@ def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
         ({"parameters": {"source": "digits", "root": "/r", "steps": None}}, "steps must have a value: leave it out"),
         ({"parameters": {"source": "digits", "root": "/r", "steps": float("nan")}}, "steps must be a number"),
         (
-            {"parameters": {"source": "digits", "root": "gs://bucket/runs"}},
-            "parameters: root must be in a bucket by an absolute path",
+            {"parameters": {"source": "digits", "root": "runs"}},
+            "parameters: root must be in a bucket, gs://BUCKET/runs, or a folder",
         ),
         ({"parameters": {"source": 2024, "root": "/r"}}, "parameters: source must be text (in quotes"),
         ({"parameters": {"source": "digits", "root": "/r", "height": 5}}, "height and width must be given together"),
