@@ -56,7 +56,7 @@ def main(verb: str, words: list[str]) -> int:
     if verb == "plan":
         tables.print_plan(plan.plan(found, values, own, place))
         return errors.OK
-    kept = history.History(own, found.text, values)
+    kept = history.History(root, found.text, values)
     log.info("run %d; logs and state in %s", kept.number, kept.folder)
     run = runner.Run(found, values, own, kept, place, parsed.jobs)
     code = run.execute()

@@ -98,7 +98,7 @@ def _train(
         checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
         if config.keep_checkpoints:
             checkpoints.keep_newest(place, config.keep_checkpoints)
-        sending.saved()
+        sending.saved(step)
 
     sending = Uploads(own_place, config.keep_checkpoints)
     with deferred() as stop, sending.running(), progress:

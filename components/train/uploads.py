@@ -7,7 +7,6 @@ bucket, the logs there reach at least as far. An outage delays sending and nothi
 
 import contextlib
 import logging
-import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
 _LOGS = ".jsonl"
+_Saved = tuple[int, dict[str, bytes]]  # a step of which there is a checkpoint, and the logs as they were then, by name
 _SAMPLES = "samples"
 
 
@@ -64,7 +64,7 @@ def send_all(place: Path, keep: int) -> None:
         TransientError, ConfigError: It cannot be sent; it stays on this machine.
     """
     if places.in_bucket(place):
-        _Sender(place, keep).send(_logs(place))
+        _Sender(place, keep).send((max(checkpoints.steps(place), default=0), _logs(place)))
 
 
 class Uploads:
@@ -78,10 +78,10 @@ class Uploads:
     def __init__(self, place: Path | None, keep: int) -> None:
         self._place = place if place is not None and places.in_bucket(place) else None
         self._keep = keep
-        self._due: queue.Queue[dict[str, bytes] | None] = queue.Queue()
-        self._ending = threading.Event()
-        self._failure: StageError | None = None
-        self._unsent = False
+        self._saved: _Saved | None = None
+        self._due, self._ending = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._superseded: Superseded | None = None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -93,27 +93,26 @@ class Uploads:
         if self._place is None:
             yield
             return
-        thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
-        thread.start()
+        self._thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
+        self._thread.start()
         try:
             yield
         except BaseException:
-            self._ending.set()  # what has not been sent yet the next attempt sends
-            self._due.put(None)
+            self._end()  # what has not been sent yet the next attempt sends
             raise
         self.finish()
 
-    def saved(self) -> None:
-        """A checkpoint was written: it is to be sent, with the logs as they are now.
+    def saved(self, step: int) -> None:
+        """The checkpoint of a step was written: it is to be sent, with the logs as they are now.
 
         Raises:
             Superseded: Another process committed another checkpoint of an earlier step.
         """
+        if self._superseded:
+            raise self._superseded
         if self._place is not None:
-            if isinstance(self._failure, Superseded):
-                raise self._failure
-            self._unsent = True
-            self._due.put(_logs(self._place))
+            self._saved = step, _logs(self._place)
+            self._due.set()
 
     def finish(self) -> None:
         """Returns when all that was saved has been sent.
@@ -121,60 +120,47 @@ class Uploads:
         Raises:
             As `send_all`.
         """
-        if self._place is None or not self._unsent:
+        if self._place is None or self._saved is None:
             return
-        self._ending.set()
-        self._due.put(None)
-        self._due.join()
-        if isinstance(self._failure, Superseded):
-            raise self._failure
-        log.info("train: waiting for the last checkpoint to be in the bucket")
+        self._end()
+        if self._thread is not None:
+            self._thread.join()
+        if self._superseded:
+            raise self._superseded
+        log.info("train: sending the last checkpoint")
         try:
             send_all(self._place, self._keep)
         except TransientError as error:
             raise TransientError(
                 f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
             ) from None
-        self._unsent = False
+        self._saved = None
+
+    def _end(self) -> None:
+        self._ending.set()
+        self._due.set()
 
     def _run(self, place: Path) -> None:
-        sender = _Sender(place, self._keep)
-        while True:
-            logs = self._due.get()
-            while not self._due.empty() and logs is not None:  # the latest logs have what earlier ones had
-                self._due.task_done()
-                logs = self._due.get()
+        """Sends what was saved last, which has all before it, whenever there is something new, until it succeeds."""
+        sender, failed_at = _Sender(place, self._keep), 0.0
+        while self._due.wait() and not self._ending.is_set():
+            self._due.clear()
             try:
-                if logs is None or not self._sent(sender, logs):
-                    return
-            finally:
-                self._due.task_done()
-
-    def _sent(self, sender: "_Sender", logs: dict[str, bytes]) -> bool:
-        """Sends, again and again while it fails; False if there is no use in going on."""
-        told = 0.0
-        while True:
-            try:
-                sender.send(logs)
+                if self._saved:
+                    sender.send(self._saved)
             except Superseded as error:
-                self._failure = error
-                return False
+                self._superseded = error
+                return
             except (StageError, OSError) as error:
-                if not told:
-                    told = time.monotonic()
+                if not failed_at:
+                    failed_at = time.monotonic()
                     log.error("train: checkpoints cannot be sent, are kept here, and training goes on: %s", error)
-                if self._ending.wait(SECONDS_BETWEEN_ATTEMPTS):
-                    return False
-                if not self._due.empty():
-                    newer = self._due.get()
-                    self._due.task_done()
-                    if newer is None:
-                        return False
-                    logs = newer
+                self._ending.wait(SECONDS_BETWEEN_ATTEMPTS)
+                self._due.set()
                 continue
-            if told:
-                log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - told)
-            return True
+            if failed_at:
+                log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
+                failed_at = 0.0
 
 
 class _Sender:
@@ -183,15 +169,16 @@ class _Sender:
     def __init__(self, place: Path, keep: int) -> None:
         self._place, self._uri, self._keep = place, places.given(place), keep
         self._samples: set[str] = set()
+        self._sent: set[int] = set()
 
-    def send(self, logs: dict[str, bytes]) -> None:
-        """Sends samples, logs and all checkpoints that are on this machine and not in the bucket."""
-        there = set(_steps_in_bucket(self._place))
-        missing = [step for step in checkpoints.steps(self._place) if step not in there]
+    def send(self, saved: _Saved) -> None:
+        """Sends samples, logs and all checkpoints up to a step that are on this machine and not in the bucket."""
+        last, logs = saved
+        missing = [step for step in checkpoints.steps(self._place) if step <= last and step not in self._sent]
         self._send_samples()
         if missing:
             for name, content in sorted(logs.items()):
-                buckets.advance(f"{self._uri}/{name}", content, position=max(missing))
+                buckets.advance(f"{self._uri}/{name}", content, position=last)
         for step in missing:
             folder = checkpoints.step_folder(self._place, step)
             try:
@@ -203,6 +190,7 @@ class _Sender:
                     f"another process trains {self._uri} too and has committed another checkpoint of step {step}; "
                     "this one stops, and the other's stands"
                 )
+            self._sent.add(step)
         self._remove_old()
 
     def _send_samples(self) -> None:

@@ -1,0 +1,312 @@
+"""Checkpoints on their way into a bucket: in which order, through outages, and what another machine finds there."""
+
+import itertools
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components import buckets, checkpoints, places
+from components.errors import ConfigError, DataError, StageError, Superseded, TransientError
+from components.train import uploads
+from components.train.uploads import Uploads
+from tests.gcs_server.server import FAULTS, HangUp, Request, Server
+
+URI = "gs://b/training"
+KEEP = 2
+
+
+@pytest.fixture
+def bucket(gcs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(uploads, "SECONDS_BETWEEN_ATTEMPTS", 0.02)
+    gcs.create_bucket("b")
+    return gcs
+
+
+def describe(step: int) -> checkpoints.Description:
+    return checkpoints.Description(
+        step=step, network={}, settings={}, classes=[], dataset_digest="d", state_sha256="", made_with={}
+    )
+
+
+def train_to(step: int, weight: float = 0.5, place: Path | None = None) -> Path:
+    """What a training does at a step: a row of the log, a sample, a checkpoint, retention."""
+    place = place or places.local(URI)
+    (place / "samples").mkdir(parents=True, exist_ok=True)
+    with open(place / "metrics.jsonl", "a") as log:
+        log.write(f'{{"step": {step}}}\n')
+    (place / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
+    checkpoints.save(place, describe(step), {"weight": np.full(3, weight * step)})
+    checkpoints.keep_newest(place, KEEP)
+    return place
+
+
+def forget() -> None:
+    """As on another machine."""
+    shutil.rmtree(places.local("gs://b"))
+
+
+def content(server: Server) -> dict[str, bytes]:
+    return {name: stored.content for name, stored in server.objects["b"].items()}
+
+
+def in_bucket() -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in places.artefacts(places.local(URI), checkpoints.MANIFEST)]
+
+
+def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:
+    sending = Uploads(tmp_path, KEEP)
+    with sending.running():
+        train_to(1, place=tmp_path)
+        sending.saved(1)
+    uploads.send_all(tmp_path, KEEP)
+    uploads.fetch(tmp_path)
+    assert bucket.requests == []
+
+
+def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
+    sending = Uploads(places.local(URI), KEEP)
+    with sending.running():
+        for step in (1, 2, 3):
+            place = train_to(step)
+            sending.saved(step)
+    assert in_bucket() == [2, 3]
+    newest = checkpoints.newest(place)
+    log = (place / "metrics.jsonl").read_bytes()
+    forget()
+    uploads.fetch(place)
+    assert checkpoints.newest(place) == newest
+    assert checkpoints.steps(place) == [3]
+    assert (place / "metrics.jsonl").read_bytes() == log
+    pictures = [name for name in content(bucket) if name.endswith(".png")]
+    assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
+
+
+def test_at_every_moment_the_logs_reach_as_far_as_the_newest_checkpoint(bucket: Server) -> None:
+    """Watched after every request that the server acted upon."""
+    moments = 0
+
+    def look(request: Request) -> None:
+        nonlocal moments
+        held = bucket.objects["b"]
+        steps = [int(name.split("/")[1][5:]) for name in held if name.endswith("committed.json")]
+        logged = held["training/metrics.jsonl"].content.splitlines() if "training/metrics.jsonl" in held else []
+        moments += 1
+        assert len(logged) >= max(steps, default=0)
+
+    bucket.after = look
+    sending = Uploads(places.local(URI), KEEP)
+    with sending.running():
+        for step in range(1, 6):
+            train_to(step)
+            sending.saved(step)
+    assert moments > 20
+    assert in_bucket() == [4, 5]
+
+
+def test_an_outage_delays_sending_and_nothing_else(bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    sending = Uploads(places.local(URI), KEEP)
+    with sending.running():
+        train_to(1)
+        sending.saved(1)
+        bucket.outage(True)
+        started = time.monotonic()
+        for step in (2, 3, 4):
+            train_to(step)
+            sending.saved(step)
+        assert time.monotonic() - started < 5  # nothing waited for the bucket
+        deadline = time.monotonic() + 20
+        while "training goes on" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        bucket.outage(False)
+    assert bucket.fired
+    assert in_bucket() == [3, 4]
+    assert caplog.text.count("checkpoints cannot be sent, are kept here, and training goes on") == 1
+
+
+def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Server) -> None:
+    sending = Uploads(places.local(URI), KEEP)
+
+    def trained() -> None:
+        with sending.running():
+            place = train_to(1)
+            sending.saved(1)
+            assert checkpoints.steps(place) == [1]
+            bucket.outage(True)
+            train_to(2)
+            sending.saved(2)
+
+    with pytest.raises(
+        TransientError, match="all checkpoints are kept on this machine, and the same command here sends them"
+    ):
+        trained()
+    bucket.outage(False)
+    place = places.local(URI)
+    uploads.fetch(place)
+    assert checkpoints.steps(place) == [1, 2]
+    uploads.send_all(place, KEEP)
+    assert in_bucket() == [1, 2]
+
+
+def test_what_is_sent_is_not_sent_again(bucket: Server) -> None:
+    place = train_to(1)
+    uploads.send_all(place, KEEP)
+    bucket.requests.clear()
+    uploads.send_all(place, KEEP)
+    writes = [request for request in bucket.requests if request.method in ("PUT", "PATCH", "DELETE")]
+    writes += [request for request in bucket.requests if request.method == "POST" and b"picture" not in request.body]
+    assert writes == []
+
+
+def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
+    """A retry beside the zombie that it replaces, on hardware that rounds otherwise."""
+    uploads.send_all(train_to(1), KEEP)
+    forget()
+    place = train_to(1, weight=0.25)
+    before = content(bucket)
+    with pytest.raises(Superseded, match="another process trains gs://b/training too and has committed") as raised:
+        uploads.send_all(place, KEEP)
+    assert raised.value.exit_code == 73
+    assert content(bucket) == before
+
+
+def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
+    uploads.send_all(train_to(1), KEEP)
+    forget()
+    sending = Uploads(places.local(URI), KEEP)
+
+    def trained() -> None:
+        with sending.running():
+            for step in itertools.count(1):
+                train_to(step, weight=0.25)
+                sending.saved(step)
+                time.sleep(0.01)
+
+    with pytest.raises(Superseded):
+        trained()
+
+
+def test_a_zombie_does_not_turn_the_log_back(bucket: Server) -> None:
+    place = train_to(1)
+    zombie = {"metrics.jsonl": (place / "metrics.jsonl").read_bytes()}
+    train_to(2)
+    uploads.send_all(place, KEEP)
+    log = content(bucket)["training/metrics.jsonl"]
+    assert not buckets.advance(f"{URI}/metrics.jsonl", zombie["metrics.jsonl"], 1)
+    assert content(bucket)["training/metrics.jsonl"] == log
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_damaged_newest_one_is_told_and_the_one_before_used(
+    bucket: Server, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    train_to(1)
+    uploads.send_all(train_to(2), KEEP)
+    (name,) = [name for name in content(bucket) if "/step-0000000002/" in name and name.endswith(".npz")]
+    if damage == "gone":
+        del bucket.objects["b"][name]
+    else:
+        stored = content(bucket)[name]
+        buckets.put(f"gs://b/{name}", stored[:-1] + (b"" if damage == "cut" else b"?"))
+    place = places.local(URI)
+    forget()
+    uploads.fetch(place)
+    assert "passed over: gs://b/training/step-0000000002" in places.told(caplog.text)
+    assert checkpoints.steps(place)[0] == 1
+    found = checkpoints.newest(place)
+    assert found is not None
+    assert found[1].step == 1
+
+
+def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
+    uploads.send_all(train_to(1), KEEP)
+    for name in content(bucket):
+        if name.endswith(".npz"):
+            buckets.put(f"gs://b/{name}", b"")
+    forget()
+    with pytest.raises(DataError, match=r"^none of the 1 checkpoints in gs://b/training is whole; remove them"):
+        uploads.fetch(places.local(URI))
+
+
+@pytest.mark.slow
+def test_every_fault_at_every_request_of_an_upload(
+    bucket: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(places, "_AT_ONCE", 1)
+
+    begun, later = tmp_path / "begun", tmp_path / "later"
+    train_to(1, place=begun)
+    shutil.copytree(begun, later)
+    for step in (2, 3):
+        train_to(step, place=later)
+
+    def upload(name: str, kind: str = "", at: int = 0) -> dict[str, bytes]:
+        """What is in the bucket when two checkpoints were sent after a first one, which gives way to them."""
+        place = places.local(f"gs://b/{name}")
+        shutil.copytree(begun, place)
+        uploads.send_all(place, KEEP)
+        shutil.rmtree(place)
+        shutil.copytree(later, place)
+        requests = len(bucket.requests)
+        if kind:
+            bucket.inject(kind, at=at, seconds=0.2)
+        uploads.send_all(place, KEEP)
+        counts.append(len(bucket.requests) - requests)
+        held = content(bucket)
+        return {name_of.removeprefix(name): held[name_of] for name_of in held if name_of.startswith(f"{name}/")}
+
+    counts: list[int] = []
+    expected = upload("clean")
+    for kind, at in itertools.product(FAULTS, range(counts[0])):
+        assert upload(f"{kind}-{at}", kind, at) == expected, (kind, at)
+    assert {kind for kind, _ in bucket.fired} == set(FAULTS)
+    assert len(bucket.fired) >= (len(FAULTS) - 2) * counts[0]
+
+
+def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another machine finds is a whole checkpoint with a log that reaches it; it sends the rest."""
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(places, "_AT_ONCE", 1)
+    uploads.send_all(train_to(1), KEEP)
+    begun, deaths = dict(bucket.objects["b"]), 0
+    for moment in ("before", "after"):
+        for at in itertools.count():
+            bucket.objects["b"].clear()
+            bucket.objects["b"].update(begun)
+            forget()
+            place = places.local(URI)
+            uploads.fetch(place)
+            train_to(2)
+            seen = itertools.count()
+
+            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
+                if next(seen) >= at:
+                    raise HangUp
+
+            setattr(bucket, moment, die)
+            try:
+                uploads.send_all(place, KEEP)
+                died = False
+            except StageError:
+                died = True
+            setattr(bucket, moment, None)
+            forget()
+            uploads.fetch(place)
+            found = checkpoints.newest(place)
+            assert found is not None
+            assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
+            assert len((place / "metrics.jsonl").read_text().splitlines()) >= found[1].step
+            if not died:
+                break
+            deaths += 1
+    assert deaths > 15
+
+
+def test_permission_that_is_missing_is_told_before_the_work(bucket: Server) -> None:
+    bucket.deny("storage.objects.create")
+    with pytest.raises(ConfigError, match=r"storage\.objects\.create"):
+        places.require_writable(places.local(URI))
