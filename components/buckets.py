@@ -166,9 +166,10 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
             return None
         same = client.bucket(bucket).blob(name, generation=blob.generation)
         try:
-            content = same.download_as_bytes(timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c")
+            content = same.download_as_bytes(**_reading())
         except NotFound:  # replaced or deleted since it was asked for
             return read(uri)
+        _require_checksum(checksum(content), blob.crc32c)
         return content, _stored(blob)
 
     return _asked(uri, "read", ask)
@@ -185,12 +186,12 @@ def download(uri: str, path: Path) -> None:
     def ask(client: "Client") -> None:
         from google.api_core.exceptions import NotFound
 
+        blob = client.bucket(bucket).blob(name)
         try:
-            client.bucket(bucket).blob(name).download_to_filename(
-                str(path), timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c"
-            )
+            blob.download_to_filename(str(path), **_reading())
         except NotFound:
             raise DataError(f"{uri} is missing") from None
+        _require_checksum(checksum_of_file(path), blob.crc32c)
 
     _asked(uri, "read", ask)
 
@@ -303,6 +304,17 @@ def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1)
     return _asked(uri, "written", ask)
 
 
+def _reading() -> dict[str, Any]:
+    """How content is asked for: as it is stored, not unpacked on its way."""
+    return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
+
+
+def _require_checksum(found: str, told: str | None) -> None:
+    """Compares again: the library does not, once it had to ask for the rest of an answer that was cut short."""
+    if found != told:
+        raise _DamagedOnItsWay(f"its crc32c is {found}, expected {told}")
+
+
 def _stored(blob: "Blob") -> Stored:
     position = (blob.metadata or {}).get(_POSITION, "-1")
     return Stored(
@@ -328,7 +340,7 @@ def _asked(uri: str, done: str, ask: Callable[["Client"], _Made]) -> _Made:
 
 
 class _DamagedOnItsWay(Exception):
-    """The service refused what was sent, because its checksum is another."""
+    """What arrived has another checksum than what was sent."""
 
 
 @contextlib.contextmanager
@@ -421,10 +433,9 @@ def _new_client() -> "Client":
         from google.cloud.storage import Client
     except ImportError:
         raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
+    # Else it asks for the bucket itself, in a thread, for traces that nobody reads; not all may ask for that.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     try:
-        client = Client()
+        return Client()
     except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
-        client = Client.create_anonymous_client()  # public data can be read without any
-    # In a thread of its own it asks for the bucket itself, for traces that nobody reads; not all may ask for that.
-    client._bucket_metadata_cache = None
-    return client
+        return Client.create_anonymous_client()  # public data can be read without any

@@ -191,6 +191,22 @@ def test_damage_that_stays_is_told(bucket: Server, tmp_path: Path) -> None:
     bucket.inject("status-503", times=0)
 
 
+def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: Server, tmp_path: Path) -> None:
+    """The library compares nothing then: of an answer in two parts, the second can be damaged."""
+    content = bytes(range(256)) * 256
+    buckets.create("gs://b/x", content)
+    bucket.inject("truncated-body")
+    bucket.inject("flip-download", at=1)
+    buckets.download("gs://b/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == content
+    bucket.inject("truncated-body", at=1)
+    bucket.inject("flip-download", at=2)
+    found = buckets.read("gs://b/x")
+    assert found is not None
+    assert found[0] == content
+    assert [kind for kind, _ in bucket.fired] == ["truncated-body", "flip-download"] * 2
+
+
 def test_stored_damage_is_told(bucket: Server, tmp_path: Path) -> None:
     buckets.create("gs://b/x", b"content")
     for read in (lambda: buckets.read("gs://b/x"), lambda: buckets.download("gs://b/x", tmp_path / "x")):
