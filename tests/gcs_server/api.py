@@ -120,7 +120,7 @@ class Api:
         names, prefixes, token = listing.page(objects, call.query, self.page_size)
         found: dict[str, Any] = {"kind": "storage#objects"}
         if names:
-            found["items"] = [_resource(bucket, name, objects[name]) for name in names]
+            found["items"] = [_resource(call, bucket, name, objects[name]) for name in names]
         if prefixes:
             found["prefixes"] = prefixes
         if token:
@@ -132,7 +132,7 @@ class Api:
         stored = self.store.read(bucket, name, call.number("generation"), call.conditions())
         if call.query.get("alt") == "media":
             return _content(call, stored)
-        return _rendered(call, _resource(bucket, name, stored))
+        return _rendered(call, _resource(call, bucket, name, stored))
 
     def delete_object(self, call: Call, bucket: str, name: str) -> Answer:
         call.allow("generation", *_CONDITIONS)
@@ -143,7 +143,46 @@ class Api:
         call.allow(*_CONDITIONS)
         resource = uploads.read_resource(call.body)
         changes = {key: resource[key] for key in (*uploads.PROPERTIES, "metadata") if key in resource}
-        return _rendered(call, _resource(bucket, name, self.store.patch(bucket, name, changes, call.conditions())))
+        return _rendered(
+            call, _resource(call, bucket, name, self.store.patch(bucket, name, changes, call.conditions()))
+        )
+
+    def rewrite_object(self, call: Call, *names: str) -> Answer:
+        call.allow("sourceGeneration", "rewriteToken", *_CONDITIONS, *_SOURCE_CONDITIONS)
+        resource = self._copied(call, *names)
+        size = resource["size"]
+        found = {"totalBytesRewritten": size, "objectSize": size, "done": True, "resource": resource}
+        return _rendered(call, {"kind": "storage#rewriteResponse"} | found)
+
+    def copy_object(self, call: Call, *names: str) -> Answer:
+        call.allow("sourceGeneration", *_CONDITIONS, *_SOURCE_CONDITIONS)
+        return _rendered(call, self._copied(call, *names))
+
+    def _copied(self, call: Call, source_bucket: str, source: str, bucket: str, name: str) -> dict[str, Any]:
+        made = self.store.copy(
+            (source_bucket, source),
+            call.number("sourceGeneration"),
+            call.conditions("Source"),
+            (bucket, name),
+            call.conditions(),
+            uploads.settings(uploads.read_resource(call.body)),
+        )
+        return _resource(call, bucket, name, made)
+
+    def compose_object(self, call: Call, bucket: str, name: str) -> Answer:
+        call.allow("ifGenerationMatch", "ifMetagenerationMatch")
+        body = uploads.read_resource(call.body)
+        sources = []
+        for source in body.get("sourceObjects", []):
+            expected = source.get("objectPreconditions", {}).get("ifGenerationMatch")
+            wanted = Conditions(generation=None if expected is None else int(expected))
+            generation = int(source["generation"]) if "generation" in source else None
+            sources.append((source["name"], generation, wanted))
+        if not 1 <= len(sources) <= 32:
+            raise Refusal(400, f"The number of source components provided ({len(sources)}) is not in 1 to 32.")
+        resource = uploads.settings(body.get("destination", {}))
+        made = self.store.compose(bucket, sources, name, call.conditions(), resource)
+        return _rendered(call, _resource(call, bucket, name, made))
 
     def upload(self, call: Call, bucket: str) -> Answer:
         kind = call.query.get("uploadType", "")
@@ -162,7 +201,7 @@ class Api:
         resource = _named(resource, call)
         claimed = uploads.claimed_in(resource) | uploads.claimed_in_header(call.headers.get("X-Goog-Hash", ""))
         made = uploads.insert(self.store, bucket, resource, content, call.conditions(), claimed)
-        return _rendered(call, _resource(bucket, resource["name"], made))
+        return _rendered(call, _resource(call, bucket, resource["name"], made))
 
     def _begin_upload(self, call: Call, bucket: str) -> Answer:
         resource = _named(uploads.read_resource(call.body), call)
@@ -181,7 +220,7 @@ class Api:
         if made is None:
             so_far = {"Range": f"bytes=0-{len(session.arrived) - 1}"} if session.arrived else {}
             return Answer(308, headers=so_far)
-        return _rendered(call, _resource(bucket, session.resource["name"], made))
+        return _rendered(call, _resource(call, bucket, session.resource["name"], made))
 
 
 def _named(resource: dict[str, Any], call: Call) -> dict[str, Any]:
@@ -233,13 +272,14 @@ def _time(count: int) -> str:
     return (datetime.datetime(2000, 1, 1) + datetime.timedelta(seconds=count)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-def _resource(bucket: str, name: str, stored: Stored) -> dict[str, Any]:
+def _resource(call: Call, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
     place = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+    origin = f"http://{call.headers['Host']}"  # clients download from `mediaLink`
     resource = {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{stored.generation}",
-        "selfLink": f"/storage/v1/{place}",
-        "mediaLink": f"/download/storage/v1/{place}?generation={stored.generation}&alt=media",
+        "selfLink": f"{origin}/storage/v1/{place}",
+        "mediaLink": f"{origin}/download/storage/v1/{place}?generation={stored.generation}&alt=media",
         "name": name,
         "bucket": bucket,
         "generation": str(stored.generation),
@@ -268,6 +308,9 @@ _OPERATIONS: list[tuple[str, re.Pattern[str], Callable[..., Answer]]] = [
         ("GET", f"(?:/download)?{_OBJECT}", Api.get_object),
         ("DELETE", _OBJECT, Api.delete_object),
         ("PATCH", _OBJECT, Api.patch_object),
+        ("POST", f"{_OBJECT}/rewriteTo/b/([^/]+)/o/([^/]+)", Api.rewrite_object),
+        ("POST", f"{_OBJECT}/copyTo/b/([^/]+)/o/([^/]+)", Api.copy_object),
+        ("POST", f"{_OBJECT}/compose", Api.compose_object),
         ("POST", f"/upload{_BUCKET}/o", Api.upload),
         ("PUT", f"/upload{_BUCKET}/o", Api.continue_upload),
     )

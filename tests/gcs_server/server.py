@@ -62,8 +62,7 @@ class Server:
         broken: Mistakes of the server itself and of a test's `before` and `after`; the first is raised at the end.
     """
 
-    def __init__(self, page_size: int) -> None:
-        self.url = ""
+    def __init__(self, page_size: int, port: int) -> None:
         self.requests: list[Request] = []
         self.fired: list[tuple[str, int]] = []
         self.before: Callable[[Request], None] | None = None
@@ -74,6 +73,9 @@ class Server:
         self._faults: dict[int, Fault] = {}
         self._out = False
         self._ending = threading.Event()
+        self._listener = _Http(("127.0.0.1", port), type("Handler", (_Handler,), {"gcs": self}))
+        self._thread: threading.Thread | None = None
+        self.url = f"http://127.0.0.1:{self._listener.server_address[1]}"
         self._lock = threading.Lock()
 
     @property
@@ -111,9 +113,34 @@ class Server:
             for number in range(len(self.requests) + at, len(self.requests) + at + times):
                 self._faults[number] = Fault(kind, seconds)
 
-    def outage(self, on: bool) -> None:
-        """Answers 503 to everything, until switched off."""
-        self._out = on
+    def outage(self, on: bool, refused: bool = False) -> None:
+        """Answers 503 to everything, or refuses connections and ends those there are, until switched off."""
+        if not on:
+            self._listen()
+        elif refused:
+            self._stop_listening()
+        self._out = on and not refused
+
+    def _listen(self) -> None:
+        if self._thread is None:
+            self._listener.server_activate()
+            self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,))
+            self._thread.start()
+
+    def _stop_listening(self) -> None:
+        if self._thread is None:
+            return
+        self._listener.shutdown()
+        self._thread.join()
+        self._thread = None
+        self._listener.hang_up()
+        # The port stays ours: bound, and not listened at.
+        self._listener.rebind()
+
+    def _end(self) -> None:
+        self._ending.set()
+        self._stop_listening()
+        self._listener.server_close()  # waits for what is being acted upon
 
     def _receive(self, method: str, target: str, headers: Message, body: bytes) -> tuple[Answer, bool]:
         """Acts upon a request; the answer, and whether it is to be cut short."""
@@ -237,9 +264,16 @@ class _Handler(BaseHTTPRequestHandler):
 class _Http(ThreadingHTTPServer):
     daemon_threads = False  # so that closing waits for the last answer
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler, bind_and_activate=False)
         self._open: set[socket.socket] = set()
+        self.server_bind()
+
+    def rebind(self) -> None:
+        """Refuses connections from now on, at an address that nobody else can have."""
+        self.socket.close()
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
@@ -267,18 +301,11 @@ def serving(page_size: int = 10, port: int = 0) -> Iterator[Server]:
         page_size: The most that one page of a listing has; so few by default that every client has to turn pages.
         port: 0 for any that is free.
     """
-    server = Server(page_size)
-    handler = type("Handler", (_Handler,), {"gcs": server})
-    with _Http(("127.0.0.1", port), handler) as listener:
-        server.url = f"http://127.0.0.1:{listener.server_address[1]}"
-        thread = threading.Thread(target=listener.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server._ending.set()
-            listener.shutdown()
-            thread.join()
-            listener.hang_up()
+    server = Server(page_size, port)
+    server._listen()
+    try:
+        yield server
+    finally:
+        server._end()
     if server.broken:
         raise server.broken[0]

@@ -36,7 +36,7 @@ class Stored:
         metadata: Of its owner's choice.
         properties: What the service has names for, such as `contentType`.
         created, updated: When, as counts of all changes on the server.
-        crc32c, md5: Checksums of the content, in base64.
+        crc32c, md5: Checksums of the content, in base64; what was composed has no md5.
     """
 
     content: bytes
@@ -52,7 +52,10 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """What must hold of the live object for a request to be acted on; None asks nothing. No object has generation 0."""
+    """What must hold of the live object for a request to be acted on; None asks nothing.
+
+    Generation 0 is that of no object; where there is none, what excludes a generation does not hold either.
+    """
 
     generation: int | None = None
     not_generation: int | None = None
@@ -67,7 +70,7 @@ class Conditions:
             if expected is not None and expected != found:
                 raise Refusal(412, "At least one of the pre-conditions you specified did not hold.")
         for excluded, found in ((self.not_generation, generation), (self.not_metageneration, metageneration)):
-            if excluded is not None and excluded == found:
+            if excluded is not None and (live is None or excluded == found):
                 status = 304 if reading else 412
                 raise Refusal(status, "At least one of the pre-conditions you specified did not hold.")
 
@@ -156,6 +159,44 @@ class Store:
             )
             self.buckets[bucket][name] = patched
             return patched
+
+    def copy(
+        self,
+        source: tuple[str, str],
+        generation: int | None,
+        source_conditions: Conditions,
+        destination: tuple[str, str],
+        conditions: Conditions,
+        resource: Mapping[str, Any],
+    ) -> Stored:
+        """Makes an object of the content of another; of its properties and metadata too, unless others are given."""
+        with self._lock:
+            found = self.read(*source, generation)
+            source_conditions.require(found)
+            given: dict[str, Any] = dict(resource) or {**found.properties, "metadata": found.metadata}
+            metadata = given.pop("metadata", {})
+            return self.insert(*destination, found.content, conditions, given, metadata, {"crc32c": found.crc32c})
+
+    def compose(
+        self,
+        bucket: str,
+        sources: list[tuple[str, int | None, Conditions]],
+        name: str,
+        conditions: Conditions,
+        resource: Mapping[str, Any],
+    ) -> Stored:
+        """Makes an object of the contents of others, one after the other."""
+        with self._lock:
+            contents = []
+            for source, generation, source_conditions in sources:
+                found = self.read(bucket, source, generation)
+                source_conditions.require(found)
+                contents.append(found.content)
+            given = dict(resource)
+            metadata = given.pop("metadata", {})
+            made = self.insert(bucket, name, b"".join(contents), conditions, given, metadata)
+            self.buckets[bucket][name] = composed = dataclasses.replace(made, md5="")
+            return composed
 
     def listed(self, bucket: str, prefix: str) -> dict[str, Stored]:
         """The objects whose names begin with a prefix, in the order of their names' bytes."""

@@ -75,9 +75,14 @@ def insert(
     claimed: Mapping[str, str],
 ) -> Stored:
     """Makes an object of its resource and its content."""
-    properties = {key: resource[key] for key in PROPERTIES if resource.get(key)}
-    metadata = resource.get("metadata") or {}
-    return store.insert(bucket, resource["name"], content, conditions, properties, metadata, claimed)
+    given = settings(resource)
+    metadata = given.pop("metadata", {})
+    return store.insert(bucket, resource["name"], content, conditions, given, metadata, claimed)
+
+
+def settings(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a resource that is the client's to choose."""
+    return {key: resource[key] for key in (*PROPERTIES, "metadata") if resource.get(key)}
 
 
 def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
