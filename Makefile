@@ -8,6 +8,7 @@ KFP216 := .venv-kfp216
 BENCH_BIN := .venv-bench/bin
 UV_VERSION := 0.13.8
 BEAM_VERSION := 2.77.0
+FAKE_GCS_VERSION := v1.56.1
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
@@ -102,6 +103,9 @@ format: install ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+fake-gcs-server: ## Build a public emulator of Cloud Storage with Go, for tests/test_gcs_contract.py
+	GOBIN=$(CURDIR)/build go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+
 images: install ## Build images: IMAGES="preprocess train-cpu" (these two unless given), train-gpu, train-tpu
 	$(BIN)/python -m docker.build images $(IMAGES)
 
@@ -171,4 +175,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas prove-retraining lint format images beam-sdk image-sizes push prove-images audit compile goldens bench lock
+  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit compile goldens bench lock

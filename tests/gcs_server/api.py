@@ -41,7 +41,10 @@ class Call:
     def conditions(self, source: str = "") -> Conditions:
         """The preconditions of the object, or those of the source with `Source`."""
         names = ("GenerationMatch", "GenerationNotMatch", "MetagenerationMatch", "MetagenerationNotMatch")
-        return Conditions(*(self.number(f"if{source}{name}") for name in names))
+        found = Conditions(*(self.number(f"if{source}{name}") for name in names))
+        if found.generation is not None and found.not_generation is not None:
+            raise Refusal(400, f"if{source}GenerationMatch and if{source}GenerationNotMatch are mutually exclusive.")
+        return found
 
     def allow(self, *names: str) -> None:
         """Refuses parameters and headers that nothing would be done about."""
@@ -140,12 +143,11 @@ class Api:
         return Answer(204)
 
     def patch_object(self, call: Call, bucket: str, name: str) -> Answer:
-        call.allow(*_CONDITIONS)
+        call.allow("generation", *_CONDITIONS)
         resource = uploads.read_resource(call.body)
         changes = {key: resource[key] for key in (*uploads.PROPERTIES, "metadata") if key in resource}
-        return _rendered(
-            call, _resource(call, bucket, name, self.store.patch(bucket, name, changes, call.conditions()))
-        )
+        patched = self.store.patch(bucket, name, changes, call.number("generation"), call.conditions())
+        return _rendered(call, _resource(call, bucket, name, patched))
 
     def rewrite_object(self, call: Call, *names: str) -> Answer:
         call.allow("sourceGeneration", "rewriteToken", *_CONDITIONS, *_SOURCE_CONDITIONS)
@@ -176,8 +178,8 @@ class Api:
         for source in body.get("sourceObjects", []):
             expected = source.get("objectPreconditions", {}).get("ifGenerationMatch")
             wanted = Conditions(generation=None if expected is None else int(expected))
-            generation = int(source["generation"]) if "generation" in source else None
-            sources.append((source["name"], generation, wanted))
+            generation = source.get("generation")
+            sources.append((source["name"], None if generation is None else int(generation), wanted))
         if not 1 <= len(sources) <= 32:
             raise Refusal(400, f"The number of source components provided ({len(sources)}) is not in 1 to 32.")
         resource = uploads.settings(body.get("destination", {}))

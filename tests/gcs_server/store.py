@@ -138,12 +138,14 @@ class Store:
             conditions.require(self._live(bucket, name, generation))
             del self.buckets[bucket][name]
 
-    def patch(self, bucket: str, name: str, changes: Mapping[str, Any], conditions: Conditions) -> Stored:
+    def patch(
+        self, bucket: str, name: str, changes: Mapping[str, Any], generation: int | None, conditions: Conditions
+    ) -> Stored:
         """Changes properties and metadata; a null takes one away."""
         with self._lock:
             self.bucket(bucket)
             self._require("storage.objects.update", name)
-            live = self._live(bucket, name, None)
+            live = self._live(bucket, name, generation)
             conditions.require(live)
             properties = dict(live.properties) | {key: value for key, value in changes.items() if key != "metadata"}
             metadata = dict(live.metadata) | changes["metadata"] if changes.get("metadata") else dict(live.metadata)
