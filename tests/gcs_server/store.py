@@ -147,10 +147,9 @@ class Store:
             self._require("storage.objects.update", name)
             live = self._live(bucket, name, generation)
             conditions.require(live)
-            properties = dict(live.properties) | {key: value for key, value in changes.items() if key != "metadata"}
-            metadata = dict(live.metadata) | changes["metadata"] if changes.get("metadata") else dict(live.metadata)
-            if "metadata" in changes and changes["metadata"] is None:
-                metadata = {}
+            properties = {**live.properties, **changes}
+            wanted = properties.pop("metadata", {})
+            metadata = {} if wanted is None else {**live.metadata, **wanted}
             self._changes += 1
             patched = dataclasses.replace(
                 live,
