@@ -201,8 +201,8 @@ class Api:
         else:
             raise Refusal(400, f"Invalid uploadType: {kind}")
         resource = _named(resource, call)
-        claimed = uploads.claimed_in(resource) | uploads.claimed_in_header(call.headers.get("X-Goog-Hash", ""))
-        made = uploads.insert(self.store, bucket, resource, content, call.conditions(), claimed)
+        checksums = uploads.claimed(resource, call.headers)
+        made = uploads.insert(self.store, bucket, resource, content, call.conditions(), checksums)
         return _rendered(call, _resource(call, bucket, resource["name"], made))
 
     def _begin_upload(self, call: Call, bucket: str) -> Answer:

@@ -131,7 +131,7 @@ class Server:
     def _listen(self) -> None:
         if self._thread is None:
             self._listener.server_activate()
-            self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,))
+            self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.005,))
             self._thread.start()
 
     def _stop_listening(self) -> None:
@@ -304,7 +304,7 @@ def _collect_leaked_connections() -> None:
     """Ends the connections of failed downloads quietly: google-cloud-storage leaves them to the collector."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", LEAK, ResourceWarning)
-        gc.collect()
+        gc.collect(1)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import google_crc32c
@@ -100,12 +100,12 @@ class Store:
         conditions: Conditions = NONE,
         properties: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        claimed: Mapping[str, str] | None = None,
+        checksums: Iterable[tuple[str, str]] = (),
     ) -> Stored:
-        """Makes an object, or replaces the live one; `claimed` are the checksums that the client gave, by kind."""
+        """Makes an object, or replaces the live one; `checksums` are kind and value of those that the client gave."""
         with self._lock:
             live = self.may_insert(bucket, name, conditions)
-            made = self._made(content, properties or {}, metadata or {}, claimed or {})
+            made = self._made(content, properties or {}, metadata or {}, checksums)
             if live:  # to replace is to delete
                 self._require("storage.objects.delete", name)
             self.buckets[bucket][name] = made
@@ -176,7 +176,7 @@ class Store:
             source_conditions.require(found)
             given: dict[str, Any] = dict(resource) or {**found.properties, "metadata": found.metadata}
             metadata = given.pop("metadata", {})
-            return self.insert(*destination, found.content, conditions, given, metadata, {"crc32c": found.crc32c})
+            return self.insert(*destination, found.content, conditions, given, metadata, [("crc32c", found.crc32c)])
 
     def compose(
         self,
@@ -228,10 +228,14 @@ class Store:
             )
 
     def _made(
-        self, content: bytes, properties: Mapping[str, str], metadata: Mapping[str, str], claimed: Mapping[str, str]
+        self,
+        content: bytes,
+        properties: Mapping[str, str],
+        metadata: Mapping[str, str],
+        checksums: Iterable[tuple[str, str]],
     ) -> Stored:
         found = {"crc32c": crc32c(content), "md5": md5(content)}
-        for kind, value in claimed.items():
+        for kind, value in checksums:
             if value != found[kind]:
                 kind_in_words = {"crc32c": "CRC32C", "md5": "MD5 hash"}[kind]
                 message = (

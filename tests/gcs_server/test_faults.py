@@ -13,6 +13,7 @@ import requests
 from google.api_core import exceptions
 from google.cloud.storage.exceptions import DataCorruption
 
+from tests.gcs_server import faults
 from tests.gcs_server.server import FAULTS, LEAK, HangUp, Request, Server, serving
 from tests.gcs_server.store import crc32c
 from tests.test_gcs_contract import FIRST, SECOND, Place, place_on, upload_in_chunks, upload_in_one
@@ -193,6 +194,17 @@ def test_large_upload_that_is_damaged_is_refused_by_the_server(server: Server, p
         place.blob().upload_from_file(io.BytesIO(FIRST), retry=place.retry)
     assert "crc32c" not in server.requests[0].body.decode()
     assert server.requests[1].headers["X-Goog-Hash"] == f"crc32c={crc32c(FIRST)}"
+    assert server.objects["bucket"] == {}
+
+
+@pytest.mark.parametrize("wrong", ["resource", "header"])
+def test_each_checksum_that_is_given_is_compared(server: Server, place: Place, wrong: str) -> None:
+    given = crc32c(SECOND)
+    if wrong == "header":
+        server.inject("flip-upload", at=1)
+        given = crc32c(faults.flipped(FIRST))
+    with pytest.raises(exceptions.BadRequest):
+        place.blob().upload_from_file(io.BytesIO(FIRST), crc32c_checksum_value=given, retry=place.retry)
     assert server.objects["bucket"] == {}
 
 

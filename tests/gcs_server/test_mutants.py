@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import GoogleAPICallError
 from google.cloud.storage.exceptions import DataCorruption
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests import test_gcs_contract as contract
 from tests.gcs_server import api, batch, listing, uploads
 from tests.gcs_server.refusals import Refusal
 from tests.gcs_server.server import serving
 from tests.gcs_server.store import NONE, Conditions, Store, Stored
+from tests.gcs_server.test_model import BucketAndDict
 
 Patch = pytest.MonkeyPatch
 
@@ -162,14 +165,13 @@ def checksum_is_not_compared(patch: Patch) -> None:
     patch.setattr(
         Store,
         "_made",
-        lambda self, content, properties, metadata, claimed: real(self, content, properties, metadata, {}),
+        lambda self, content, properties, metadata, checksums: real(self, content, properties, metadata, ()),
     )
 
 
 def checksum_of_md5_is_not_compared(patch: Patch) -> None:
-    patch.setattr(
-        uploads, "claimed_in", lambda resource: {"crc32c": resource["crc32c"]} if "crc32c" in resource else {}
-    )
+    real = uploads.claimed
+    patch.setattr(uploads, "claimed", lambda *given: {(kind, value) for kind, value in real(*given) if kind != "md5"})
 
 
 def checksum_of_chunks_is_not_compared(patch: Patch) -> None:
@@ -307,6 +309,15 @@ CAUGHT_BY: list[tuple[Callable[[Patch], None], Callable[..., None], dict[str, An
 ]
 
 
+# What random requests catch as well.
+CAUGHT_AT_RANDOM = [
+    delete_ignores_conditions,
+    zero_means_no_condition,
+    generation_begins_anew_after_deletion,
+    listing_ends_after_a_page,
+]
+
+
 def passes(case: Callable[..., None], parameters: dict[str, Any]) -> bool:
     """Whether a case finds nothing wrong with the server; a server that breaks is an error."""
     with serving() as server, contract.place_on(server) as place:
@@ -328,3 +339,11 @@ def test_mutant_is_caught(
     assert passes(case, parameters)
     mutant(monkeypatch)
     assert not passes(case, parameters)
+
+
+@pytest.mark.parametrize("mutant", CAUGHT_AT_RANDOM)
+def test_mutant_differs_from_the_model(monkeypatch: Patch, mutant: Callable[[Patch], None]) -> None:
+    mutant(monkeypatch)
+    unshrunk = settings(BucketAndDict.TestCase.settings, phases=[Phase.generate], report_multiple_bugs=False)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(BucketAndDict, settings=unshrunk)

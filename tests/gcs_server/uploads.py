@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.message import Message
 from typing import Any
 
@@ -42,8 +42,8 @@ class Session:
             total = self._take(headers.get("Content-Range", ""), body)
             if total is None or len(self.arrived) < total:
                 return None
-            claimed = claimed_in(self.resource) | claimed_in_header(headers.get("X-Goog-Hash", ""))
-            self.made = insert(store, self.bucket, self.resource, bytes(self.arrived), self.conditions, claimed)
+            checksums = claimed(self.resource, headers)
+            self.made = insert(store, self.bucket, self.resource, bytes(self.arrived), self.conditions, checksums)
             return self.made
 
     def _take(self, content_range: str, body: bytes) -> int | None:
@@ -72,12 +72,12 @@ def insert(
     resource: Mapping[str, Any],
     content: bytes,
     conditions: Conditions,
-    claimed: Mapping[str, str],
+    checksums: Iterable[tuple[str, str]],
 ) -> Stored:
     """Makes an object of its resource and its content."""
     given = settings(resource)
     metadata = given.pop("metadata", {})
-    return store.insert(bucket, resource["name"], content, conditions, given, metadata, claimed)
+    return store.insert(bucket, resource["name"], content, conditions, given, metadata, checksums)
 
 
 def settings(resource: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,12 +123,10 @@ def read_resource(body: bytes) -> dict[str, Any]:
     return resource
 
 
-def claimed_in(resource: Mapping[str, Any]) -> dict[str, str]:
-    """Checksums that a resource gives, by kind."""
-    return {kind: resource[key] for kind, key in (("crc32c", "crc32c"), ("md5", "md5Hash")) if resource.get(key)}
-
-
-def claimed_in_header(value: str) -> dict[str, str]:
-    """Checksums in a header such as `crc32c=AAAAAA==,md5=...`, by kind."""
-    pairs = (pair.strip().partition("=") for pair in value.split(",") if pair.strip())
-    return {kind: claimed for kind, _, claimed in pairs if kind in ("crc32c", "md5")}
+def claimed(resource: Mapping[str, Any], headers: Message) -> set[tuple[str, str]]:
+    """Kind and value of the checksums that a client gave: in the resource, and as `X-Goog-Hash: crc32c=...,md5=...`."""
+    in_resource = {
+        (kind, resource[key]) for kind, key in (("crc32c", "crc32c"), ("md5", "md5Hash")) if resource.get(key)
+    }
+    pairs = (pair.strip().partition("=") for pair in headers.get("X-Goog-Hash", "").split(","))
+    return in_resource | {(kind, value) for kind, _, value in pairs if kind in ("crc32c", "md5")}
