@@ -7,6 +7,7 @@ import http
 import os
 import socket
 import struct
+import sys
 import threading
 import urllib.parse
 import warnings
@@ -80,7 +81,7 @@ class Server:
         self._faults: dict[int, Fault] = {}
         self._out = False
         self._ending = threading.Event()
-        self._listener = _Http(("127.0.0.1", port), type("Handler", (_Handler,), {"gcs": self}))
+        self._listener = _Http(("127.0.0.1", port), self)
         self._thread: threading.Thread | None = None
         self.url = f"http://127.0.0.1:{self._listener.server_address[1]}"
         self._lock = threading.Lock()
@@ -232,7 +233,11 @@ class _Handler(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers:
             self._write(Answer(411, Refusal(411, "You must provide the Content-Length HTTP header.").body()), True)
             return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client died while it sent
+            self.close_connection = True
+            return
         try:
             answer, cut = self.gcs._receive(self.command, self.path, self.headers, body)
         except HangUp:
@@ -270,9 +275,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = False  # so that closing waits for the last answer
+    request_queue_size = 128  # connections beyond it would wait a second
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler, bind_and_activate=False)
+    def __init__(self, address: tuple[str, int], gcs: Server) -> None:
+        super().__init__(address, type("Handler", (_Handler,), {"gcs": gcs}), bind_and_activate=False)
+        self._gcs = gcs
         self._open: set[socket.socket] = set()
         self.server_bind()
 
@@ -291,7 +298,10 @@ class _Http(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: a client that was killed does not wait for its answer."""
+        """Says nothing of clients that did not wait for their answer; what else goes wrong is a mistake of ours."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            self._gcs.broken.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     def hang_up(self) -> None:
         """Ends every connection: clients keep theirs, and closing waits for all."""

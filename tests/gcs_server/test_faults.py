@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -256,6 +257,16 @@ def test_replacing_needs_permission_to_delete(server: Server, place: Place, uplo
 
 
 # Outages and hooks.
+
+
+def test_upload_of_a_client_that_dies_makes_nothing(server: Server, place: Place) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    target = "/upload/storage/v1/b/bucket/o?uploadType=media&name=object"
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\nhalf".encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100) == b""
+    assert server.objects["bucket"] == {}
 
 
 def test_outage_answers_503(server: Server, place: Place) -> None:
