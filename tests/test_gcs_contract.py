@@ -26,7 +26,7 @@ import requests
 from google.api_core import exceptions
 from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials
-from google.cloud.storage import Blob, Bucket, Client
+from google.cloud.storage import Blob, Bucket, Client, transfer_manager
 from google.cloud.storage.exceptions import InvalidResponse
 from google.cloud.storage.retry import DEFAULT_RETRY
 
@@ -640,3 +640,27 @@ def test_writer_in_a_block_that_fails_publishes_nothing(place: Place) -> None:
         interrupted()
     gc.collect()
     assert place.content() is None
+
+
+def test_transfer_manager_returns_a_refusal_and_raises_nothing(place: Place, tmp_path: Path) -> None:
+    place.blob(content=FIRST)
+    (tmp_path / "file").write_bytes(SECOND)
+    given = {"if_generation_match": 0, "retry": place.retry}
+    (found,) = transfer_manager.upload_many(
+        [(str(tmp_path / "file"), place.blob())], upload_kwargs=given, worker_type=transfer_manager.THREAD
+    )
+    assert isinstance(found, exceptions.PreconditionFailed)
+    assert place.content() == FIRST
+
+
+def test_transfer_manager_does_not_raise_that_what_it_skips_is_another_content(place: Place, tmp_path: Path) -> None:
+    place.blob(content=FIRST)
+    (tmp_path / "file").write_bytes(SECOND)
+    (found,) = transfer_manager.upload_many(
+        [(str(tmp_path / "file"), place.blob())],
+        skip_if_exists=True,
+        raise_exception=True,
+        worker_type=transfer_manager.THREAD,
+    )
+    assert isinstance(found, exceptions.PreconditionFailed)
+    assert place.content() == FIRST
