@@ -29,12 +29,17 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
         DataError: A shard is missing or is not the one that the manifest describes.
     """
     described = manifest.splits[split]
+    held = sum(shard.records for shard in described.shards)
+    if held != described.records:
+        raise DataError(
+            f"{records.MANIFEST} of {dataset} says {described.records} records of {split}, and {held} of its shards"
+        )
     shape = manifest.image
     _check_memory(described.records * shape.height * shape.width * shape.channels, split)
     images = np.empty((described.records, shape.height, shape.width, shape.channels), np.uint8)
     labels = np.empty(described.records, np.int32)
     for shard in described.shards:
-        _check_shard(Path(dataset) / shard.file, shard)
+        require_shard(Path(dataset) / shard.file, shard)
     paths = [str(Path(dataset) / shard.file) for shard in described.shards]
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     start = 0
@@ -59,8 +64,19 @@ def _check_memory(needed: int, split: str) -> None:
         )
 
 
-def _check_shard(path: Path, shard: records.Shard) -> None:
+def require_shard(path: Path, shard: records.Shard) -> None:
+    """Checks a shard against what the manifest says of it.
+
+    Raises:
+        DataError: It is missing or another; the message names the first damaged record, where there is one.
+    """
     if not path.is_file():
         raise DataError(f"shard {path} is missing; make the dataset again")
-    if path.stat().st_size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
-        raise DataError(f"shard {path} is not the one that {records.MANIFEST} describes; make the dataset again")
+    size = path.stat().st_size
+    if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
+        found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 is another"
+        where = records.find_damage(path)
+        raise DataError(
+            f"shard {path} is not the one that {records.MANIFEST} describes ({found}{where and ', '}{where}); "
+            "make the dataset again"
+        )

@@ -9,6 +9,7 @@ from components import settings
 
 KEY_PLACE = "{key}"
 MADE_WITH = "made_with"
+SEAL = "sha256"  # of a manifest, within it
 _CHUNK_BYTES = 1 << 20
 
 
@@ -23,8 +24,8 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_record(record: dict[str, Any]) -> str:
-    """Digest of what an artefact says of itself, but for `made_with`: what is there for the record alone."""
-    return digest_of({name: value for name, value in record.items() if name != MADE_WITH})
+    """Digest of what an artefact says of itself, but for `made_with`, which is for the record alone, and its seal."""
+    return digest_of({name: value for name, value in record.items() if name not in (MADE_WITH, SEAL)})
 
 
 def sha256_of_file(path: Path) -> str:

@@ -5,10 +5,12 @@ the source has no classes). It is encoded here without TensorFlow, so that the B
 """
 
 import dataclasses
+import os
+import reprlib
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import google_crc32c
 
@@ -19,7 +21,11 @@ MANIFEST = "dataset.json"
 SCHEMA_VERSION = 1
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
+_PIXEL_RANGE = (0, 255)
+_LENGTH_BYTES = 8
 _CRC_BYTES = 4
+_HEAD_BYTES = _LENGTH_BYTES + _CRC_BYTES
+_Kind = TypeVar("_Kind")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value of `dataset.json`."""
-        return {"schema_version": SCHEMA_VERSION, "pixel_range": [0, 255], **dataclasses.asdict(self)}
+        return {"schema_version": SCHEMA_VERSION, "pixel_range": [*_PIXEL_RANGE], **dataclasses.asdict(self)}
 
     @property
     def digest(self) -> str:
@@ -92,6 +98,14 @@ class Manifest:
         return len(self.classes)
 
 
+_NAMES = {"schema_version", "pixel_range", *(field.name for field in dataclasses.fields(Manifest))}
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes `dataset.json`, sealed: the last file of a dataset."""
+    storage.write_sealed_json(folder / MANIFEST, manifest.to_json())
+
+
 def read_manifest(dataset: str, expected_digest: str = "") -> Manifest:
     """Reads what a dataset says of itself.
 
@@ -100,30 +114,104 @@ def read_manifest(dataset: str, expected_digest: str = "") -> Manifest:
         expected_digest: If not empty, the digest that the dataset must have.
 
     Raises:
-        DataError: There is no dataset, it is of another schema, or its digest is another.
+        DataError: There is no dataset, it is damaged, of another schema, or its digest is another.
     """
-    value = storage.read_json(Path(dataset) / MANIFEST, "dataset")
+    value = storage.read_sealed_json(Path(dataset) / MANIFEST, "dataset")
     try:
         if value["schema_version"] != SCHEMA_VERSION:
-            raise DataError(f"{dataset} has schema version {value['schema_version']}, expected {SCHEMA_VERSION}")
-        manifest = Manifest(
-            image=ImageShape(**value["image"]),
-            classes=value["classes"],
-            splits={
-                name: Split(split["records"], split["class_counts"], [Shard(**shard) for shard in split["shards"]])
-                for name, split in value["splits"].items()
-            },
-            statistics=value["statistics"],
-            source=value["source"],
-            preprocessing=value["preprocessing"],
-            quarantine=value["quarantine"],
-            made_with=value.get("made_with", {}),
-        )
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{dataset}/{MANIFEST} is not a dataset's description: {error!r}") from None
-    if expected_digest and manifest.digest != expected_digest:
-        raise DataError(f"dataset {dataset} has digest {manifest.digest}, expected {expected_digest}")
+            version = reprlib.repr(value["schema_version"])
+            raise DataError(
+                f"{dataset}/{MANIFEST} has schema version {version}, expected {SCHEMA_VERSION}; make the dataset again "
+                "or read it with the code that made it"
+            )
+        manifest = _manifest_of(value)
+        digest = manifest.digest
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise DataError(f"{dataset}/{MANIFEST} is not a dataset's description: {reason}") from None
+    if expected_digest and digest != expected_digest:
+        raise DataError(f"dataset {dataset} has digest {digest}, expected {expected_digest}")
     return manifest
+
+
+def _manifest_of(value: dict[str, Any]) -> Manifest:
+    """The manifest that a JSON value describes; whatever else it is raises `KeyError`, `TypeError` or `ValueError`."""
+    unknown = sorted(value.keys() - _NAMES)
+    if unknown:
+        raise ValueError(f"unknown {reprlib.repr(unknown)}")
+    image = _fields(ImageShape, value["image"], "image")
+    splits = _of(dict, value["splits"], "splits")
+    if splits.keys() != set(SPLITS):
+        raise ValueError(f"splits are {reprlib.repr(sorted(splits))}, expected {', '.join(SPLITS)}")
+    if value["pixel_range"] != [*_PIXEL_RANGE]:
+        raise ValueError(f"pixel_range is {reprlib.repr(value['pixel_range'])}, expected {[*_PIXEL_RANGE]}")
+    return Manifest(
+        image=image,
+        classes=_list_of(str, value["classes"], "classes"),
+        splits={name: _split_of(split, name) for name, split in splits.items()},
+        statistics={
+            name: _of(float, found, reprlib.repr(name))
+            for name, found in _of(dict, value["statistics"], "statistics").items()
+        },
+        source=_of(dict, value["source"], "source"),
+        preprocessing=_of(dict, value["preprocessing"], "preprocessing"),
+        quarantine=_of(dict, value["quarantine"], "quarantine"),
+        made_with=_of(dict, value.get("made_with", {}), "made_with"),
+    )
+
+
+def _split_of(value: Any, name: str) -> Split:
+    split = _of(dict, value, name)
+    shards = [_fields(Shard, shard, f"a shard of {name}") for shard in _of(list, split["shards"], f"shards of {name}")]
+    for shard in shards:
+        if shard.file in ("", ".", "..") or "/" in shard.file or "\0" in shard.file:
+            raise ValueError(f"a shard of {name} is {reprlib.repr(shard.file)}, expected the name of a file beside it")
+    counts = _list_of(int, split["class_counts"], f"class_counts of {name}")
+    return Split(_of(int, split["records"], f"records of {name}"), counts, shards)
+
+
+def _fields(kind: type[_Kind], value: Any, what: str) -> _Kind:
+    """A dataclass of numbers and text from a JSON object with exactly its fields."""
+    found = _of(dict, value, what)
+    types = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if found.keys() != types.keys():
+        raise TypeError(f"{what} has {reprlib.repr(sorted(found))}, expected {', '.join(types)}")
+    return kind(**{name: _of(type_, found[name], f"{name} of {what}") for name, type_ in types.items()})
+
+
+def _list_of(kind: type, value: Any, what: str) -> list[Any]:
+    return [_of(kind, each, f"one of {what}") for each in _of(list, value, what)]
+
+
+def _of(kind: Any, value: Any, what: str) -> Any:
+    """The value, if it is of a kind; a whole number passes for a float, and counts are not below 0."""
+    accepted = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or isinstance(value, bool) or (kind is int and value < 0):
+        raise TypeError(f"{what} is {reprlib.repr(value)}")
+    return value
+
+
+def find_damage(path: Path) -> str:
+    """Says which record of a shard is damaged first, and where it begins; empty if each is as it was framed.
+
+    Only for the message: a shard is checked by its sha256, since a cut between two records leaves whole ones.
+    """
+    number = offset = 0
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while offset < size:
+            head = file.read(_HEAD_BYTES)
+            length = int.from_bytes(head[:_LENGTH_BYTES], "little")
+            if len(head) < _HEAD_BYTES or head[_LENGTH_BYTES:] != _masked_crc(head[:_LENGTH_BYTES]):
+                return f"the length of record {number} at byte {offset} is damaged"
+            end = offset + _HEAD_BYTES + length + _CRC_BYTES
+            if end > size:
+                return f"it ends within record {number} at byte {offset}"
+            record = file.read(length)
+            if file.read(_CRC_BYTES) != _masked_crc(record):
+                return f"record {number} at byte {offset} is damaged"
+            number, offset = number + 1, end
+    return ""
 
 
 def encode_example(image: bytes, label: int) -> bytes:

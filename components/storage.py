@@ -41,8 +41,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a value as readable JSON (sorted keys, two spaces), whole or not at all. Refuses NaN and infinity."""
-    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_file(path, text.encode() + b"\n")
+    write_file(path, _readable(value))
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -59,8 +58,39 @@ def read_json(path: Path, what: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"no {what} at {path.parent}: {path.name} is missing") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
         raise DataError(f"{path} does not describe a {what}: {error}") from None
+
+
+def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
+    """Writes a manifest as `write_json` does, with the digest of all the rest of it as `sha256`."""
+    write_json(path, {**value, digests.SEAL: digests.digest_of(value)})
+
+
+def read_sealed_json(path: Path, what: str) -> Any:
+    """Reads a manifest and takes its seal off; every byte of a sealed one is as it was written.
+
+    One from before there were seals has none, and is returned as it is. So whoever reads refuses names that it does not
+    know: what was once `sha256` is then no way around the seal.
+
+    Args:
+        path: The file.
+        what: What the file describes, for the message ("dataset", "checkpoint", ...).
+
+    Raises:
+        DataError: The file is missing, is not JSON, or is not what was written.
+    """
+    value = read_json(path, what)
+    if not isinstance(value, dict) or digests.SEAL not in value:
+        return value
+    content = {name: found for name, found in value.items() if name != digests.SEAL}
+    try:
+        whole = digests.digest_of(content) == value[digests.SEAL] and path.read_bytes() == _readable(value)
+    except (ValueError, RecursionError):  # what no manifest is written with, such as NaN
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
+    return content
 
 
 def require_own_place(place: Path, what: str, former: dict[str, Any] | None, identity: dict[str, Any]) -> None:
@@ -181,6 +211,10 @@ def only_one(folder: Path) -> Iterator[None]:
             log.info("another process is at work in %s; waiting for it", folder)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _readable(value: Any) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def _sync(path: Path) -> None:

@@ -75,7 +75,7 @@ def run(config: PreprocessConfig) -> StageResult:
         )
         files = [shard.shard.file for shard in shards]
         _leave_only(folder, files + [former.members_name(file) for file in files if plan.recipe])
-        storage.write_json(folder / records.MANIFEST, manifest.to_json())
+        records.write_manifest(folder, manifest)
     return _result(place, records.read_manifest(str(place)))
 
 

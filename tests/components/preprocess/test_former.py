@@ -301,7 +301,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def say(path: Path, name: str, value: Any) -> None:
-    storage.write_json(path, {**json.loads(path.read_text()), name: value})
+    storage.write_sealed_json(path, {**storage.read_sealed_json(path, "dataset"), name: value})
 
 
 # What is done to the dataset; what is told; whether some of it is taken over all the same.

@@ -1,0 +1,213 @@
+"""Every flipped bit and every cut of every file of a dataset is told before anything of it is used."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from components import datasets, digests, records, storage
+from components.errors import DataError
+
+SHAPE = records.ImageShape(2, 3, 1)
+RECORDS = {"train": 4, "validation": 1, "test": 2}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seven images of 2x3, with everything that a manifest may say."""
+    folder = tmp_path_factory.mktemp("dataset")
+    generator, splits = np.random.default_rng(0), {}
+    for split, count in RECORDS.items():
+        images = generator.integers(0, 256, (count, 6), np.uint8)
+        path = folder / f"{split}-00000-of-00001.tfrecord"
+        path.write_bytes(b"".join(records.frame(records.encode_example(each.tobytes(), 0) for each in images)))
+        shard = records.Shard(path.name, count, path.stat().st_size, digests.sha256_of_file(path))
+        splits[split] = records.Split(count, [count], [shard])
+    manifest = records.Manifest(
+        image=SHAPE,
+        classes=["only é"],
+        splits=splits,
+        statistics={"mean": 127.5, "std": 73.25},
+        source={"kind": "images", "fingerprint": "0" * 64, "images": 8},
+        preprocessing={"seed": 3, "resize": "fill", "test_fraction": 0.1},
+        quarantine={"count": 1, "limit": 0.2, "entries": [{"name": "x.png", "sha256": "1" * 64, "reason": "is empty"}]},
+        made_with={"code": "1" * 40},
+    )
+    records.write_manifest(folder, manifest)
+    return folder
+
+
+def read(dataset: Path) -> None:
+    """Everything that is checked before step 0, without TensorFlow's reading."""
+    manifest = records.read_manifest(str(dataset))
+    for split in manifest.splits.values():
+        for shard in split.shards:
+            datasets.require_shard(dataset / shard.file, shard)
+
+
+def damages(content: bytes) -> list[tuple[str, bytes]]:
+    """Each bit flipped, each length cut, and something after the end."""
+    flips = [
+        (f"bit {bit} of byte {place}", content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+        for place in range(len(content))
+        for bit in range(8)
+    ]
+    return [*flips, *((f"cut at {place}", content[:place]) for place in range(len(content))), ("more", content + b"\n")]
+
+
+@pytest.mark.parametrize("name", [records.MANIFEST, *(f"{split}-00000-of-00001.tfrecord" for split in RECORDS)])
+def test_every_flipped_bit_and_every_cut_is_told(dataset: Path, name: str) -> None:
+    read(dataset)
+    content = (dataset / name).read_bytes()
+    told = {}
+    try:
+        for damage, found in damages(content):
+            (dataset / name).write_bytes(found)
+            try:
+                read(dataset)
+                told[damage] = "nothing"
+            except DataError as error:
+                told[damage] = str(error)
+    finally:
+        (dataset / name).write_bytes(content)
+    assert not {damage: message for damage, message in told.items() if name not in message or "\n" in message}
+    assert len(told) == 9 * len(content) + 1
+
+
+def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> None:
+    shard = records.read_manifest(str(dataset)).splits["train"].shards[0]
+    content = (dataset / shard.file).read_bytes()
+    size = len(content) // 4
+    assert not records.find_damage(dataset / shard.file)
+    for place, told in [
+        (2 * size + 20, f"record 2 at byte {2 * size} is damaged"),
+        (3 * size + 1, f"the length of record 3 at byte {3 * size} is damaged"),
+        (size + 9, f"the length of record 1 at byte {size} is damaged"),
+        (size - 1, "record 0 at byte 0 is damaged"),
+    ]:
+        (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        with pytest.raises(DataError, match=f"its sha256 is another, {told}"):
+            datasets.require_shard(tmp_path / shard.file, shard)
+    (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
+    with pytest.raises(DataError, match=rf"bytes instead of .*, it ends within record 2 at byte {2 * size}\)"):
+        datasets.require_shard(tmp_path / shard.file, shard)
+    # A whole record too many or too few is well formed: nothing but the manifest tells.
+    for cut in (content[:-size], content + content[:size]):
+        (tmp_path / shard.file).write_bytes(cut)
+        with pytest.raises(DataError, match=r"bytes instead of \d+\); make the dataset again"):
+            datasets.require_shard(tmp_path / shard.file, shard)
+
+
+def test_a_record_that_claims_more_than_there_is_is_not_read(tmp_path: Path) -> None:
+    length = struct.pack("<Q", 1 << 60)
+    crc = google_crc32c.value(length)
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    (tmp_path / "shard").write_bytes(length + struct.pack("<I", masked) + bytes(50))
+    assert records.find_damage(tmp_path / "shard") == "it ends within record 0 at byte 0"
+
+
+def test_a_dataset_from_before_there_were_seals_is_read_and_keeps_its_digest(dataset: Path, tmp_path: Path) -> None:
+    manifest = records.read_manifest(str(dataset))
+    storage.write_json(tmp_path / records.MANIFEST, manifest.to_json())
+    assert records.read_manifest(str(tmp_path), manifest.digest) == manifest
+    assert digests.digest_of_record(storage.read_json(dataset / records.MANIFEST, "dataset")) == manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 7}, "has schema version 7, expected 1; make the dataset again"),
+        ({"extra": 1, "more": 2}, r"unknown \['extra', 'more'\]"),
+        ({"pixel_range": [0, 1]}, r"pixel_range is \[0, 1\], expected \[0, 255\]"),
+        ({"splits": {"train": {}}}, r"splits are \['train'\], expected train, validation, test"),
+        ({"classes": [3]}, "one of classes is 3"),
+        ({"statistics": {"mean": "much"}}, "'mean' is 'much'"),
+        ({"statistics": {"mean": float("nan")}}, "ValueError"),
+        ({"source": {"kind": "\ud800"}}, "UnicodeEncodeError"),
+        ({"image": {"height": -1, "width": 1, "channels": 1}}, "height of image is -1"),
+    ],
+)
+def test_what_is_no_description_is_told_by_what_differs(
+    dataset: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    value = {**records.read_manifest(str(dataset)).to_json(), **change}
+    (tmp_path / records.MANIFEST).write_text(json.dumps(value))
+    with pytest.raises(DataError, match=message):
+        records.read_manifest(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../other.tfrecord", "/etc/passwd", "..", "", "a\0b"])
+def test_a_shard_elsewhere_is_refused(dataset: Path, tmp_path: Path, name: str) -> None:
+    value = records.read_manifest(str(dataset)).to_json()
+    value["splits"]["test"]["shards"][0]["file"] = name
+    storage.write_sealed_json(tmp_path / records.MANIFEST, value)
+    with pytest.raises(DataError, match="expected the name of a file beside it"):
+        records.read_manifest(str(tmp_path))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@hypothesis_settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, tmp_path: Path, data: st.DataObject) -> None:
+    """Any value at any place of a real manifest, or instead of all of it."""
+    value: object = records.read_manifest(str(dataset)).to_json()
+    path: list[str | int] = []
+    holder: object = value
+    while isinstance(holder, (dict, list)) and holder and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        path.append(key)
+        holder = holder[key]
+    new = data.draw(JSON)
+    if path:
+        parent = value
+        for key in path[:-1]:
+            parent = parent[key]  # type: ignore[index]
+        parent[path[-1]] = new  # type: ignore[index]
+    else:
+        value = new
+    (tmp_path / records.MANIFEST).write_text(json.dumps(value))
+    try:
+        manifest = records.read_manifest(str(tmp_path))
+    except DataError as error:
+        told = str(error)
+    else:
+        told = manifest.digest
+    assert told.isprintable()
+
+
+@hypothesis_settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=80))
+def test_any_bytes_are_a_manifest_or_a_data_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / records.MANIFEST).write_bytes(content)
+    with pytest.raises(DataError):
+        records.read_manifest(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"1" * 5000, b'{"schema_version": ' + b"9" * 5000 + b"}"])
+def test_what_json_itself_refuses(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / records.MANIFEST).write_bytes(content)
+    with pytest.raises(DataError, match="does not describe a dataset"):
+        records.read_manifest(str(tmp_path))
+
+
+def test_more_records_in_shards_than_the_split_says(dataset: Path, tmp_path: Path) -> None:
+    value = records.read_manifest(str(dataset)).to_json()
+    value["splits"]["test"]["records"] = 1
+    for path in dataset.glob("*.tfrecord"):
+        os.link(path, tmp_path / path.name)
+    storage.write_sealed_json(tmp_path / records.MANIFEST, value)
+    with pytest.raises(DataError, match="says 1 records of test, and 2 of its shards"):
+        datasets.load_split(str(tmp_path), records.read_manifest(str(tmp_path)), "test")
