@@ -324,7 +324,7 @@ def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[s
         assert file.stamp is not None  # noqa: S101 - a file of this machine
         sha256 = seen.known(file.name, file.stamp)
         if not sha256:
-            sha256 = _sha256_of(file)
+            sha256 = sha256_of_file(file)
             files_read += 1
             progress(files_read)
         seen.keep(file.name, file.stamp, sha256)
@@ -335,7 +335,8 @@ def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[s
     return found
 
 
-def _sha256_of(file: SourceFile) -> str:
+def sha256_of_file(file: SourceFile) -> str:
+    """sha256 (64 hexadecimal digits) of a file of a source, whatever its size."""
     digest = hashlib.sha256()
     with open_file(file.place) as opened:
         while block := opened.read(1 << 20):

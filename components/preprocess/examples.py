@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import former, pixels
+from components.preprocess import decoder, former, pixels
 from components.preprocess.former import Former, Located
 from components.records import ImageShape
 from components.sources import SourceFile
@@ -126,21 +126,21 @@ def examples_by_shard(originals: list[Original], plan: Plan) -> Iterator[Group |
         DataError: A file is not what it was when the source was fingerprinted.
     """
     shards: dict[tuple[str, int], list[Example | Taken]] = {}
-    for name, split, label, content, file in originals:
-        content_hash = hashlib.sha256(content).digest()
-        if file is not None and file.sha256 not in ("", content_hash.hex()):
-            raise _changed(file)
-        taken = _taken(file, split, label, content_hash, plan)
-        if taken is not None:
-            shards.setdefault(_shard_of(content_hash, split, plan), []).append(taken)
+    new: list[tuple[Original, bytes]] = []
+    for original in originals:
+        content_hash = _hash_of(original)
+        taken = _taken(original.file, original.split, original.label, content_hash, plan)
+        if taken is None:
+            new.append((original, content_hash))
+        else:
+            shards.setdefault(_shard_of(content_hash, original.split, plan), []).append(taken)
+    decoded = _decode([original.content for original, _ in new], plan)
+    for (original, content_hash), image in zip(new, decoded, strict=True):
+        if isinstance(image, pixels.UndecodableImage):
+            yield Rejected(original.name, content_hash.hex(), str(image))
             continue
-        try:
-            image = _decode(content, plan)
-        except pixels.UndecodableImage as error:
-            yield Rejected(name, content_hash.hex(), str(error))
-            continue
-        example = Example(_order_of(content_hash, plan), label, image, content_hash)
-        shards.setdefault(_shard_of(content_hash, split, plan), []).append(example)
+        example = Example(_order_of(content_hash, plan), original.label, image, content_hash)
+        shards.setdefault(_shard_of(content_hash, original.split, plan), []).append(example)
     yield from shards.items()
 
 
@@ -207,12 +207,28 @@ def split_of(content_hash: bytes, found_in: str, made: dict[str, float]) -> str:
     return found_in
 
 
-def _decode(content: bytes, plan: Plan) -> bytes:
+def _hash_of(original: Original) -> bytes:
+    """sha256 of an original; of a file too large to be read whole, that of the whole file all the same.
+
+    Raises:
+        DataError: The file is not what it was when the source was fingerprinted.
+    """
+    file = original.file
+    if file is not None and len(original.content) > pixels.LARGEST_FILE:
+        return bytes.fromhex(file.sha256 or sources.sha256_of_file(file))
+    content_hash = hashlib.sha256(original.content).digest()
+    if file is not None and file.sha256 not in ("", content_hash.hex()):
+        raise _changed(file)
+    return content_hash
+
+
+def _decode(contents: list[bytes], plan: Plan) -> list[bytes | pixels.UndecodableImage]:
+    """The pixels of originals, or why they cannot be used. Plain pixels need no decoder, and so no other process."""
     if plan.stored is None:
-        return pixels.from_file(content, plan.image, plan.resize).tobytes()
+        return decoder.decode(contents, plan.image, plan.resize)
     if plan.stored == plan.image:
-        return content
-    return pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes()
+        return [*contents]
+    return [pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes() for content in contents]
 
 
 def _shard_of(content_hash: bytes, found_in: str, plan: Plan) -> tuple[str, int]:
@@ -240,10 +256,15 @@ def _read_or_none(shard: str, members: list[Taken], length: int) -> list[bytes |
 
 def _decode_again(taken: Taken, plan: Plan) -> bytes:
     with sources.open_file(taken.file.place) as opened:
-        content = opened.read()
+        content = opened.read(pixels.LARGEST_FILE + 1)
     if hashlib.sha256(content).digest() != taken.content:
         raise _changed(taken.file)
-    return _decode(content, plan)
+    (image,) = _decode([content], plan)
+    if isinstance(image, pixels.UndecodableImage):
+        raise DataError(
+            f"{taken.file.name} was decoded for an earlier dataset and {image} now; give no former_datasets"
+        )
+    return image
 
 
 def _changed(file: SourceFile) -> DataError:

@@ -1,6 +1,7 @@
 """Bytes of an image file, or pixels as stored, to pixels of the shape and colour asked for. Pure functions."""
 
 import io
+import re
 import warnings
 
 import numpy as np
@@ -9,6 +10,8 @@ from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin
 from components.records import ImageShape
 
 LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
+LARGEST_FILE = 64 << 20  # bytes; with the pixels of the largest image, decoding takes less than 512 MiB
+_LONGEST_REASON = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _MODES = {1: "L", 3: "RGB"}
@@ -33,7 +36,8 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> np.ndarray:
         uint8 [height, width, channels].
 
     Raises:
-        UndecodableImage: The file is of another kind, damaged, animated, or of more than `LARGEST_IMAGE` pixels.
+        UndecodableImage: The file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
+            than `LARGEST_FILE` bytes.
     """
     try:
         with warnings.catch_warnings():
@@ -44,7 +48,7 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> np.ndarray:
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file
-        raise UndecodableImage(f"cannot be decoded: {error or type(error).__name__}") from None
+        raise UndecodableImage(f"cannot be decoded: {_said(error)}") from None
 
 
 def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> np.ndarray:
@@ -81,10 +85,18 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     return np.asarray(image).reshape(shape.height, shape.width, shape.channels)
 
 
+def _said(error: Exception) -> str:
+    """An error of Pillow in one printable line, the same in every process: addresses are no part of it."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
+    return (text if text.isprintable() else ascii(text)) or type(error).__name__
+
+
 def _open(content: bytes) -> Image.Image:
     """Reads an image's header. The two formats are named, because Pillow by itself would try dozens."""
     if not content:
         raise UndecodableImage("is empty")
+    if len(content) > LARGEST_FILE:
+        raise UndecodableImage(f"has more than {LARGEST_FILE:,} bytes")
     image: Image.Image
     if content.startswith(_PNG):
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))
@@ -103,7 +115,11 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
     """The image as mode L or RGB, turned as its EXIF orientation says."""
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
-        return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
+        values = np.asarray(image)
+        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        if "transparency" in image.info:  # one value that stands for nothing there
+            grey[values == image.info["transparency"]] = 255
+        return Image.fromarray(grey)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

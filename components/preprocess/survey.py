@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import idx
+from components.preprocess import idx, pixels
 from components.preprocess.examples import Original
 from components.records import ImageShape
 from components.sources import Listing, SourceFile
@@ -20,6 +20,7 @@ FASHION_MNIST_CLASSES = [
 _FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _FILES_AT_ONCE = 100
+_BYTES_AT_ONCE = 32 << 20
 _DIGITS_COUNT = 1797
 _IMAGES_DEFAULT = ImageShape(64, 64, 3)
 
@@ -98,7 +99,7 @@ def read(part: Part) -> Iterator[list[Original]]:
         case IdxPart():
             yield from _read_idx(part)
         case ImagesPart():
-            yield [Original(file.name, split, label, _content(file), file) for file, split, label in part.images]
+            yield from _read_images(part)
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
@@ -193,9 +194,25 @@ def _split_and_class(place: str, file: SourceFile, split_folders: bool) -> tuple
     return _SPLIT_FOLDERS[folders[0]], folders[1] if len(folders) > 1 else ""
 
 
+def _read_images(part: ImagesPart) -> Iterator[list[Original]]:
+    """Yields some images at a time, of no more bytes together than `_BYTES_AT_ONCE` or than one file has."""
+    found: list[Original] = []
+    size = 0
+    for file, split, label in part.images:
+        content = _content(file)
+        if found and size + len(content) > _BYTES_AT_ONCE:
+            yield found
+            found, size = [], 0
+        found.append(Original(file.name, split, label, content, file))
+        size += len(content)
+    if found:
+        yield found
+
+
 def _content(file: SourceFile) -> bytes:
+    """What a file holds; of one that is too large to be decoded, enough to tell."""
     with sources.open_file(file.place, file.checksum) as opened:
-        return opened.read()
+        return opened.read(pixels.LARGEST_FILE + 1)
 
 
 def _read_digits() -> list[Original]:

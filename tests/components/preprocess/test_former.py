@@ -22,7 +22,7 @@ from PIL import Image
 
 from components import digests, records, sources, storage
 from components.errors import DataError
-from components.preprocess import examples, former, pixels, shards
+from components.preprocess import decoder, examples, former, pixels, shards
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Damaged, Example, Original, Plan, Rejected, Taken, TakenOver
@@ -221,15 +221,15 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_file, from_file = sources.open_file, pixels.from_file
+    open_file, decode = sources.open_file, decoder.decode
 
     def noting_open(place: str) -> Any:
         opened.append(Path(place).name)
         return open_file(place)
 
-    def noting_decode(*words: Any) -> Any:
-        decoded.append(words)
-        return from_file(*words)
+    def noting_decode(contents: list[bytes], *words: Any) -> Any:
+        decoded.extend(contents)
+        return decode(contents, *words)
 
     source, index = tmp_path / "pets", str(tmp_path / "index")
     write(source, [100, 101])
@@ -238,7 +238,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint, _ = sources.fingerprint(str(source), index)
     monkeypatch.setattr(sources, "open_file", noting_open)
-    monkeypatch.setattr(pixels, "from_file", noting_decode)
+    monkeypatch.setattr(decoder, "decode", noting_decode)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
     run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)

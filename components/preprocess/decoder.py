@@ -1,0 +1,204 @@
+"""Decoding image files in another process, with limits: a file that crashes the decoder, never comes to an end or takes
+all memory is one image that cannot be used, and nothing else.
+
+A process decodes batch after batch, and is replaced once it died. The image that it died of is tried once more, alone:
+what ends two processes is set aside, whatever else the first one had decoded before. Only pixels of the size asked for,
+or a reason, are taken from it.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from components.errors import TransientError
+from components.preprocess import decoder_process as process
+from components.preprocess.pixels import UndecodableImage
+from components.records import ImageShape
+
+_LARGEST_REASON = 1 << 16
+_READ_AT_ONCE = 1 << 16  # what a pipe holds
+_SECONDS_TO_END = 10
+# `sys.path` is handed over, so that the process has this code, whatever folder it is started in.
+_PROGRAM = """
+import json, sys
+sys.path[:], memory, seconds = json.loads(sys.argv[1])
+from components.preprocess import decoder_process
+decoder_process.main(memory, seconds)
+"""
+
+
+class Limits(NamedTuple):
+    """What decoding one image may take: bytes of memory, seconds of processor time, seconds without an answer.
+
+    Processor time decides, so that a busy machine sets no image aside; the last is for what waits and does nothing.
+    """
+
+    memory: int = 768 << 20
+    processor_seconds: int = 60
+    seconds: float = 900
+
+
+LIMITS = Limits()
+
+
+class _Died(Exception):
+    """The process ended before its answer, or was ended; the message is the reason, said of the image."""
+
+
+def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[bytes | UndecodableImage]:
+    """Decodes image files as `pixels.from_file` does.
+
+    Args:
+        contents: The bytes of each file, together no more than a process may take.
+        shape: The shape asked for.
+        resize: As in `pixels.fitted`.
+
+    Returns:
+        The pixels of each, or why it cannot be used.
+
+    Raises:
+        TransientError: No process can be started.
+    """
+    found: list[bytes | UndecodableImage] = []
+    while len(found) < len(contents):
+        try:
+            for answer in _answers(contents[len(found) :], shape, resize):
+                found.append(answer)
+        except _Died:
+            try:
+                found.extend(_answers(contents[len(found) : len(found) + 1], shape, resize))
+            except _Died as error:
+                found.append(UndecodableImage(str(error)))
+    return found
+
+
+def end_processes() -> None:
+    """Ends the processes of this one that have nothing to do."""
+    for each in _idle.pop(os.getpid(), []):
+        each.end()
+
+
+_idle: dict[int, list["_Process"]] = {}  # by the process that started them: a fork of it must not speak with them
+atexit.register(end_processes)
+
+
+def _answers(contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
+    idle = _idle.setdefault(os.getpid(), [])
+    try:
+        worker = idle.pop()  # whatever other threads do meanwhile, they get another one
+    except IndexError:
+        worker = _Process(LIMITS)
+    try:
+        yield from worker.decode(contents, shape, resize)
+    except BaseException:
+        worker.end()
+        raise
+    idle.append(worker)
+
+
+class _Process:
+    """One process that decodes. Used by one thread at a time."""
+
+    def __init__(self, limits: Limits) -> None:
+        told = json.dumps([sys.path, limits.memory, limits.processor_seconds])
+        self._limits = limits
+        self._buffer = bytearray()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, told],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and have no use
+            bufsize=0,
+        )
+        assert self._process.stdin is not None  # noqa: S101 - both are pipes
+        assert self._process.stdout is not None  # noqa: S101
+        self._requests, self._responses = self._process.stdin, self._process.stdout
+        self._answered = select.poll()
+        self._answered.register(self._responses, select.POLLIN)
+        try:
+            ready = self._read(len(process.READY)) == process.READY
+        except _Died:
+            ready = False
+        if not ready:
+            self.end()
+            raise TransientError(
+                f"the process that decodes images does not start: it ended with {self._ended_with()}; what it said is "
+                "above, and a machine with more memory may help"
+            )
+
+    def decode(self, contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
+        """Yields the pixels of each image, or why it cannot be used.
+
+        Raises:
+            _Died: The process died of the image that comes next.
+        """
+        backwards = contents[::-1]  # so that the process can take them off the end
+        sizes = [len(content) for content in backwards]
+        told = json.dumps([[shape.height, shape.width, shape.channels], resize, sizes]).encode() + b"\n"
+        try:
+            for part in (told, *backwards):
+                self._write(part)
+        except BrokenPipeError:
+            raise _Died(self._reason()) from None
+        for _ in contents:
+            kind, length = process.ANSWER.unpack(self._read(process.ANSWER.size))
+            expected = shape.height * shape.width * shape.channels
+            if kind == process.DECODED and length == expected:
+                yield self._read(length)
+            elif kind == process.UNDECODABLE and length <= _LARGEST_REASON:
+                yield UndecodableImage(self._read(length).decode("utf-8", "backslashreplace"))
+            else:
+                raise _Died("makes the decoder answer nonsense")
+
+    def end(self) -> None:
+        """Ends the process at once."""
+        self._process.kill()
+        self._requests.close()
+        self._responses.close()
+        self._process.wait()
+
+    def _write(self, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._requests.fileno(), rest) :]
+
+    def _read(self, count: int) -> bytes:
+        deadline = time.monotonic() + self._limits.seconds
+        while len(self._buffer) < count:
+            if not self._answered.poll(1000 * max(0.0, deadline - time.monotonic())):
+                raise _Died(f"cannot be decoded: no answer within {self._limits.seconds:g} s")
+            read = os.read(self._responses.fileno(), _READ_AT_ONCE)
+            if not read:
+                raise _Died(self._reason())
+            self._buffer += read
+        found = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return found
+
+    def _reason(self) -> str:
+        """Why the process ended, said of the image that it was at."""
+        status = self._status()
+        if status == -signal.SIGPROF:
+            return f"cannot be decoded: it takes more than {self._limits.processor_seconds} s of processor time"
+        if status == process.OUT_OF_MEMORY:
+            return f"cannot be decoded: it takes more than {self._limits.memory >> 20} MiB of memory"
+        return f"cannot be decoded: the decoder ended with {self._ended_with()}"
+
+    def _ended_with(self) -> str:
+        status = self._status()
+        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+    def _status(self) -> int:
+        """The exit status, or minus the signal, of the process, which is about to end: it answers no more."""
+        try:
+            return self._process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()

@@ -1,0 +1,227 @@
+"""A decoder that crashes, hangs or takes all memory costs one image. It does so for real: a module that Python loads at
+the start of the decoding process makes Pillow do it to images that say so in a chunk of text.
+"""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from components import datasets, digests, records
+from components.errors import DataError, TransientError
+from components.preprocess import decoder, pixels
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.records import ImageShape
+
+SHAPE = ImageShape(6, 5, 3)
+FAULTS = """
+import ctypes, os, signal, time
+from PIL import PngImagePlugin
+
+load = PngImagePlugin.PngImageFile.load_prepare
+
+def load_prepare(self):
+    match self.info.get("fault"):
+        case "segfault":
+            ctypes.string_at(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(3)
+        case "loop":
+            while True:
+                pass
+        case "sleep":
+            time.sleep(1000)
+        case "memory":
+            held = [bytearray(50 << 20) for _ in range(1000)]
+        case "nonsense":
+            os.write(1, bytes([9] * 100))
+            os._exit(0)
+        case "too many pixels":
+            os.write(1, bytes([0, 0, 0, 1, 0]) + bytes(1 << 16))
+        case "once" if not os.path.exists(os.environ["ONCE"]):
+            open(os.environ["ONCE"], "w").close()
+            os.abort()
+    return load(self)
+
+PngImagePlugin.PngImageFile.load_prepare = load_prepare
+"""
+
+
+@pytest.fixture(autouse=True)
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Processes that do what images say, and end with the test."""
+    decoder.end_processes()
+    (tmp_path / "faulty").mkdir()
+    (tmp_path / "faulty" / "sitecustomize.py").write_text(FAULTS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "faulty"))
+    monkeypatch.setenv("ONCE", str(tmp_path / "once"))
+    monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=5))
+    yield
+    decoder.end_processes()
+
+
+def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
+    values = np.random.default_rng(seed).integers(0, 256, (shape.height, shape.width, 3), np.uint8)
+    words = PngImagePlugin.PngInfo()
+    if fault:
+        words.add_text("fault", fault)
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG", pnginfo=words)
+    return file.getvalue()
+
+
+def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
+    return pixels.from_file(content, shape, "fill").tobytes()
+
+
+def process_id() -> int:
+    """The process that waits for work."""
+    (process,) = decoder._idle[os.getpid()]
+    return process._process.pid
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("segfault", "cannot be decoded: the decoder ended with SIGSEGV"),
+        ("kill", "cannot be decoded: the decoder ended with SIGKILL"),
+        ("abort", "cannot be decoded: the decoder ended with SIGABRT"),
+        ("exit", "cannot be decoded: the decoder ended with exit status 3"),
+        ("loop", "cannot be decoded: it takes more than 1 s of processor time"),
+        ("memory", "cannot be decoded: it takes more than 512 MiB of memory"),
+        ("nonsense", "makes the decoder answer nonsense"),
+        ("too many pixels", "makes the decoder answer nonsense"),
+    ],
+)
+def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
+    contents = [png(0), png(1), png(2, fault), png(3), b"<html>", png(4)]
+    found = decoder.decode(contents, SHAPE, "fill")
+    assert [str(each) for each in found if isinstance(each, pixels.UndecodableImage)] == [
+        reason,
+        "is neither PNG nor JPEG: it starts with b'<html>'",
+    ]
+    for number in (0, 1, 3, 5):
+        assert found[number] == decoded_here(contents[number])
+
+
+def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(seconds=1))
+    found = decoder.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
+    assert str(found[1]) == "cannot be decoded: no answer within 1 s"
+    assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
+
+
+def test_what_ends_one_process_is_tried_once_more(tmp_path: Path) -> None:
+    contents = [png(0), png(1, "once"), png(2)]
+    assert decoder.decode(contents, SHAPE, "fill") == [decoded_here(content) for content in contents]
+    assert (tmp_path / "once").exists()
+
+
+def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> None:
+    decoder.decode([png(0)], SHAPE, "fill")
+    first = process_id()
+    decoder.decode([png(1), b""], ImageShape(3, 3, 1), "stretch")
+    assert process_id() == first
+    decoder.decode([png(1, "segfault")], SHAPE, "fill")
+    decoder.decode([png(1)], SHAPE, "fill")
+    assert process_id() != first
+    assert not Path(f"/proc/{first}").exists()
+    os.kill(process_id(), signal.SIGKILL)  # while it has nothing to do
+    assert decoder.decode([png(2)], SHAPE, "fill") == [decoded_here(png(2))]
+    assert decoder.decode([], SHAPE, "fill") == []
+
+
+def test_batches_larger_than_pipes_in_both_directions() -> None:
+    shape = ImageShape(300, 400, 3)
+    contents = [png(number, shape=shape) for number in range(8)]
+    assert sum(map(len, contents)) > 1 << 20
+    assert decoder.decode(contents, shape, "fill") == [decoded_here(content, shape) for content in contents]
+
+
+def test_threads_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(seconds=2))
+    found: dict[int, list[bytes | pixels.UndecodableImage]] = {}
+
+    def work(number: int) -> None:
+        found[number] = decoder.decode([png(number, "" if number else "sleep")], SHAPE, "fill")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1:]:
+        thread.join()
+    assert 0 not in found
+    threads[0].join()
+    for number in range(1, 4):
+        assert found[number] == [decoded_here(png(number))]
+
+
+def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
+    (tmp_path / "faulty" / "sitecustomize.py").write_text("import os; os._exit(5)")
+    with pytest.raises(TransientError, match="does not start: it ended with exit status 5; "):
+        decoder.decode([png(0)], SHAPE, "fill")
+
+
+def test_nothing_is_left_when_the_parent_is_killed() -> None:
+    program = (
+        "import sys, time; from components.preprocess import decoder; from components.records import ImageShape; "
+        "decoder.decode([b''], ImageShape(1, 1, 1), 'fill'); "
+        "(process,) = next(iter(decoder._idle.values())); print(process._process.pid, flush=True); time.sleep(100)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = Path(f"/proc/{int(parent.stdout.readline())}")
+    assert child.exists()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while child.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not child.exists()
+
+
+def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    source.mkdir()
+    for number in range(40):
+        (source / f"{number}.png").write_bytes(png(number))
+    clean = run(source, tmp_path / "clean")
+    for fault in ("segfault", "loop"):
+        (source / f"{fault}.png").write_bytes(png(99, fault))
+    found = run(source, tmp_path / "dataset", bad_images_limit=0.1)
+    quarantine = found.quarantine["entries"]
+    assert [(entry["name"], entry["reason"]) for entry in quarantine] == [
+        ("loop.png", "cannot be decoded: it takes more than 1 s of processor time"),
+        ("segfault.png", "cannot be decoded: the decoder ended with SIGSEGV"),
+    ]
+    assert quarantine[1]["sha256"] == digests.sha256_of_file(source / "segfault.png")
+    assert found.splits == clean.splits
+    for split in records.SPLITS:
+        images, _ = datasets.load_split(str(tmp_path / "dataset"), found, split)
+        assert {image.tobytes() for image in images} <= {decoded_here(png(number)) for number in range(40)}
+    with pytest.raises(DataError, match="2 of 42 images cannot be used, more than bad_images_limit"):
+        run(source, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def run(source: Path, dataset: Path, bad_images_limit: float = 0.01) -> records.Manifest:
+    config = PreprocessConfig(
+        source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=bad_images_limit
+    )
+    preprocess.run(config)
+    return records.read_manifest(str(dataset))
