@@ -7,6 +7,7 @@ only for what lies on this machine; a URI is read through Apache Beam, imported 
 import dataclasses
 import hashlib
 import importlib.util
+import itertools
 import logging
 import os
 import re
@@ -37,6 +38,7 @@ FASHION_MNIST_MD5 = {
 }
 _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+_ARCHIVE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".npz")
 _NAMES_SHOWN = 3
 _SECONDS_BETWEEN_LINES = 5
 
@@ -117,7 +119,11 @@ def list_source(source: str) -> Listing:
     left_out = [file.name for file in found if file not in read]
     if not files:
         held = f"only {_some(left_out)}" if left_out else "nothing"
-        raise DataError(f"source {source} holds {held}, expected IDX files, or PNG or JPEG images")
+        packed = "; unpack what is packed" if any(name.lower().endswith(_ARCHIVE_SUFFIXES) for name in left_out) else ""
+        raise DataError(f"source {source} holds {held}, expected IDX files, or PNG or JPEG images{packed}")
+    twice = next((one.name for one, other in itertools.pairwise(found) if one.name == other.name), "")
+    if twice:
+        raise DataError(f"source {source} holds two files whose names are both written {twice}; rename one of them")
     return Listing(kind, files, left_out)
 
 
@@ -185,7 +191,7 @@ def open_file(place: str, checksum: str = "") -> BinaryIO:
     """
     try:
         if not is_uri(place):
-            return open(place, "rb")
+            return _open_regular(place)
         if buckets.is_uri(place):
             return _open_object(place, checksum)
         from apache_beam.io.filesystem import CompressionTypes
@@ -211,6 +217,15 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
         Path(path).unlink()
 
 
+def _open_regular(place: str) -> BinaryIO:
+    """Opens a file, without waiting for what may have come in its place since, such as a pipe that nobody writes to."""
+    handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise FileNotFoundError(place)
+
+
 def printable(name: str) -> str:
     """A file's name as text that can be written anywhere: what is not UTF-8 or not printable becomes an escape."""
     if name.isprintable():
@@ -227,8 +242,12 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
             f"or `{DIGITS}`, or `{FASHION_MNIST}`"
         )
     if not root.is_dir():
-        raise DataError(f"source {source} is a file; give the folder that holds it")
+        packed = source.lower().endswith(_ARCHIVE_SUFFIXES)
+        remedy = "unpack it and give the folder" if packed else "give the folder that holds it"
+        raise DataError(f"source {source} is a file; {remedy}")
     within = root.resolve()
+    written: dict[str, str] = {}  # folders by how their names are written
+    no_files: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
         links = [name for name in folders if Path(folder, name).is_symlink()]
@@ -238,6 +257,8 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
             )
         # Text rather than paths: there may be a million files.
         here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
+        if written.setdefault(printable(prefix), prefix) != prefix:
+            raise DataError(f"source {source} holds two folders whose names are both written {printable(prefix)}")
         for name in names:
             if name.startswith("."):
                 continue
@@ -245,13 +266,19 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
             try:
                 found = os.lstat(place)
                 if stat.S_ISLNK(found.st_mode):
-                    if not Path(place).resolve().is_relative_to(within):
+                    if not Path(os.path.realpath(place)).is_relative_to(within):
                         raise DataError(f"{printable(place)} is a link out of the source; put the file itself there")
                     found = Path(place).stat()
             except FileNotFoundError:
                 continue
+            except OSError as error:  # a link that leads to itself, a name that is too long
+                raise DataError(f"{printable(place)} cannot be followed: {os.strerror(error.errno or 0)}") from None
             if stat.S_ISREG(found.st_mode):
                 yield SourceFile(printable(prefix + name), place, found.st_size, Stamp.of(found))
+            else:
+                no_files.append(printable(prefix + name))
+    if no_files:
+        log.warning("left out %d that are pipes, sockets or devices: %s", len(no_files), _some(no_files))
 
 
 def _with_slash(folder: Path) -> str:

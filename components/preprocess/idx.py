@@ -22,6 +22,8 @@ _BYTES_TYPE = 0x08
 _CHUNK_IMAGES = 1000
 _CHUNK_BYTES = 16 << 20
 _LARGEST_IMAGE = 25_000_000  # pixels
+_MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
+_MOST_PACKED = 1032  # bytes that deflate can make of one
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
 
 
@@ -78,7 +80,20 @@ def describe_images(file: SourceFile) -> tuple[int, records.ImageShape]:
         raise DataError(f"{file.name} holds no images")
     if not 0 < shape.height * shape.width <= _LARGEST_IMAGE:
         raise DataError(f"{file.name} says that its images are {shape}, expected 1 to {_LARGEST_IMAGE:,} pixels")
+    _require_plausible(file, dimensions[0], math.prod(dimensions), "images")
     return dimensions[0], shape
+
+
+def count_labels(file: SourceFile) -> int:
+    """Number of labels of a file, from its header.
+
+    Raises:
+        DataError: The file is not an IDX file of labels, or its size is not what the header says.
+    """
+    with open_idx(file) as opened:
+        (count,) = _read_header(file, opened, "labels", (1,))
+    _require_plausible(file, count, count, "labels")
+    return count
 
 
 def read_labels(file: SourceFile) -> bytes:
@@ -140,6 +155,14 @@ def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int
     if not isinstance(opened, gzip.GzipFile) and file.bytes != size:
         raise DataError(f"{file.name} has {file.bytes:,} bytes, its header says {size:,} ({_times(dimensions)} {what})")
     return dimensions
+
+
+def _require_plausible(file: SourceFile, count: int, size: int, what: str) -> None:
+    """Refuses what a file of this size cannot hold even if it is packed, before anything is unpacked."""
+    if count > _MOST_IMAGES:
+        raise DataError(f"{file.name} says that it has {count:,} {what}, expected at most {_MOST_IMAGES:,}")
+    if size > _MOST_PACKED * file.bytes:
+        raise DataError(f"{file.name} has {file.bytes:,} bytes, which cannot hold the {count:,} {what} of its header")
 
 
 def _read(file: SourceFile, opened: BinaryIO, count: int) -> bytes:

@@ -1,6 +1,7 @@
 """The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
 
 import dataclasses
+import hashlib
 import logging
 import math
 from pathlib import Path
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
+_MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
+QUARANTINE = "quarantine.jsonl"
 _LARGEST_SHARD = 256 << 20  # bytes of pixels; a shard is sorted in memory
 
 
@@ -59,22 +62,31 @@ def run(config: PreprocessConfig) -> StageResult:
         plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
         made = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
         shards, rejected = made.shards, made.rejected
-        quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit)
+        quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit, folder)
+        if rejected:
+            log.warning("set aside %s images; all, with reasons: %s", f"{len(rejected):,}", place / QUARANTINE)
         splits = _splits(shards, len(found.classes))
         _require_images(splits, found, len(rejected))
+        _require_classes(splits, found.classes, plan.made_splits)
         taken_over = _taken_over(made, sum(found.counts.values())) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
             splits=splits,
             statistics=_statistics([shard for shard in shards if shard.split == "train"], plan.image),
-            source={"kind": found.kind, "fingerprint": fingerprint, "images": sum(found.counts.values())},
+            source={
+                "kind": found.kind,
+                "fingerprint": fingerprint,
+                "images": sum(found.counts.values()),
+                **_repeated(shards),
+            },
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
             made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **taken_over),
         )
         files = [shard.shard.file for shard in shards]
-        _leave_only(folder, files + [former.members_name(file) for file in files if plan.recipe])
+        members = [former.members_name(file) for file in files if plan.recipe]
+        _leave_only(folder, [*files, *members, *([QUARANTINE] if rejected else [])])
         records.write_manifest(folder, manifest)
     return _result(place, records.read_manifest(str(place)))
 
@@ -96,10 +108,12 @@ def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> boo
     if complete:
         manifest = records.read_manifest(str(place))
         former = {**manifest.preprocessing, "source_fingerprint": manifest.source["fingerprint"]}
-        shards = [shard for split in manifest.splits.values() for shard in split.shards]
-        for shard in [] if places.in_bucket(place) else shards:
-            path = place / shard.file
-            if not path.is_file() or path.stat().st_size != shard.bytes:
+        made = [(shard.file, shard.bytes) for split in manifest.splits.values() for shard in split.shards]
+        if "list" in manifest.quarantine:
+            made.append((manifest.quarantine["list"]["file"], manifest.quarantine["list"]["bytes"]))
+        for name, size in [] if places.in_bucket(place) else made:
+            path = place / name
+            if not path.is_file() or path.stat().st_size != size:
                 raise DataError(f"{path} is missing or cut short; delete {place} and run this again")
     identity = {**settings.values_in_key(config), "source_fingerprint": fingerprint}
     storage.require_own_place(place, "dataset", former, identity)
@@ -155,17 +169,43 @@ def _taken_over(made: Made, images: int) -> dict[str, Any]:
     return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _quarantine(rejected: list[Rejected], images: int, limit: float) -> dict[str, Any]:
-    if len(rejected) > limit * images:
+def _quarantine(rejected: list[Rejected], images: int, limit: float, folder: Path) -> dict[str, Any]:
+    """Writes the list of what was set aside; returns what the dataset says of it.
+
+    Raises:
+        DataError: They are more than allowed.
+    """
+    if len(rejected) > min(limit * images, _MOST_SET_ASIDE):
         reasons = [f"{entry.name} {entry.reason}" for entry in rejected[:_REASONS_SHOWN]]
-        problem = (
-            f"{len(rejected):,} of {images:,} images cannot be used, more than bad_images_limit {limit:g} allows; "
-        )
+        allowed = f"bad_images_limit {limit:g} allows" if len(rejected) > limit * images else f"{_MOST_SET_ASIDE:,}"
+        problem = f"{len(rejected):,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
         raise DataError("\n".join([problem + remedy, *reasons]))
     for entry in rejected[:_REASONS_SHOWN]:
         log.warning("set aside: %s %s", entry.name, entry.reason)
-    return {"count": len(rejected), "limit": limit, "entries": [entry._asdict() for entry in rejected[:_ENTRIES_KEPT]]}
+    found = {"count": len(rejected), "limit": limit, "entries": [each._asdict() for each in rejected[:_ENTRIES_KEPT]]}
+    if rejected:
+        content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in rejected)
+        storage.write_file(folder / QUARANTINE, content)
+        found["list"] = {"file": QUARANTINE, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return found
+
+
+def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
+    """How many images lie in a split more than once, and how many of them with different labels. Both stay: which of
+    the labels is right, if it is not both, no program can tell; whoever looks at them can.
+    """
+    duplicates, contradictions = (sum(getattr(f, name) for f in shards) for name in ("duplicates", "contradictions"))
+    if duplicates:
+        log.warning("%s images are in the source more than once, and stay", f"{duplicates:,}")
+    if contradictions:
+        first = next(facts.contradicting[0] for facts in shards if facts.contradicting)
+        log.warning(
+            "%s images are in the source with different labels, and stay; the sha256 of one: %s",
+            f"{contradictions:,}",
+            first,
+        )
+    return {"duplicates": duplicates, "contradictions": contradictions}
 
 
 def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
@@ -185,6 +225,17 @@ def _require_images(splits: dict[str, Split], found: Survey, rejected: int) -> N
         if not splits[name].records:
             made = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
             raise DataError(f"the {name} split is empty ({made} images); give more images, or change the fractions")
+
+
+def _require_classes(splits: dict[str, Split], classes: list[str], made: dict[str, float]) -> None:
+    """Refuses a class of which the source has nothing to train on; tells one of which chance left nothing to."""
+    for label, name in enumerate(classes):
+        counts = {split: found.class_counts[label] for split, found in splits.items()}
+        shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+        if not sum(counts[split] for split in ("train", *made)):
+            raise DataError(f"class {name} has no image to train on ({shown} images); give more of it, or remove it")
+        if not counts["train"]:
+            log.warning("class %s is so small that it has no image to train on (%s images)", name, shown)
 
 
 def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:

@@ -15,6 +15,7 @@ from components.preprocess.former import Member
 
 _LEVELS = np.arange(256, dtype=np.int64)
 _COUNTED_AT_ONCE = 1 << 24  # bytes
+_SHOWN = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,10 @@ class ShardFacts:
         class_counts: Number of records by label; empty where there are no classes.
         pixel_sum: Sum of all pixel values, 0 to 255 each.
         pixel_square_sum: Sum of their squares.
+        duplicates: Number of records made of an image that another record before it was made of. All of one split are
+            in one shard, since the shard follows from the image's content.
+        contradictions: Number of images that several records were made of, with different labels.
+        contradicting: sha256 of the first of these images.
     """
 
     split: str
@@ -34,6 +39,9 @@ class ShardFacts:
     class_counts: list[int]
     pixel_sum: int
     pixel_square_sum: int
+    duplicates: int
+    contradictions: int
+    contradicting: list[str]
 
 
 class Made(NamedTuple):
@@ -70,6 +78,10 @@ def write_shard(
     if recipe:
         former.write_members(Path(folder), shard, recipe, _members(examples, sizes))
     labels = [example.label for example in examples]
+    labels_of: dict[bytes, set[int]] = {}
+    for example in examples:
+        labels_of.setdefault(example.content, set()).add(example.label)
+    contradicting = sorted(content for content, found_with in labels_of.items() if len(found_with) > 1)
     histogram = _histogram([example.image for example in examples])
     return ShardFacts(
         split=split,
@@ -77,6 +89,9 @@ def write_shard(
         class_counts=np.bincount(labels, minlength=class_count).tolist() if class_count else [],
         pixel_sum=int((histogram * _LEVELS).sum()),
         pixel_square_sum=int((histogram * _LEVELS**2).sum()),
+        duplicates=len(examples) - len(labels_of),
+        contradictions=len(contradicting),
+        contradicting=[content.hex() for content in contradicting[:_SHOWN]],
     )
 
 

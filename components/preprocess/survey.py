@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import gzip
 import hashlib
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 from components import records, sources
 from components.errors import DataError
@@ -12,6 +14,8 @@ from components.preprocess import idx, pixels
 from components.preprocess.examples import Original
 from components.records import ImageShape
 from components.sources import Listing, SourceFile
+
+log = logging.getLogger(__name__)
 
 # github.com/zalandoresearch/fashion-mnist, "Labels"; told by the sha256 of the training labels, unpacked.
 FASHION_MNIST_CLASSES = [
@@ -21,6 +25,7 @@ _FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d863392
 _SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _FILES_AT_ONCE = 100
 _BYTES_AT_ONCE = 32 << 20
+_NAMES_SHOWN = 5
 _DIGITS_COUNT = 1797
 _IMAGES_DEFAULT = ImageShape(64, 64, 3)
 
@@ -108,12 +113,13 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
     for pair in pairs:
         counts[pair.split], shapes[pair.images.name] = idx.describe_images(pair.images)
         if pair.labels is not None:
-            labels[pair.split] = idx.read_labels(pair.labels)
-            if len(labels[pair.split]) != counts[pair.split]:
+            count = idx.count_labels(pair.labels)
+            if count != counts[pair.split]:
                 raise DataError(
                     f"{pair.images.name} has {counts[pair.split]:,} images, "
-                    f"{pair.labels.name} has {len(labels[pair.split]):,} labels; they must be as many"
+                    f"{pair.labels.name} has {count:,} labels; they must be as many"
                 )
+            labels[pair.split] = idx.read_labels(pair.labels)
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"the images of all splits must have one shape: {described}")
@@ -159,6 +165,10 @@ def _survey_images(place: str, files: list[SourceFile]) -> Survey:
         raise DataError(
             f"{place} has images within class folders and beside them ({loose}); move them all into folders"
         )
+    empty = _folders_without_images(place, files, split_folders) if classes else []
+    if empty:
+        shown = ", ".join(empty[:_NAMES_SHOWN])
+        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
     label_of = {name: label for label, name in enumerate(classes)} | {"": records.NO_LABEL}
     labelled = [(file, split, label_of[name]) for file, split, name in found]
     counts: dict[str, int] = {}
@@ -175,6 +185,17 @@ def _survey_images(place: str, files: list[SourceFile]) -> Survey:
         stored=None,
         natural=_IMAGES_DEFAULT,
     )
+
+
+def _folders_without_images(place: str, files: list[SourceFile], split_folders: bool) -> list[str]:
+    """Folders where classes are, of a source on this machine, that hold no image."""
+    if sources.is_uri(place):
+        return []
+    depth = 2 if split_folders else 1
+    with_images = {tuple(file.name.split("/")[:depth]) for file in files if file.name.count("/") >= depth}
+    found = (path.relative_to(place) for path in Path(place).glob("/".join("*" * depth)) if path.is_dir())
+    parts = [tuple(sources.printable(part) for part in path.parts) for path in found]
+    return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
 def _has_split_folders(files: list[SourceFile]) -> bool:
