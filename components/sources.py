@@ -257,8 +257,11 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
             )
         # Text rather than paths: there may be a million files.
         here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
-        if written.setdefault(printable(prefix), prefix) != prefix:
-            raise DataError(f"source {source} holds two folders whose names are both written {printable(prefix)}")
+        shown = printable(prefix)
+        if written.setdefault(shown, prefix) != prefix:
+            raise DataError(
+                f"source {source} holds two folders whose names are both written {shown}; rename one of them"
+            )
         for name in names:
             if name.startswith("."):
                 continue

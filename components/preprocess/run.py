@@ -177,7 +177,11 @@ def _quarantine(rejected: list[Rejected], images: int, limit: float, folder: Pat
     """
     if len(rejected) > min(limit * images, _MOST_SET_ASIDE):
         reasons = [f"{entry.name} {entry.reason}" for entry in rejected[:_REASONS_SHOWN]]
-        allowed = f"bad_images_limit {limit:g} allows" if len(rejected) > limit * images else f"{_MOST_SET_ASIDE:,}"
+        allowed = (
+            f"bad_images_limit {limit:g} allows"
+            if len(rejected) > limit * images
+            else f"the {_MOST_SET_ASIDE:,} that may be set aside"
+        )
         problem = f"{len(rejected):,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
         raise DataError("\n".join([problem + remedy, *reasons]))

@@ -1,9 +1,14 @@
 """Listing and fingerprinting: what counts, what does not, and what is refused."""
 
 import hashlib
+import io
+import logging
 import os
 import shutil
+import socket
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -187,3 +192,96 @@ def test_buckets_that_cannot_be_listed(photos: Server) -> None:
     ) as raised:
         sources.fingerprint("gs://paintings")
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.npz", "x.tgz"])
+def test_archives_are_no_source_and_are_never_unpacked(tmp_path: Path, name: str) -> None:
+    """Members that would land elsewhere, were anything unpacked: up, absolute, by way of a link."""
+    folder = tmp_path / "deep" / "source"
+    folder.mkdir(parents=True)
+    if name.endswith((".zip", ".npz")):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for member in ("../../evil.png", f"{tmp_path}/evil.png", "a/1.png"):
+                archive.writestr(member, b"evil")
+    else:
+        with tarfile.open(folder / name, "w:gz" if name.endswith("gz") else "w") as archive:
+            link = tarfile.TarInfo("link")
+            link.type, link.linkname = tarfile.SYMTYPE, "../.."
+            archive.addfile(link)
+            for member in ("../../evil.png", f"{tmp_path}/evil.png", "link/evil.png", "a/1.png"):
+                found = tarfile.TarInfo(member)
+                found.size = 4
+                archive.addfile(found, io.BytesIO(b"evil"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match=f"{name} is a file; unpack it and give the folder"):
+        sources.contents(str(folder / name))
+    with pytest.raises(DataError, match=f"holds only {name}, expected .* images; unpack what is packed"):
+        sources.contents(str(folder))
+    assert sorted(tmp_path.rglob("*")) == before
+    (folder / "1.png").write_bytes(b"")
+    listing = sources.list_source(str(folder))
+    assert ([file.name for file in listing.files], listing.left_out) == (["1.png"], [name])
+    sources.contents(str(folder), str(tmp_path / "index"))
+    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "index")}
+    assert after == {*before, folder / "1.png"}
+
+
+def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(pets / "cats" / "pipe.png")
+    (pets / "cats" / "linked.png").symlink_to("pipe.png")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(os.path.relpath(pets / "cats" / "socket.png"))  # the whole path may be too long for one
+        assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    assert "left out 3 that are pipes, sockets or devices: " in caplog.text
+    sources.contents(str(pets))
+    # One that came in a file's place after the listing is not waited for either.
+    with pytest.raises(DataError, match=r"pipe\.png is gone; the source changed while it was read"):
+        sources.open_file(str(pets / "cats" / "pipe.png"))
+
+
+def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
+    (pets / "dangling.png").symlink_to("nothing.png")
+    assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    (pets / "loop.png").symlink_to("pool.png")
+    (pets / "pool.png").symlink_to("loop.png")
+    with pytest.raises(DataError, match=r"(loop|pool)\.png cannot be followed: Too many levels of symbolic links"):
+        names(pets)
+
+
+HOSTILE = [
+    "new\nline.png", "\x1b[31mred.png", "\t.png", "a\x01b.png", "\u202eknab.png", "-rf.png",
+    "$(reboot).png", "'; drop.png", '"<script>.png', "a..png", "%2e%2e.png", "é.png", "c:\\x.png", "x" * 251 + ".png",
+]  # fmt: skip
+
+
+def test_hostile_names_are_listed_and_written_as_one_printable_line(
+    pets: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in HOSTILE:
+        (pets / "cats" / name).write_bytes(b"x")
+    for raw in (b"\xff\xfe.png", b"\x80.txt", b"\xed\xa0\x80.jpg"):
+        (pets / "cats" / os.fsdecode(raw)).write_bytes(b"x")
+    with caplog.at_level(logging.INFO):
+        found = sources.contents(str(pets))
+    assert found.listing is not None
+    assert len(found.listing.files) == 3 + len(HOSTILE) + 2
+    written = [file.name for file in found.listing.files]
+    assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
+    assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
+    assert all(Path(file.place).read_bytes() for file in found.listing.files)
+    assert r"left out 1 files that are not PNG or JPEG images by name: cats/\x80.txt" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert sources.contents(str(pets)).fingerprint == found.fingerprint
+
+
+def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
+    (pets / "cats" / "a\x1b.png").write_bytes(b"1")
+    (pets / "cats" / r"a\x1b.png").write_bytes(b"2")
+    with pytest.raises(DataError, match=r"two files whose names are both written cats/a\\x1b\.png; rename one of them"):
+        names(pets)
+    (pets / "cats" / "a\x1b.png").unlink()
+    for folder in ("b\n", r"b\n"):
+        (pets / folder).mkdir()
+        (pets / folder / f"{len(folder)}.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"two folders whose names are both written b\\n/; rename one of them"):
+        names(pets)

@@ -1,0 +1,498 @@
+"""The tables of docs/bad-data.md: image files with their verdicts and pixels, bombs with the memory that they take, and
+what whole sources of bad data become.
+"""
+
+import functools
+import gzip
+import io
+import json
+import logging
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from components import digests, records
+from components.errors import DataError
+from components.preprocess import decoder, idx, pixels
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.records import ImageShape
+from components.sources import SourceFile
+
+DOCS = Path(__file__).parents[3] / "docs" / "bad-data.md"
+SHAPE = ImageShape(16, 16, 3)
+LEVELS = np.arange(256).reshape(16, 16)
+RAMP = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)  # 16 bit; its levels of 8 bit are LEVELS
+NOISE = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png(values: np.ndarray, colour: int, *extra: bytes, interlace: int = 0) -> bytes:
+    """A PNG file by the specification, since Pillow writes not all of them."""
+    values = values[..., None] if values.ndim == 2 else values
+    height, width = values.shape[:2]
+    bits = 8 * values.itemsize
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, interlace))
+    rows = b"".join(b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes() for row in values)
+    data = chunk(b"IDAT", zlib.compress(rows))
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + data + chunk(b"IEND", b"")
+
+
+def blank_png(side: int, colour: int, bits: int, *extra: bytes) -> bytes:
+    """A large PNG file of zeros, made a row at a time."""
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    packer, row = zlib.compressobj(1), bytes(1 + side * channels * bits // 8)
+    data = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, bits, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def sized(width: int, height: int) -> bytes:
+    """A PNG file that says a size and has no pixels to speak of."""
+    return png(NOISE, 2).replace(
+        chunk(b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0)),
+        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+    )
+
+
+def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def grey(values: np.ndarray) -> np.ndarray:
+    return np.repeat(values[..., None], 3, axis=2)
+
+
+def on_white(values: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    part = alpha[..., None] / 255
+    return values * part + 255 * (1 - part)
+
+
+def ycck(file: bytes) -> bytes:
+    """The CMYK JPEG file said to be YCCK: the transform in its Adobe marker is 2."""
+    at = file.index(b"Adobe") + 11
+    return file[:at] + b"\2" + file[at + 1 :]
+
+
+def rgb_of_ycck(y: int, cb: int, cr: int, k: int) -> np.ndarray:
+    """By Adobe's Technical Note 5116: YCbCr is made of 255 minus each of C, M, Y, which like K are stored inverted."""
+    colours = [y + 1.402 * (cr - 128), y - 0.344136 * (cb - 128) - 0.714136 * (cr - 128), y + 1.772 * (cb - 128)]
+    return (255 - np.clip(colours, 0, 255)) * k / 255
+
+
+@functools.cache
+def text_bomb(kind: bytes) -> bytes:
+    packed = zlib.compress(bytes(300_000_000), 9)
+    head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0"}[kind]
+    return png(NOISE, 2, chunk(kind, head + packed))
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+JPEG = saved(Image.fromarray(NOISE), "JPEG", quality=90)
+GIF = saved(Image.fromarray(NOISE), "GIF")
+ALPHA = LEVELS.astype(np.uint8)
+SHORT = "cannot be decoded: "
+# The content; and the pixels that must come of it with how far they may be off, or the reason to set it aside.
+CASES: dict[str, tuple[Callable[[], bytes], Any, int]] = {
+    "PNG, 8 bit grey": (lambda: png(ALPHA, 0), grey(LEVELS), 0),
+    "PNG, 8 bit colour": (lambda: png(NOISE, 2), NOISE, 0),
+    "PNG, 16 bit grey": (lambda: png(RAMP, 0), grey(LEVELS), 0),
+    "PNG, 16 bit grey, one value transparent": (
+        lambda: png(RAMP, 0, chunk(b"tRNS", struct.pack(">H", RAMP[2, 3]))),
+        grey(np.where(LEVELS[2, 3] == LEVELS, 255, LEVELS)),
+        0,
+    ),
+    "PNG, 16 bit colour": (lambda: png(grey(RAMP), 2), grey(LEVELS), 0),
+    "PNG, 16 bit grey with alpha": (
+        lambda: png(np.dstack([RAMP, np.full_like(RAMP, 65535)]), 4),
+        grey(LEVELS),
+        0,
+    ),
+    "PNG, 16 bit colour with alpha": (
+        lambda: png(np.dstack([grey(RAMP), RAMP[::-1]]), 6),
+        on_white(grey(LEVELS), LEVELS[::-1]),
+        1,
+    ),
+    "PNG, 8 bit colour with alpha": (lambda: png(np.dstack([NOISE, ALPHA]), 6), on_white(NOISE, LEVELS), 1),
+    "PNG, 8 bit grey with alpha": (
+        lambda: png(np.dstack([ALPHA[::-1], ALPHA]), 4),
+        on_white(grey(LEVELS[::-1]), LEVELS),
+        1,
+    ),
+    "PNG, palette with transparency": (
+        lambda: png(ALPHA, 3, chunk(b"PLTE", NOISE.tobytes()), chunk(b"tRNS", bytes(range(256)))),
+        on_white(NOISE, LEVELS),
+        1,
+    ),
+    "PNG, 1 bit": (
+        lambda: saved(Image.fromarray(LEVELS % 3 == 0), "PNG"),
+        grey(np.where(LEVELS % 3 == 0, 255, 0)),
+        0,
+    ),
+    "PNG, interlaced": (lambda: png(NOISE[:1, :1], 2, interlace=1), np.broadcast_to(NOISE[0, 0], (16, 16, 3)), 0),
+    "PNG named .jpg": (lambda: png(NOISE, 2), NOISE, 0),
+    "JPEG, grey": (lambda: saved(Image.fromarray(ALPHA), "JPEG", quality=100), grey(LEVELS), 2),
+    "JPEG, progressive": (
+        lambda: saved(Image.new("RGB", (16, 16), (200, 30, 90)), "JPEG", quality=100, progressive=True),
+        np.broadcast_to([200, 30, 90], (16, 16, 3)),
+        2,
+    ),
+    "JPEG, CMYK": (
+        lambda: saved(Image.new("CMYK", (16, 16), (255, 0, 0, 0)), "JPEG", quality=100),
+        np.broadcast_to([0, 255, 255], (16, 16, 3)),
+        2,
+    ),
+    "JPEG, CMYK as Adobe inverts it": (
+        lambda: saved(Image.new("CMYK", (16, 16), (51, 102, 0, 51)), "JPEG", quality=100),
+        np.broadcast_to([204 * 0.8, 153 * 0.8, 204], (16, 16, 3)),
+        3,
+    ),
+    "JPEG, YCCK": (
+        # Pillow writes 255 minus each value, so that these are Y 180, Cb 100, Cr 150, K 204 in the file.
+        lambda: ycck(saved(Image.new("CMYK", (16, 16), (75, 155, 105, 51)), "JPEG", quality=100)),
+        np.broadcast_to(rgb_of_ycck(180, 100, 150, 204), (16, 16, 3)),
+        4,
+    ),
+    "JPEG with a flipped bit that decodes": (lambda: flipped(JPEG, len(JPEG) - 40), None, 0),
+    "PNG, animated": (
+        lambda: saved(Image.fromarray(NOISE), "PNG", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
+        "is animated",
+        0,
+    ),
+    "PNG, cut short": (lambda: png(NOISE, 2)[:-100], SHORT, 0),
+    "PNG, flipped bit": (lambda: flipped(png(NOISE, 2), 300), SHORT, 0),
+    "PNG, chunk of text that unpacks to 300 MB": (lambda: text_bomb(b"zTXt"), SHORT + "Decompressed data too large", 0),
+    "PNG, compressed international text that unpacks to 300 MB": (
+        lambda: text_bomb(b"iTXt"),
+        SHORT + "Decompressed data too large",
+        0,
+    ),
+    "PNG, pixels missing": (lambda: png(NOISE, 2)[:33] + chunk(b"IEND", b""), SHORT, 0),
+    "PNG of 60000x60000": (lambda: sized(60_000, 60_000), "is 60000x60000, more than 25,000,000 pixels", 0),
+    "PNG of 5000x5001": (
+        lambda: sized(5000, 5001),
+        "is 5000x5001, more than 25,000,000 pixels",
+        0,
+    ),
+    "JPEG of 65500x65500": (
+        lambda: JPEG.replace(b"\x08\0\x10\0\x10\x03", b"\x08\xff\xdc\xff\xdc\x03"),
+        "is 65500x65500, more than 25,000,000 pixels",
+        0,
+    ),
+    "JPEG, cut short": (lambda: JPEG[:-100], SHORT, 0),
+    "file of more than 64 MiB": (lambda: png(NOISE, 2) + bytes(64 << 20), "has more than 67,108,864 bytes", 0),
+    "GIF named .png": (lambda: GIF, "is neither PNG nor JPEG: it starts with b'GIF8", 0),
+    "GIF, animated": (
+        lambda: saved(Image.fromarray(NOISE), "GIF", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
+        "is neither PNG nor JPEG",
+        0,
+    ),
+    "WebP named .png": (lambda: saved(Image.fromarray(NOISE), "WEBP"), "is neither PNG nor JPEG", 0),
+    "TIFF named .jpg": (lambda: saved(Image.fromarray(NOISE), "TIFF"), "is neither PNG nor JPEG", 0),
+    "PostScript named .png": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is neither PNG nor JPEG", 0),
+    "HTML named .jpg": (lambda: b"<!DOCTYPE html><title>404</title>", "is neither PNG nor JPEG", 0),
+    "ZIP named .png": (lambda: b"PK\3\4" + bytes(40), "is neither PNG nor JPEG", 0),
+    "nothing": (lambda: b"", "is empty", 0),
+    "PNG signature alone": (lambda: b"\x89PNG\r\n\x1a\n", SHORT, 0),
+    "JPEG signature alone": (lambda: b"\xff\xd8\xff", SHORT, 0),
+}
+
+
+def rows_of_docs() -> dict[str, str]:
+    table = DOCS.read_text(encoding="utf-8").split("| image file | verdict |\n|---|---|\n")[1]
+    return dict(line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|"))
+
+
+def test_the_table_of_image_files_is_that_of_the_cases() -> None:
+    cases = {name: "set aside" if isinstance(expected, str) else "used" for name, (_, expected, _) in CASES.items()}
+    assert rows_of_docs() == cases
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_image_files(name: str) -> None:
+    make, expected, tolerance = CASES[name]
+    if isinstance(expected, str):
+        with pytest.raises(pixels.UndecodableImage) as raised:
+            pixels.from_file(make(), SHAPE, "fill")
+        assert str(raised.value).startswith(expected)
+        return
+    found = pixels.from_file(make(), SHAPE, "fill")
+    if expected is not None:
+        np.testing.assert_allclose(found.astype(float), expected, atol=tolerance + 0.5 * (tolerance > 0))
+    else:  # D4: it decodes to something else, and nothing tells
+        assert (found != pixels.from_file(JPEG, SHAPE, "fill")).any()
+
+
+def test_16_bit_colour_keeps_every_level_and_is_one_off_at_most() -> None:
+    fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
+    for colour, values in ((2, grey(fine)), (6, np.dstack([grey(fine), np.full_like(fine, 65535)]))):
+        found = pixels.from_file(png(values, colour), ImageShape(64, 64, 3), "fill").astype(int)
+        assert len(np.unique(found)) == 256
+        assert (np.diff(found[..., 0].ravel()) >= 0).all()
+        assert np.abs(found - np.rint(grey(fine) / 257)).max() <= 1
+
+
+_MEMORY = """
+import pathlib, re, sys
+from components.preprocess import pixels
+from components.records import ImageShape
+for path in sys.argv[1:]:
+    content = pathlib.Path(path).read_bytes()
+    try:
+        pixels.from_file(content, ImageShape(64, 64, 3), "fill")
+        verdict = "used"
+    except pixels.UndecodableImage as error:
+        verdict = str(error)
+    most = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text()).group(1)
+    print(int(most) >> 10, pathlib.Path(path).name, verdict)
+"""
+
+
+def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    largest = {
+        "grey16": blank_png(5000, 0, 16),
+        "alpha16": blank_png(5000, 6, 16, chunk(b"eXIf", turned.tobytes()[6:])),
+        "palette": blank_png(5000, 3, 8, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(256))),
+        "cmyk": saved(Image.new("CMYK", (5000, 5000)), "JPEG", progressive=True, subsampling=0, exif=turned),
+    }
+    bombs = {name: CASES[name][0]() for name in CASES if "300 MB" in name or " of " in name}
+    assert len(bombs) == 6
+    for name, content in {**bombs, **largest}.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [str(tmp_path / name) for name in (*bombs, *largest)]
+    done = subprocess.run([sys.executable, "-c", _MEMORY, *paths], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.rsplit(" ", 1)[1] == "used" for line in lines] == [False] * len(bombs) + [True] * len(largest)
+    most = [int(line.split()[0]) for line in lines]
+    assert most[len(bombs) - 1] < 200  # mebibytes: a header is all that is read, and 64 MiB of a file
+    assert 200 < most[-1] < 512
+
+
+@hypothesis_settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_any_bytes_are_pixels_or_an_undecodable_image(data: st.DataObject) -> None:
+    content = bytearray(data.draw(st.sampled_from([JPEG, png(NOISE, 2), png(RAMP, 0), b"\x89PNG\r\n\x1a\n", b""])))
+    for _ in range(data.draw(st.integers(0, 6))):
+        at = data.draw(st.integers(0, len(content)))
+        content[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=6))
+    try:
+        found = pixels.from_file(bytes(content), SHAPE, "fill")
+    except pixels.UndecodableImage as error:
+        told = str(error)
+    else:
+        told = str(found.dtype)
+        assert found.shape == (16, 16, 3)
+    assert told.isprintable()
+    assert " at 0x" not in told
+
+
+def idx_file(path: Path, content: bytes) -> SourceFile:
+    path.write_bytes(content)
+    return SourceFile(path.name, str(path), len(content))
+
+
+@hypothesis_settings(deadline=None, max_examples=300)
+@given(
+    dimensions=st.lists(st.integers(0, 5) | st.sampled_from([255, 65536, 2**32 - 1]), min_size=0, max_size=5),
+    values=st.binary(max_size=64),
+    kind=st.sampled_from([8, 8, 8, 9, 13]),
+    packed=st.booleans(),
+    cut=st.integers(0, 30),
+)
+def test_any_bytes_are_an_idx_file_or_a_data_error(
+    tmp_path_factory: pytest.TempPathFactory, dimensions: list[int], values: bytes, kind: int, packed: bool, cut: int
+) -> None:
+    content = bytes([0, 0, kind, len(dimensions)]) + struct.pack(f">{len(dimensions)}I", *dimensions) + values
+    values = values if packed else values[: max(0, len(values) - cut)]
+    content = gzip.compress(content, mtime=0) if packed else content
+    file = idx_file(tmp_path_factory.getbasetemp() / "images-idx", content[: max(0, len(content) - cut)])
+    for read in (lambda: [image for some in idx.read_images(file) for image in some], lambda: [idx.read_labels(file)]):
+        try:
+            found = read()
+        except DataError as error:
+            assert str(error).isprintable()  # noqa: PT017 - either way is right
+        else:
+            assert b"".join(found) == values
+
+
+def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
+    def bomb(header: bytes) -> SourceFile:
+        return idx_file(tmp_path / "train-labels-idx1-ubyte.gz", gzip.compress(header + bytes(300_000_000), 1))
+
+    program = (
+        "import sys; from components.preprocess import idx; from components.sources import SourceFile; "
+        "file = SourceFile('x', sys.argv[1], int(sys.argv[2]))\n"
+        "try: print(len(getattr(idx, sys.argv[3])(file)))\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) >> 10)"
+    )
+    labels, images = b"\0\0\x08\1" + struct.pack(">I", 10), b"\0\0\x08\3" + struct.pack(">III", 2, 3, 4)
+    for header, read, told in (
+        (labels, "read_labels", "DataError x goes on after the 10 labels that its header says"),
+        (
+            b"\0\0\x08\1" + struct.pack(">I", 2**32 - 1),
+            "count_labels",
+            "DataError x says that it has 4,294,967,295 labels",
+        ),
+        (images, "describe_images", "2"),
+        (b"\0\0\x08\3" + struct.pack(">III", 10**7, 28, 28), "describe_images", "DataError x has "),
+    ):
+        file = bomb(header)
+        words = [sys.executable, "-c", program, file.place, str(file.bytes), read]
+        said, most = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert said.startswith(told)
+        assert int(most) < 150
+
+
+# Whole sources.
+
+
+def run(source: Path, dataset: Path, **settings: Any) -> records.Manifest:
+    given = {"height": 6, "width": 6, **settings}
+    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given))
+    return records.read_manifest(str(dataset))
+
+
+def write(path: Path, seed: int) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = png(np.random.default_rng(seed).integers(0, 256, (6, 6, 3), np.uint8), 2)
+    path.write_bytes(content)
+    return content
+
+
+def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(60):
+        write(tmp_path / "pets" / f"{number}.png", number)
+    bad = {f"bad-{number:03}.png": b"no image %d" % number for number in range(150)}
+    for name, content in bad.items():
+        (tmp_path / "pets" / name).write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+    listed = tmp_path / "dataset" / preprocess.QUARANTINE
+    assert f"set aside 150 images; all, with reasons: {listed}" in caplog.text
+    entries = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [entry["name"] for entry in entries] == sorted(bad)
+    assert all(entry["sha256"] == digests.sha256_of_file(tmp_path / "pets" / entry["name"]) for entry in entries)
+    assert entries[7]["reason"] == "is neither PNG nor JPEG: it starts with b'no image'"
+    assert manifest.quarantine["count"] == 150
+    assert len(manifest.quarantine["entries"]) == 100
+    about = {"file": listed.name, "bytes": listed.stat().st_size, "sha256": digests.sha256_of_file(listed)}
+    assert manifest.quarantine["list"] == about
+    run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)  # complete
+    os.truncate(listed, 100)
+    with pytest.raises(DataError, match=r"quarantine.jsonl is missing or cut short; delete .* and run this again"):
+        run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+
+
+def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preprocess, "_MOST_SET_ASIDE", 2)
+    for number in range(40):
+        write(tmp_path / "pets" / f"{number}.png", number)
+    for number in range(2):
+        (tmp_path / "pets" / f"bad-{number}.png").write_bytes(b"")
+    manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.5)
+    assert manifest.quarantine["count"] == 2
+    (tmp_path / "pets" / "bad-3.png").write_bytes(b"")
+    with pytest.raises(DataError, match="3 of 43 images cannot be used, more than the 2 that may be set aside"):
+        run(tmp_path / "pets", tmp_path / "other", bad_images_limit=0.5)
+    assert not (tmp_path / "other").exists()
+
+
+def test_identical_images_and_contradicting_labels_are_counted_and_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "pets"
+    for number in range(60):
+        write(source / "ab"[number % 2] / f"{number}.png", number)
+    assert run(source, tmp_path / "clean").source.items() >= {"duplicates": 0, "contradictions": 0}.items()
+    for copy in range(3):
+        write(source / "a" / f"copy-{copy}.png", 0)  # of a, as 0 is
+    write(source / "b" / "contradiction.png", 2)
+    contradicting = digests.sha256_of_file(source / "a" / "2.png")
+    with caplog.at_level(logging.WARNING):
+        manifest = run(source, tmp_path / "dataset")
+    assert manifest.source.items() >= {"images": 64, "duplicates": 4, "contradictions": 1}.items()
+    assert sum(split.records for split in manifest.splits.values()) == 64
+    assert "4 images are in the source more than once, and stay" in caplog.text
+    assert (
+        f"1 images are in the source with different labels, and stay; the sha256 of one: {contradicting}" in caplog.text
+    )
+
+
+def test_one_image_and_classes_without_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "one" / "x.png", 0)
+    with pytest.raises(
+        DataError, match=r"split is empty \(\d train, \d validation, \d test images\); give more images"
+    ):
+        run(tmp_path / "one", tmp_path / "dataset")
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / "train" / "ab"[number % 2] / f"{number}.png", number)
+        write(source / "test" / "abc"[number % 3] / f"{number}.png", 100 + number)
+    (source / "train" / "c" / "below").mkdir(parents=True)
+    refused = (
+        r"class c has no image to train on \(0 train, 0 validation, 13 test images\); give more of it, or remove it"
+    )
+    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match=refused):
+        run(source, tmp_path / "dataset")
+    assert f"1 folders of {source} hold no images and are no classes: train/c" in caplog.text
+    assert not (tmp_path / "dataset").exists()
+
+
+def test_a_class_of_nothing_but_bad_images_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / "a" / f"{number}.png", number)
+    (source / "b").mkdir()
+    (source / "b" / "x.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"class b has no image to train on \(0 train, 0 validation, 0 test images\)"):
+        run(source, tmp_path / "dataset", bad_images_limit=0.5)
+
+
+def test_a_file_too_large_is_set_aside_with_the_sha256_of_all_of_it(tmp_path: Path) -> None:
+    for number in range(40):
+        write(tmp_path / "pets" / f"{number}.png", number)
+    large = tmp_path / "pets" / "large.png"
+    large.write_bytes(png(NOISE, 2))
+    os.truncate(large, pixels.LARGEST_FILE + 5)
+    (entry,) = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+    reason = "has more than 67,108,864 bytes"
+    assert entry == {"name": "large.png", "sha256": digests.sha256_of_file(large), "reason": reason}
+
+
+def test_another_process_decodes_every_case_to_the_same(tmp_path: Path) -> None:
+    names = [name for name in CASES if "MB" not in name and "MiB" not in name]
+    contents = [CASES[name][0]() for name in names]
+    found = dict(zip(names, decoder.decode(contents, SHAPE, "fill"), strict=True))
+    for name, content in zip(names, contents, strict=True):
+        try:
+            expected: bytes | str = pixels.from_file(content, SHAPE, "fill").tobytes()
+        except pixels.UndecodableImage as error:
+            expected = str(error)
+        assert (found[name] if isinstance(found[name], bytes) else str(found[name])) == expected, name
