@@ -86,11 +86,13 @@ def end_processes() -> None:
 
 
 _idle: dict[int, list["_Process"]] = {}  # by the process that started them: a fork of it must not speak with them
-atexit.register(end_processes)
 
 
 def _answers(contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
-    idle = _idle.setdefault(os.getpid(), [])
+    if os.getpid() not in _idle:
+        _idle[os.getpid()] = []
+        atexit.register(end_processes)
+    idle = _idle[os.getpid()]
     try:
         worker = idle.pop()  # whatever other threads do meanwhile, they get another one
     except IndexError:
