@@ -136,6 +136,16 @@ audit: .venv-audit/installed ## Look for known vulnerabilities of what the image
 	$(BIN)/uv pip install --python .venv-audit/bin/python --require-hashes -r requirements/audit.txt
 	touch $@
 
+fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target for SECONDS=60
+	for target in idx image manifest executor_input; do \
+	  .venv-fuzz/bin/python -m tests.fuzz $$target $(or $(SECONDS),60) || exit 1; \
+	done
+
+.venv-fuzz/installed: requirements/fuzz.txt | $(VENV)/installed
+	$(BIN)/python -m venv .venv-fuzz
+	$(BIN)/uv pip install --python .venv-fuzz/bin/python --require-hashes -r requirements/fuzz.txt
+	touch $@
+
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
@@ -165,6 +175,7 @@ lock: install ## Pin every dependency again, with hashes
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
+	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
 	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \
@@ -175,4 +186,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit compile goldens bench lock
+  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench lock

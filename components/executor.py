@@ -6,6 +6,7 @@ Standard library only, so that no image needs the kfp package. The JSON is that 
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -64,16 +65,22 @@ class ExecutorInput:
                 if not name.startswith(_CHANNEL)
             }
             outputs = message["outputs"]
-            self._output_file = Path(outputs["outputFile"])
+            self._output_file = _path(outputs["outputFile"])
             self._output_parameters = {
-                name: Path(spec["outputFile"])
+                name: _path(spec["outputFile"])
                 for name, spec in outputs.get("parameters", {}).items()
                 if name != _OF_THE_LAUNCHER
             }
             self._output_artifacts = {
                 name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            self._targets = {
+                name: _path(artifact.get("customPath") or local_path(artifact["uri"]))
+                for name, artifact in self._output_artifacts.items()
+            }
+            if not all(isinstance(each.get("metadata", {}), dict) for each in self._output_artifacts.values()):
+                raise ValueError("an artifact's metadata is no object")
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
 
     @property
@@ -97,7 +104,7 @@ class ExecutorInput:
         artifacts = {}
         for name, artifact in self._output_artifacts.items():
             if name in result.files:
-                target = Path(artifact.get("customPath") or local_path(artifact["uri"]))
+                target = self._targets[name]
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(result.files[name], target)
             if name == "metrics":
@@ -114,6 +121,13 @@ def local_path(uri: str) -> str:
         if uri.startswith(scheme):
             return mount + uri[len(scheme) :]
     return uri
+
+
+def _path(text: str) -> Path:
+    """A path that a file can have; any other raises `TypeError` or `ValueError`."""
+    if b"\0" in os.fsencode(text):
+        raise ValueError(f"{text!r} is no path")
+    return Path(text)
 
 
 def _write_text(path: Path, text: str) -> None:

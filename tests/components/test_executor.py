@@ -92,6 +92,30 @@ def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
     assert told.startswith("executor_input is not an ExecutorInput message")
 
 
+def test_json_nested_too_deep_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="executor_input is not an ExecutorInput message: RecursionError"):
+        ExecutorInput("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outputFile": "a\0b"},
+        {"outputFile": "\ud800"},
+        {"parameters": {"summary": {"outputFile": "a\0b"}}},
+        {"artifacts": {"metrics": {"artifacts": [{"name": "m"}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": 3}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": "a\0b"}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": "a", "metadata": 3}]}}},
+    ],
+)
+def test_outputs_that_could_not_be_written_are_refused_before_the_work(tmp_path: Path, change: dict[str, Any]) -> None:
+    found = message(tmp_path)
+    found["outputs"].update(change)
+    with pytest.raises(ConfigError, match="executor_input is not an ExecutorInput message"):
+        ExecutorInput(json.dumps(found))
+
+
 @pytest.mark.parametrize(
     ("uri", "path"),
     [

@@ -223,9 +223,9 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     opened, decoded = [], []
     open_file, decode = sources.open_file, decoder.decode
 
-    def noting_open(place: str) -> Any:
+    def noting_open(place: str, *words: Any) -> Any:
         opened.append(Path(place).name)
-        return open_file(place)
+        return open_file(place, *words)
 
     def noting_decode(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)
