@@ -96,7 +96,7 @@ def holds(place: Path, manifest: str, whole: bool = True) -> bool:
     """
     if not in_bucket(place):
         return (place / manifest).exists()
-    return _fetch(given(place), manifest, whole)
+    return _fetch(given(place), manifest, ("",) if whole else ())
 
 
 def fetched(place: str | Path, manifest: str, what: str) -> Path:
@@ -161,18 +161,25 @@ def fetch_files(folder: Path, suffix: str) -> None:
     _each([(stored, folder / name, "") for name, stored in wanted.items()])
 
 
-def fetch_all(folder: Path, manifest: str) -> None:
+def fetch_all(folder: Path, manifest: str, suffixes: tuple[str, ...] = ("",)) -> None:
     """Brings every artefact that lies in one folder of a mirror to the state of the bucket; damaged ones are told.
 
     Args:
         folder: The folder that holds their folders.
         manifest: The name of their descriptions.
+        suffixes: Besides the descriptions only files whose names end in one of these are fetched.
     """
     for place in artefacts(folder, manifest):
-        try:
-            _fetch(given(place), manifest)
-        except DataError as error:
-            log.error("passed over: %s", error)
+        fetch_part(place, manifest, suffixes)
+
+
+def fetch_part(place: Path, manifest: str, suffixes: tuple[str, ...]) -> None:
+    """Brings the files of an artefact whose names end in one of some suffixes; a damaged artefact is told."""
+    try:
+        if in_bucket(place):
+            _fetch(given(place), manifest, suffixes)
+    except DataError as error:
+        log.error("passed over: %s", error)
 
 
 def artefacts(folder: Path, manifest: str) -> list[Path]:
@@ -282,8 +289,12 @@ class _Content:
     files: dict[str, tuple[Stored, str]]
 
 
-def _fetch(uri: str, manifest: str, whole: bool = True) -> bool:
-    """Brings a mirror to the state of the bucket, or its description alone; False if there is no complete artefact."""
+def _fetch(uri: str, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
+    """Brings a mirror to the state of the bucket: the description, and files whose names end in one of the suffixes.
+
+    Returns:
+        False if there is no complete artefact.
+    """
     content = _content(uri, manifest)
     if content is None:
         return False
@@ -291,7 +302,7 @@ def _fetch(uri: str, manifest: str, whole: bool = True) -> bool:
     missing = [
         (stored, mirror / name, sha256)
         for name, (stored, sha256) in content.files.items()
-        if (whole or name == manifest) and not _is_same(mirror / name, stored, sha256)
+        if (name == manifest or name.endswith(suffixes)) and not _is_same(mirror / name, stored, sha256)
     ]
     if missing:
         log.info("fetching %s: %d files, %.1f MB", uri, len(missing), sum(each[0].bytes for each in missing) / 1e6)

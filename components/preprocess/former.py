@@ -22,7 +22,7 @@ from typing import NamedTuple
 import PIL
 from PIL import features
 
-from components import digests, errors, records, sources, storage
+from components import digests, errors, places, records, sources, storage
 from components.errors import DataError
 from components.preprocess import pixels
 from components.records import ImageShape, Manifest
@@ -34,6 +34,7 @@ _HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, recipe
 _MEMBER = struct.Struct("<32s32sQ")  # sha256 of the image file, sha256 of the pixels, offset of the pixels
 _ROW = struct.Struct("<32s32sQI")  # the same, and the number of the shard
 _HASH_BYTES = 32
+_MEMBERS = ".members"
 
 
 class Member(NamedTuple):
@@ -70,7 +71,7 @@ def recipe(image: ImageShape, resize: str) -> bytes:
 
 def members_name(shard: str) -> str:
     """The name of a shard's members file."""
-    return Path(shard).with_suffix(".members").name
+    return Path(shard).with_suffix(_MEMBERS).name
 
 
 def write_members(folder: Path, shard: records.Shard, made_by: bytes, members: Iterable[Member]) -> None:
@@ -132,7 +133,9 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, fold
     rows: dict[bytes, bytes] = {}
     shards: list[str] = []
     made_otherwise = 0
-    for dataset in _newest_first(Path(former_datasets)):
+    kept = places.local(former_datasets)
+    places.fetch_all(kept, records.MANIFEST, (_MEMBERS,))
+    for dataset in _newest_first(kept):
         try:
             for shard, members in _members_of_dataset(dataset, made_by):
                 before = len(rows)
@@ -149,6 +152,8 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, fold
         log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
     if not rows:
         return None
+    for dataset, names in _by_dataset(shards).items():
+        places.fetch_part(dataset, records.MANIFEST, names)
     content_of_table = b"".join(rows[content] for content in sorted(rows))
     table = folder / f"former-{hashlib.sha256(content_of_table).hexdigest()}.table"
     storage.write_file(table, content_of_table)
@@ -210,11 +215,19 @@ def _members_of_dataset(folder: Path, made_by: bytes) -> Iterator[tuple[str, lis
         return
     for shard in _shards(manifest):
         try:
-            if (folder / shard.file).stat().st_size != shard.bytes:
+            if not places.in_bucket(folder) and (folder / shard.file).stat().st_size != shard.bytes:
                 raise DataError("it is cut short")
             yield str(folder / shard.file), _read_members(folder, shard, made_by)
         except (DataError, OSError) as error:
             _pass_over(folder / shard.file, error)
+
+
+def _by_dataset(shards: list[str]) -> dict[Path, tuple[str, ...]]:
+    """The names of shards by the folder of their dataset."""
+    found: dict[Path, tuple[str, ...]] = {}
+    for shard in map(Path, shards):
+        found[shard.parent] = (*found.get(shard.parent, ()), shard.name)
+    return found
 
 
 def _shards(manifest: Manifest) -> list[records.Shard]:

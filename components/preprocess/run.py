@@ -145,9 +145,6 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
 
 def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> Former | None:
     """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
-    if places.in_bucket(config.former_datasets):
-        log.info("preprocess: nothing is taken over from datasets in a bucket; all images are decoded")
-        return None
     if not config.former_datasets or not plan.recipe or held.listing is None:
         return None
     known = {bytes.fromhex(file.sha256) for file in held.listing.files}

@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from components import digests, records, sources, storage
+from components import buckets, digests, places, records, sources, storage
 from components.errors import DataError
 from components.preprocess import decoder, examples, former, pixels, shards
 from components.preprocess import run as preprocess
@@ -28,6 +28,7 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Damaged, Example, Original, Plan, Rejected, Taken, TakenOver
 from components.preprocess.survey import ImagesPart, survey
 from components.records import ImageShape
+from tests.gcs_server.server import Server
 
 SHAPE = ImageShape(8, 8, 3)
 SIZE = {"height": 8, "width": 8}
@@ -57,7 +58,7 @@ def decodable(folder: Path) -> set[bytes]:
     return {content for content in (path.read_bytes() for path in folder.rglob("*.png")) if b"no image" not in content}
 
 
-def run(source: Path | str, dataset: Path, **settings: Any) -> dict[str, Any]:
+def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
     given = {**SIZE, "bad_images_limit": 1.0, "images_per_shard": 20, **settings}
     return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given)).parameters
 
@@ -363,6 +364,31 @@ def test_datasets_that_have_nothing_to_offer(
     assert "passed over 1 earlier datasets whose images were made otherwise" in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
     assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
+
+
+def test_sources_and_datasets_in_a_bucket(
+    kept: Path, tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On another machine each time; the dataset is the one that is made of a folder, in a folder."""
+    gcs.create_bucket("b")
+    write(tmp_path / "pets", range(60, 66))
+    for path in (tmp_path / "pets").rglob("*.png"):
+        buckets.create(f"gs://b/pets/{path.relative_to(tmp_path / 'pets').as_posix()}", path)
+    run(tmp_path / "pets", tmp_path / "from scratch")
+    first = run(kept.parent / "pets", "gs://b/datasets/first")
+    assert first["dataset_digest"] == records.read_manifest(str(tmp_path / "from scratch")).digest
+    caplog.set_level(logging.INFO)
+    for source in (tmp_path / "pets", "gs://b/pets"):
+        shutil.rmtree(places.local("gs://b"))
+        made = run(source, "gs://b/datasets/{key}", former_datasets="gs://b/datasets", seed=1)
+        assert f"66 images: 9 new, 57 taken over from {Path(first['dataset_uri']).name}" in caplog.text
+        caplog.clear()
+        run(source, tmp_path / "again", seed=1)
+        again = content(tmp_path / "again")
+        assert made["dataset_digest"] == again["digest"]
+        assert content(places.fetched(made["dataset_uri"], records.MANIFEST, "dataset")) == again
+        places.remove(made["dataset_uri"])
+        shutil.rmtree(tmp_path / "again")
 
 
 def test_a_second_run_tells_the_same(kept: Path, tmp_path: Path) -> None:
