@@ -80,11 +80,11 @@ class Description:
         }
 
 
-def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
-    """Reads what an evaluation says of itself and checks its files against that.
+def read(evaluation: str | Path) -> Description:
+    """Reads what an evaluation says of itself, and looks at no other file of it.
 
     Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
+        DataError: It is missing, no verdict, or of another schema.
     """
     folder = Path(evaluation)
     value = storage.read_json(folder / MANIFEST, "evaluation")
@@ -92,11 +92,22 @@ def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"evaluation {folder} is of another schema version; expected {SCHEMA_VERSION}")
         description = Description(**value)
-        listed = dict(description.files)
+        _ = dict(description.files)
         _ = [rule["passed"] for rule in description.rules]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
-    storage.require_files(folder, listed, "evaluation", MANIFEST)
+    return description
+
+
+def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
+    """Reads what an evaluation says of itself and checks its files against that.
+
+    Raises:
+        DataError: It is missing, damaged, of another schema, or has another digest.
+    """
+    folder = Path(evaluation)
+    description = read(folder)
+    storage.require_files(folder, description.files, "evaluation", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"evaluation {folder} has digest {description.digest}, expected {expected_digest}")
     return description

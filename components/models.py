@@ -70,11 +70,11 @@ def with_card(folder: Path, description: Description, card: str) -> Description:
     return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))
 
 
-def describe(model: str | Path, expected_digest: str = "") -> Description:
-    """Reads what a model says of itself and checks every file against that. Files not listed are not looked at.
+def read(model: str | Path) -> Description:
+    """Reads what a model says of itself, and looks at no file of it.
 
     Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
+        DataError: It is missing, no model's description, or of another schema.
     """
     folder = Path(model)
     value = storage.read_json(folder / MANIFEST, "model")
@@ -82,12 +82,27 @@ def describe(model: str | Path, expected_digest: str = "") -> Description:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"model {folder} is of another schema version; expected {SCHEMA_VERSION}")
         description = Description(**{**value, "image": records.ImageShape(**value["image"])})
-        listed = {name: entry["sha256"] for name, entry in description.files.items()}
+        _ = listed(description)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a model's description: {error!r}") from None
-    if description.card_sha256:
-        listed[CARD] = description.card_sha256
-    storage.require_files(folder, listed, "model", MANIFEST)
+    return description
+
+
+def listed(description: Description) -> dict[str, str]:
+    """sha256 of every file that a model says it has, by its path within the artefact."""
+    files = {name: entry["sha256"] for name, entry in description.files.items()}
+    return {**files, CARD: description.card_sha256} if description.card_sha256 else files
+
+
+def describe(model: str | Path, expected_digest: str = "") -> Description:
+    """Reads what a model says of itself and checks every file against that. Files not listed are not looked at.
+
+    Raises:
+        DataError: It is missing, damaged, of another schema, or has another digest.
+    """
+    folder = Path(model)
+    description = read(folder)
+    storage.require_files(folder, listed(description), "model", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"model {folder} has digest {description.digest}, expected {expected_digest}")
     return description

@@ -19,7 +19,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -309,7 +309,16 @@ def _fetch(uri: str, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
     # The description last, so that nobody on this machine takes a mirror for complete that is not.
     _each([each for each in missing if each[1] != mirror / manifest])
     _each([each for each in missing if each[1] == mirror / manifest])
+    if whole and not any(sha256 for _, sha256 in content.files.values()):
+        _drop_others(mirror, content.files)
     return True
+
+
+def _drop_others(mirror: Path, names: Collection[str]) -> None:
+    """Deletes from a mirror what is no more in the bucket, so that it is missed; but not what is on its way."""
+    for path in mirror.rglob("*"):
+        if path.is_file() and path.relative_to(mirror).as_posix() not in names and not path.name.startswith(".tmp-"):
+            path.unlink(missing_ok=True)
 
 
 def _content(uri: str, manifest: str) -> _Content | None:

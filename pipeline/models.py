@@ -1,4 +1,4 @@
-"""`wgan models`: what the registry holds, why a version was promoted, and how to make it again."""
+"""`wgan models`: what the registry holds, why a version was promoted, how to make it again; and its upkeep."""
 
 import argparse
 import contextlib
@@ -10,14 +10,25 @@ from components.card import plain
 from components.errors import DataError
 from components.lineage import Lineage
 from components.registry import Champion, Version
-from pipeline import reproduction, tables
+from pipeline import model_upkeep, reproduction, tables
 
 _DIGEST_SHOWN = 12
 _HELP = {
     "list": "list the versions, and which of them is the champion",
     "why": "tell where a version came from, and why it was promoted",
     "reproduce": "print the commands that make a version's model again, as a shell script",
+    "verify": "compute every digest of the versions again, and name what is damaged",
+    "promote": "make a version champion that was published before",
+    "rollback": "make the champion before this one champion again",
+    "gc": "remove versions that are not needed; prints which, unless --yes is given",
 }
+_EXAMPLES = """examples:
+  wgan models list --registry runs/demo/registry
+  wgan models why 2 --registry gs://bucket/runs/registry
+  wgan models verify
+  wgan models rollback
+  wgan models gc --keep 5 --yes
+"""
 
 
 def main(words: list[str]) -> int:
@@ -26,11 +37,27 @@ def main(words: list[str]) -> int:
     Raises:
         ConfigError: The command line is not understood.
         DataError: The registry or the version is missing, damaged, or from before there was lineage.
+        Superseded: Another process changed the champion meanwhile.
+        TransientError: The bucket does not answer.
     """
     parsed = _parser().parse_args(words)
+    if parsed.verb == "verify":
+        model_upkeep.verify(parsed.registry, parsed.version)
+    elif parsed.verb == "promote":
+        model_upkeep.promote(parsed.registry, parsed.version)
+    elif parsed.verb == "rollback":
+        model_upkeep.rollback(parsed.registry)
+    elif parsed.verb == "gc":
+        model_upkeep.gc(parsed.registry, parsed.keep, parsed.uncommitted, parsed.yes)
+    elif parsed.verb == "list":
+        _list(parsed.registry, _read_champion(parsed.registry))
+    else:
+        _tell(parsed)
+    return errors.OK
+
+
+def _tell(parsed: argparse.Namespace) -> None:
     champion = _read_champion(parsed.registry)
-    if parsed.verb == "list":
-        return _list(parsed.registry, champion)
     version = registry.read_version(parsed.registry, parsed.version, champion)
     folder = registry.evaluation_folder(registry.version_folder(parsed.registry, parsed.version))
     found = lineage.read(folder, version.evaluation)
@@ -38,44 +65,78 @@ def main(words: list[str]) -> int:
         if parsed.verb == "why":
             _tell_why(version, found, champion, storage.read_json(folder / evaluations.METRICS, "evaluation"))
         else:
-            initial = _version_of(parsed.registry, reproduction.initial_digest(found))
+            initial = _version_of(parsed.registry, champion, reproduction.initial_digest(found))
             print("\n".join(reproduction.script(version, found, Path(parsed.root), initial)))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
             f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
         ) from None
-    return errors.OK
 
 
 def _parser() -> argparse.ArgumentParser:
     shared = cli.Parser(add_help=False)
-    shared.add_argument("--registry", default="runs/registry", help="folder of the registry (default: runs/registry)")
-    parser = cli.Parser(prog="wgan models", description="Tell what was published.", allow_abbrev=False)
+    shared.add_argument(
+        "--registry",
+        default="runs/registry",
+        help="folder of the registry, here or gs://BUCKET/FOLDER (default: runs/registry)",
+    )
+    parser = cli.Parser(
+        prog="wgan models",
+        description="Tell what was published, and look after it.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan models VERB --help)")
     for name, text in _HELP.items():
         description = f"{text[0].upper()}{text[1:]}."
         verb = verbs.add_parser(name, help=text, description=description, parents=[shared], allow_abbrev=False)
-        if name != "list":
+        if name in ("why", "reproduce", "promote"):
             verb.add_argument("version", type=int, metavar="N", help="number of the version")
+        if name == "verify":
+            verb.add_argument("version", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
         if name == "reproduce":
             verb.add_argument(
                 "--root", default="reproduced", help="folder that the commands make (default: ./reproduced)"
             )
+        if name == "gc":
+            _add_flags_of_gc(verb)
     return parser
 
 
+def _add_flags_of_gc(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--keep",
+        type=_at_least_1,
+        default=3,
+        metavar="K",
+        help="keep the newest K versions, besides the champion and the one before it (default: 3)",
+    )
+    verb.add_argument(
+        "--uncommitted",
+        action="store_true",
+        help="remove too what publications left that were never finished; one that is at work now has to begin anew",
+    )
+    verb.add_argument("--yes", action="store_true", help="remove them; without it they are printed only")
+
+
+def _at_least_1(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
+    return int(text)
+
+
 def _read_champion(place: str) -> Champion | None:
-    if not Path(place).exists():
-        raise DataError(f"no registry at {place}: there is no such folder; give --registry, or run the pipeline")
+    registry.require_there(place)
     champion = registry.read_champion(place)
-    if not registry.versions(place):
+    if champion is None and not registry.versions(place):
         raise DataError(f"nothing has been published in {place} yet; run the pipeline with this registry")
     return champion
 
 
-def _list(place: str, champion: Champion | None) -> int:
+def _list(place: str, champion: Champion | None) -> None:
     rows, damaged = [], []
-    for number in registry.versions(place):
+    for number in registry.versions(place, champion):
         try:
             rows.append(_row(place, number, champion))
         except DataError as error:
@@ -84,7 +145,6 @@ def _list(place: str, champion: Champion | None) -> int:
     tables.print_rows(("version", "state", "step", "images", "distance / real", "model"), rows)
     if damaged:
         raise DataError("\n".join([*damaged, "restore the damaged versions; nobody should serve them"]))
-    return errors.OK
 
 
 def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
@@ -100,9 +160,9 @@ def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
     return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), model.digest[:_DIGEST_SHOWN])
 
 
-def _version_of(place: str, checkpoint_digest: str) -> int:
+def _version_of(place: str, champion: Champion | None, checkpoint_digest: str) -> int:
     """The version whose model comes from a checkpoint; 0 for none that is whole."""
-    for number in registry.versions(place) if checkpoint_digest else []:
+    for number in registry.versions(place, champion) if checkpoint_digest else []:
         with contextlib.suppress(DataError):
             if registry.read_version(place, number, None).model.checkpoint_digest == checkpoint_digest:
                 return number

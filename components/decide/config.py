@@ -10,7 +10,7 @@ from components.settings import Setting, require_valid
 class DecideConfig:
     """Decides whether a run can make anything new, and which checkpoint a training starts from."""
 
-    registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
     source_fingerprint: Annotated[str, Setting("What the fingerprint stage said of the source.")]
     own_embedding_digest: Annotated[str, Setting("What it said of your own embedding; empty without one.")] = ""
     settings: Annotated[

@@ -1,9 +1,8 @@
 """The decide stage: is anything new since the champion, and where does a training begin."""
 
 import json
-from pathlib import Path
 
-from components import checkpoints, recipes, registry
+from components import checkpoints, places, recipes, registry
 from components.decide.config import DecideConfig
 from components.errors import ConfigError
 from components.executor import StageResult
@@ -70,7 +69,7 @@ def _checkpoint_of(champion: Champion, published: PublishedRecipe | None) -> str
             f"start_from is champion, but version {champion.version} does not say where its checkpoint is; "
             "give start_from scratch"
         )
-    if not (Path(checkpoint) / checkpoints.MANIFEST).is_file():
+    if not places.holds(places.local(checkpoint), checkpoints.MANIFEST, whole=False):
         raise ConfigError(
             f"start_from is champion, but the checkpoint of version {champion.version} is gone from {checkpoint}; "
             "restore it, or give start_from scratch"

@@ -160,7 +160,7 @@ def _read_rival(place: str) -> tuple[str, Rival | None]:
 
 def _unreadable(place: str, error: Exception) -> Rival:
     log.error("evaluate: the champion of %s cannot be read: %s", place, error)
-    return Rival(problem=str(error).replace(place, "the registry"))
+    return Rival(problem=places.told(str(error)).replace(place.rstrip("/"), "the registry"))
 
 
 def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:

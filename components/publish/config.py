@@ -12,7 +12,7 @@ class PublishConfig:
 
     model: Annotated[str, Setting("Folder of the model.", in_key=False)]
     evaluation: Annotated[str, Setting("Folder of the evaluation that judged it.", in_key=False)]
-    registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
     model_digest: Annotated[str, Setting("The digest that the model must have; any when empty.", in_key=False)] = ""
     evaluation_digest: Annotated[
         str, Setting("The digest that the evaluation must have; any when empty.", in_key=False)

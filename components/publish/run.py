@@ -2,10 +2,12 @@
 
 import logging
 import shutil
+import tempfile
 from pathlib import Path
 
-from components import card, evaluations, lineage, models, recipes, registry, storage
-from components.errors import ConfigError, DataError
+from components import card, evaluations, lineage, models, places, recipes, registry, storage
+from components.buckets import Conflict
+from components.errors import ConfigError, DataError, StageError, Superseded
 from components.executor import StageResult
 from components.publish.config import PublishConfig
 
@@ -25,39 +27,78 @@ def run(config: PublishConfig) -> StageResult:
     Raises:
         ConfigError: The verdict is not PROMOTE, or is about another checkpoint.
         DataError: The model, the evaluation, its lineage or the registry is missing or damaged, they contradict each
-            other, or the champion is another one by now than the one that the model was compared with.
+            other, or the champion is another one than the one that the model was compared with.
+        Superseded: The champion was changed while this was at work; what changed it stands.
+        TransientError: The bucket does not answer; the same again goes on.
     """
+    config = places.with_mirrors(config, model=models.MANIFEST, evaluation=evaluations.MANIFEST)
     model = models.describe(config.model, config.model_digest)
     evaluation = evaluations.describe(config.evaluation, config.evaluation_digest)
     _require_promoted(config, model, evaluation)
     origin = lineage.read(config.evaluation, evaluation)
     _require_same_origin(config, model, origin)
     judged_card = _judged_card(config, model, evaluation, origin)
-    registry.require_folder(config.registry)
-    with storage.only_one(Path(config.registry)):
-        champion = registry.read_champion(config.registry)
-        version = registry.find(config.registry, model.digest)
-        if version is not None and champion is not None and champion.version >= version:
-            log.info("publish: already published as version %d", version)
-            summary = f"already published as version {version}; the champion is version {champion.version}"
-            return _result(version, model, summary, kept=True)
-        _require_same_champion(champion, evaluation)
+    champion = registry.read_champion(config.registry)
+    before = _published_before(config, model, champion)
+    if before is not None:
+        return before
+    _require_compared_with(champion, evaluation, DataError)
+    with registry.held(config.registry), tempfile.TemporaryDirectory() as folder:
+        _fill(Path(folder), config, model, evaluation, judged_card)
+        return _publish(config, Path(folder), model, evaluation, champion)
+
+
+def _publish(
+    config: PublishConfig,
+    prepared: Path,
+    model: models.Description,
+    evaluation: evaluations.Description,
+    known: registry.Champion | None,
+) -> StageResult:
+    """Adds the version and makes it champion, unless another process has changed the champion meanwhile.
+
+    Args:
+        config: The configuration.
+        prepared: A folder with the files of the version.
+        model: The model.
+        evaluation: The evaluation of it.
+        known: The champion that the model was compared with.
+    """
+    version = None
+    while True:
+        pointer = registry.read_pointer(config.registry)
+        champion = pointer.champion
+        if champion != known:
+            before = _published_before(config, model, champion)
+            if before is not None:
+                return before
+            _require_compared_with(champion, evaluation, Superseded)
+            known = champion
         if version is None:
-            version = max(registry.versions(config.registry), default=0) + 1
-            _copy(config, model, evaluation, judged_card, registry.version_folder(config.registry, version))
-        # What a publication that was interrupted has copied may be an earlier evaluation than the one given now.
-        published = registry.read_version(config.registry, version, None)
-        registry.write_champion(
-            config.registry,
-            registry.Champion(
-                version=version,
-                model_digest=model.digest,
-                checkpoint_digest=model.checkpoint_digest,
-                evaluation_digest=published.evaluation.digest,
-            ),
-        )
-    former = f"before it, version {champion.version}" if champion else "the first"
-    return _result(version, model, f"version {version} is the champion ({former})")
+            # What a publication that was interrupted has added may have an earlier evaluation than the one given now.
+            version = registry.find(config.registry, model.digest, champion)
+        if version is None:
+            version = registry.add(config.registry, prepared, champion)
+        _require_next(version, champion)
+        whole = registry.read_version(config.registry, version, None)
+        try:
+            registry.move_champion(config.registry, pointer, registry.crowned(champion, whole))
+        except Conflict:
+            continue
+        former = f"before it, version {champion.version}" if champion else "the first"
+        return _result(version, model, f"version {version} is the champion ({former})")
+
+
+def _published_before(
+    config: PublishConfig, model: models.Description, champion: registry.Champion | None
+) -> StageResult | None:
+    """The result if this very model is or was champion; None if not."""
+    version = registry.find(config.registry, model.digest, champion)
+    if version is None or champion is None or version not in champion.been:
+        return None
+    log.info("publish: already published as version %d", version)
+    summary = f"already published as version {version}; the champion is version {champion.version}"
+    return _result(version, model, summary, kept=True)
 
 
 def _result(version: int, model: models.Description, summary: str, kept: bool = False) -> StageResult:
@@ -109,12 +150,27 @@ def _judged_card(
         ) from None
 
 
-def _require_same_champion(champion: registry.Champion | None, evaluation: evaluations.Description) -> None:
+def _require_compared_with(
+    champion: registry.Champion | None, evaluation: evaluations.Description, refusal: type[StageError]
+) -> None:
     now = champion.model_digest if champion else evaluations.NO_CHAMPION
     if now != evaluation.champion_digest:
-        raise DataError(
+        raise refusal(
             f"the model was compared with {_name(evaluation.champion_version)}, but the champion is "
             f"{_name(champion.version if champion else 0)} now; evaluate it again with this registry"
+        )
+
+
+def _require_next(version: int, champion: registry.Champion | None) -> None:
+    """Refuses a version that is older than one that has been champion: only a rollback goes back."""
+    if champion is None:
+        return
+    if version in champion.removed:
+        raise Superseded(f"version {version} was removed while it was published; publish again")
+    if version < max(champion.been):
+        raise Superseded(
+            f"version {max(champion.been)} has been champion since version {version} was begun; "
+            f"`wgan models promote {version}` makes it champion all the same"
         )
 
 
@@ -122,26 +178,25 @@ def _name(version: int) -> str:
     return f"version {version}" if version else "no champion"
 
 
-def _copy(
+def _fill(
+    folder: Path,
     config: PublishConfig,
     model: models.Description,
     evaluation: evaluations.Description,
     judged_card: str,
-    place: Path,
 ) -> None:
-    """Copies the model and the evaluation into a new version, and checks the copies before they are seen."""
-    with storage.new_folder(place, models.MANIFEST) as folder:
-        for source, names, target in (
-            (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
-            (config.model, model.files, folder),
-        ):
-            for name in names:
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(Path(source, name), target / name)
-        published = models.with_card(folder, model, judged_card)
-        storage.write_json(folder / models.MANIFEST, published.to_json())
-        if config.recipe:
-            recipe = recipes.from_text(config.recipe, "recipe")
-            registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))
-        models.describe(folder, model.digest)
-        evaluations.describe(registry.evaluation_folder(folder), evaluation.digest)
+    """Copies the model and the evaluation into a folder for a new version, and checks the copies."""
+    for source, names, target in (
+        (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
+        (config.model, model.files, folder),
+    ):
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(source, name), target / name)
+    published = models.with_card(folder, model, judged_card)
+    storage.write_json(folder / models.MANIFEST, published.to_json())
+    if config.recipe:
+        recipe = recipes.from_text(config.recipe, "recipe")
+        registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))
+    models.describe(folder, model.digest)
+    evaluations.describe(registry.evaluation_folder(folder), evaluation.digest)

@@ -10,7 +10,7 @@ from components.settings import Setting, require_valid
 class SampleConfig:
     """Draws images from the registry's champion into one grid."""
 
-    registry: Annotated[str, Setting("Folder of the registry.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
     out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
     count: Annotated[int, Setting("Images to draw; rows of classes are whole.", at_least=1, at_most=10_000)] = 64
     class_name: Annotated[

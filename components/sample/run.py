@@ -22,8 +22,7 @@ def run(config: SampleConfig) -> StageResult:
     """
     out = Path(config.out)
     storage.require_writable(out, "out")
-    if not Path(config.registry).is_dir():
-        raise DataError(f"no registry at {config.registry}: there is no such folder")
+    registry.require_there(config.registry)
     champion = registry.read_champion(config.registry)
     if champion is None:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")

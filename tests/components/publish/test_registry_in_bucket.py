@@ -1,0 +1,202 @@
+"""Registries in buckets, over HTTP: what is written and when, and that nothing that goes wrong changes what comes out."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components import models, places, registry
+from components.errors import ConfigError, DataError, Superseded, TransientError
+from tests.gcs_server.server import FAULTS, HangUp, Request
+from tests.soak import publication
+from tests.soak.publication import NAME, Bench, candidate
+
+# A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with publication.bench(tmp_path_factory.mktemp("bench")) as found:
+        yield found
+
+
+def written(bench: Bench, since: int) -> list[str]:
+    """Names of the objects that were written, in the order of the requests."""
+    found = []
+    for request in bench.server.requests[since:]:
+        if request.method in WRITES:
+            head = request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0]
+            found.append(str(json.loads(head)["name"]).removeprefix(f"{NAME}/"))
+    return found
+
+
+def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
+    place, since = bench.started(), len(bench.server.requests)
+    result = bench.second.publish(place)
+    assert result.parameters["version"] == 2
+    assert not result.kept
+    names = written(bench, since)
+    assert names[0] == "claims/00000002"
+    assert names[-3:] == ["versions/2/saved_model.pb", "versions/2/MANIFEST.json", "champion.json"]
+    assert set(names[1:-3]) == {
+        f"versions/2/{name}"
+        for name in (
+            "CARD.md",
+            "assets/a",
+            "fingerprint.pb",
+            "variables/variables.data",
+            "variables/variables.index",
+            "evaluation/lineage.json",
+            "evaluation/metrics.json",
+            "evaluation/verdict.json",
+        )
+    }
+    champion = registry.read_champion(place)
+    assert champion is not None
+    assert (champion.version, champion.revision, champion.former) == (2, 2, (1,))
+    assert champion.model_digest == models.describe(bench.second.model).digest
+    whole = registry.read_version(place, 2, champion)
+    assert whole.evaluation.champion_version == 1
+    assert registry.versions(place) == [1, 2]
+
+
+def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
+    place = bench.started()
+    bench.second.publish(place)
+    since = len(bench.server.requests)
+    for candidate_, version in ((bench.second, 2), (bench.first, 1)):
+        again = candidate_.publish(place)
+        assert again.kept
+        assert again.parameters["version"] == version
+        assert again.parameters["summary"] == f"already published as version {version}; the champion is version 2"
+    assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []
+    assert bench.contents(place) == bench.published_second
+
+
+def test_models_and_evaluations_come_from_buckets_too(bench: Bench, tmp_path: Path) -> None:
+    place = bench.started()
+    root = place.removesuffix(f"/{NAME}")
+    places.send(bench.second.model, f"{root}/model")
+    places.send(bench.second.evaluation, f"{root}/evaluation")
+    elsewhere = publication.Candidate(f"{root}/model", f"{root}/evaluation", bench.second.digest)
+    assert elsewhere.publish(place).parameters["version"] == 2
+    assert bench.contents(place) == bench.published_second
+
+
+def test_every_kind_of_fault_at_every_request_but_not_each_at_each(bench: Bench) -> None:
+    fired = set()
+    for at in range(bench.requests):
+        kind = FAULTS[at % len(FAULTS)]
+        tried = bench.fault(kind, at)
+        assert tried.violations == [], (kind, at)
+        fired |= {kind} if tried.fired else set()
+    assert fired >= set(FAULTS) - {"flip-upload", "flip-download"}  # they need content at their request
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["status-503", "reset", "lost-ack", "503-after-commit", "truncated-body", "flip-upload", "flip-download"]
+)
+def test_a_fault_at_every_request(bench: Bench, kind: str) -> None:
+    tried = [bench.fault(kind, at) for at in range(bench.requests)]
+    assert [each.violations for each in tried if each.violations] == []
+    fired = sum(each.fired for each in tried)
+    assert fired >= 8 if kind.startswith("flip") else fired == bench.requests
+
+
+def test_a_process_killed_at_its_requests(bench: Bench) -> None:
+    for at in range(1, bench.requests, 5):
+        tried = bench.kill(at, acted=at % 2 == 0)
+        assert tried == publication.Tried(True, []), at
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("acted", [False, True])
+def test_a_process_killed_at_each_request(bench: Bench, acted: bool) -> None:
+    assert [bench.kill(at, acted) for at in range(bench.requests)] == [publication.Tried(True, [])] * bench.requests
+
+
+@pytest.mark.parametrize("then", ["retry", "successor", "rollback"])
+def test_a_zombie_that_wakes_up_changes_nothing(bench: Bench, then: str) -> None:
+    for at in (0, 9, 20, bench.requests - 2, bench.requests - 1):
+        assert bench.zombie(at, acted=False, then=then) == publication.Tried(True, []), at
+
+
+def test_of_publications_at_once_one_wins(bench: Bench) -> None:
+    assert [bench.race(seed).violations for seed in range(5)] == [[]] * 5
+
+
+def test_what_somebody_else_deletes_is_noticed_before_it_is_champion(bench: Bench) -> None:
+    for at in (bench.requests // 2, bench.requests - 4):
+        assert bench.interference(at, "saved_model.pb").violations == []
+
+
+def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
+    place = bench.started()
+
+    def faster(request: Request) -> None:
+        if request.method == "POST" and request.path.startswith("/upload"):
+            bench.server.before = None
+            assert bench.third.publish(place).parameters["version"] == 2
+
+    bench.server.before = faster
+    with pytest.raises(
+        Superseded, match=r"^the model was compared with version 1, but the champion is version 2 now; "
+    ):
+        bench.second.publish(place)
+    with pytest.raises(DataError, match="evaluate it again with this registry"):
+        bench.second.publish(place)
+    assert registry.read_pointer(place).champion == registry.read_champion(place)
+    assert registry.versions(place) == [1, 2, 3]
+
+
+def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
+    """Both have claimed and uploaded, neither is champion: neither is taken for a champion that was lost."""
+    place = bench.fresh()
+    other = candidate(tmp_path, 500)
+    for each in (bench.first, other):
+        bench.server.before = _refuse_champion
+        with pytest.raises(TransientError):
+            each.publish(place)
+        bench.server.before = None
+    assert registry.versions(place) == [1, 2]
+    assert registry.read_champion(place) is None
+    assert other.publish(place).parameters["version"] == 2
+    with pytest.raises(DataError, match="compared with no champion, but the champion is version 2"):
+        bench.first.publish(place)
+    del bench.server.objects[place.split("/")[2]][f"{NAME}/champion.json"]
+    assert registry.read_champion(place) is None
+
+
+def _refuse_champion(request: Request) -> None:
+    if request.method == "POST" and b"champion.json" in request.body:
+        raise HangUp
+
+
+def test_a_champion_that_is_missing_is_never_taken_for_none(bench: Bench) -> None:
+    place = bench.started()
+    bench.second.publish(place)
+    objects = bench.server.objects[place.split("/")[2]]
+    pointer = objects.pop(f"{NAME}/champion.json")
+    with pytest.raises(DataError, match=f"^no champion at {place}: champion.json is missing$"):
+        registry.read_champion(place)
+    objects[f"{NAME}/champion.json"] = pointer
+    del objects[f"{NAME}/versions/2/saved_model.pb"]
+    with pytest.raises(DataError, match=r"is damaged: saved_model\.pb"):
+        registry.read_champion(place)
+
+
+def test_what_may_not_be_written_is_told(bench: Bench) -> None:
+    place = bench.started()
+    bench.server.deny("storage.objects.create", f"{NAME}/versions/")
+    with pytest.raises(ConfigError, match="permission is missing"):
+        bench.second.publish(place)
+    bench.server.denied.clear()
+    bench.server.deny("storage.objects.delete", f"{NAME}/versions/")  # nothing of a version is ever replaced
+    bench.server.deny("storage.objects.delete", f"{NAME}/claims/")
+    assert bench.second.publish(place).parameters["version"] == 2
+    bench.server.denied.clear()
