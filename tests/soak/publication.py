@@ -31,7 +31,7 @@ from tests.gcs_server.server import FAULTS, HangUp, Request, Server, Stored, ser
 
 SHAPE = records.ImageShape(8, 8, 1)
 NAME = "runs/registry"
-KINDS = ("fault", "kill", "zombie", "race", "interference")
+KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
 _TIMES = {"REQUEST_SECONDS": 10.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
 # A request that is stalled for so long is given up after half that time.
 _STALL_SECONDS = 0.4
@@ -233,6 +233,8 @@ class Bench:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
+        self.requests = 0  # of a publication that nothing goes wrong with; and which of them write
+        self.writes: list[int] = []
         self._numbers = itertools.count()
         self._pool = ThreadPoolExecutor(4)
         self.first = candidate(folder / "first", 100)
@@ -242,9 +244,11 @@ class Bench:
         place = self.fresh()
         self.first.publish(place)
         self._first = dict(server.objects[place.split("/")[2]])
+        place = self.started()
         before = len(server.requests)
         self.second.publish(place)
         self.requests = len(server.requests) - before
+        self.writes = [request.number - before for request in server.requests[before:] if request.method == "POST"]
         self.published_second = self.contents(place)
         place = self.started()
         self.third.publish(place)
@@ -302,33 +306,55 @@ class Bench:
             at: Which of its requests.
             acted: Whether the request is acted upon.
         """
-        place, count = self.started(), itertools.count()
-        started, child = threading.Event(), [0]
-        killed: list[int] = []
+        place = self.started()
+        with self._watched(place) as observer:
+            killed = self._killed(place, at, acted, observer)
+            return Tried(killed, [*self._not_published(place, self.second.outcome(place)), *observer.violations])
+
+    def abandon(self, at: int, acted: bool) -> Tried:
+        """As `kill`, but what comes then is another publication, and only then the same command again."""
+        place = self.started()
+        with self._watched(place) as observer:
+            killed = self._killed(place, at, acted, observer)
+            was_champion = registry.read_pointer(place).champion
+            other = self.third.outcome(place)
+            again = self.second.outcome(place)
+            problems = []
+            if was_champion is not None and was_champion.version == 2:  # it was killed when all was done
+                if not _lost(other) or again != 2:
+                    problems.append(f"after the champion, another ended with {other!r}, the same with {again!r}")
+            else:
+                problems += self._not_as_by_one(place, [self.third, self.second], [other, again])
+                if not isinstance(other, int):
+                    problems.append(f"what died stops another publication: {other!r}")
+            return Tried(killed, [*observer.violations, *problems])
+
+    def _killed(self, place: str, at: int, acted: bool, observer: Observer) -> bool:
+        """Publishes the second in a process that is killed at a request; whether it came so far."""
+        count, started, child = itertools.count(), threading.Event(), [0]
+        killed = threading.Event()
 
         def strike(request: Request) -> None:
             if next(count) == at:
                 started.wait()
                 os.kill(child[0], signal.SIGKILL)
-                killed.append(request.number)
+                killed.set()
                 if not acted:
                     raise HangUp
-            elif killed and not acted:
-                raise HangUp  # nothing of what the dead asked for beside it
+            elif killed.is_set() and not acted:
+                raise HangUp  # what the dead asked for beside it
 
-        with self._watched(place) as observer:
-            if acted:
-                self.server.after = _both(observer, strike)
-            else:
-                self.server.before = strike
-            child[0] = os.fork()
-            if not child[0]:
-                self._die_with(self.second, place)
-            started.set()
-            os.waitpid(child[0], 0)
-            self.server.before, self.server.after = None, observer
-            outcome = self.second.outcome(place)
-            return Tried(bool(killed), [*observer.violations, *self._not_published(place, outcome)])
+        if acted:
+            self.server.after = _both(observer, strike)
+        else:
+            self.server.before = strike
+        child[0] = os.fork()
+        if not child[0]:
+            self._die_with(self.second, place)
+        started.set()
+        os.waitpid(child[0], 0)
+        self.server.before, self.server.after = None, observer
+        return killed.is_set()
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
         """An attempt that pauses at one of its requests while others go on, and wakes up late.
@@ -374,10 +400,15 @@ class Bench:
         place, fired = self.started(), len(self.server.fired)
         delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
 
+        contestants = [self.second, self.second, self.third]
+        claiming = threading.Barrier(len(contestants))
+
         def delay(request: Request) -> None:
             time.sleep(delays[request.number % len(delays)])
+            if b"/claims/" in request.body:  # where they meet
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    claiming.wait(0.5)
 
-        contestants = [self.second, self.second, self.third]
         with self._watched(place) as observer:
             self.server.before = delay
             for _ in range(5):
@@ -444,7 +475,7 @@ class Bench:
             won = contestant.digest == champion["model_digest"]
             if won and outcome != champion["version"]:
                 problems.append(f"the winner ended with {outcome!r}")
-            if not won and not isinstance(outcome, (Superseded, DataError)):
+            if not won and not _lost(outcome):
                 problems.append(f"the loser ended with {outcome!r}")
         if champion["revision"] != 2 or champion["model_digest"] not in self._files:
             problems.append(f"the champion is {champion}")
@@ -462,6 +493,8 @@ class Bench:
             return self.fault(chance.choice(FAULTS), at)
         if kind == "kill":
             return self.kill(at, chance.random() < 0.5)
+        if kind == "abandon":
+            return self.abandon(at, chance.random() < 0.5)
         if kind == "zombie":
             return self.zombie(at, chance.random() < 0.5, chance.choice(("retry", "successor", "rollback")))
         if kind == "race":
@@ -516,6 +549,11 @@ def soak(folder: Path, times: int, seed: int) -> dict[str, dict[str, int]]:
                 count["fired"] += tried.fired
                 count["violations"] += len(tried.violations)
     return counts
+
+
+def _lost(outcome: Outcome) -> bool:
+    """Whether it says that another became champion, at the end or at the beginning."""
+    return isinstance(outcome, Superseded) or (isinstance(outcome, DataError) and "evaluate it again" in str(outcome))
 
 
 def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:
