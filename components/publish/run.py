@@ -80,7 +80,11 @@ def _publish(
         if version is None:
             version = registry.add(config.registry, prepared, champion)
         _require_next(version, champion)
-        whole = registry.read_version(config.registry, version, None)
+        try:
+            whole = registry.read_version(config.registry, version, None)
+        except DataError:
+            _require_next(version, registry.read_pointer(config.registry).champion)  # is it lost, or was it removed?
+            raise
         try:
             registry.move_champion(config.registry, pointer, registry.crowned(champion, whole))
         except Conflict:

@@ -5,13 +5,16 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from components import digests, evaluations, models, registry, storage
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError, DataError, Superseded
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 
@@ -246,3 +249,47 @@ def test_a_registry_that_is_a_file_is_refused(
         publish.run(_config(two_models[0], evaluation, tmp_path / "registry"))
     with pytest.raises(DataError, match="is a file"):
         registry.read_champion(tmp_path / "registry")
+
+
+def test_who_waits_for_a_folder_and_finds_another_champion_then_has_lost(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As in a bucket: what began with a verdict that counted ends with an exit code of its own, and adds nothing."""
+    folder = tmp_path / "registry"
+    late = _config(two_models[1], make_evaluation(tmp_path / "e1", two_models[1]), folder)
+    with ThreadPoolExecutor() as pool:
+        with registry.held(folder):
+            waiting = pool.submit(publish.run, late)
+            while not waiting.done() and not _waits_for(folder / ".lock"):
+                time.sleep(0.01)
+            with tempfile.TemporaryDirectory() as aside:
+                first = _config(two_models[0], make_evaluation(tmp_path / "e2", two_models[0]), Path(aside, "registry"))
+                publish.run(first)
+                shutil.copytree(Path(aside, "registry", "versions"), folder / "versions")
+                shutil.copy(Path(aside, "registry", registry.CHAMPION), folder)
+        with pytest.raises(Superseded, match="compared with no champion, but the champion is version 1 now"):
+            waiting.result()
+    assert registry.versions(folder) == [1]
+    assert _champion(folder)[1] == 1
+
+
+def _waits_for(path: Path) -> bool:
+    """Whether anybody waits for a lock, as the kernel lists it."""
+    inode = f":{path.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_where_the_lock_holds_nobody_off_no_version_is_lost(
+    two_models: list[Path], make_evaluation: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On some shared volumes: another process takes the number between the look and the rename."""
+    folder = tmp_path / "registry"
+    publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
+    prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
+    other = Path(shutil.copytree(two_models[1], tmp_path / "other"))
+    looked = registry.versions
+    monkeypatch.setattr(registry, "versions", lambda place: [])
+    assert registry.add(folder, other, None) == 2
+    monkeypatch.setattr(registry, "versions", looked)
+    assert registry.versions(folder) == [1, 2]
+    assert models.describe(registry.version_folder(folder, 1)) == models.describe(prepared)
