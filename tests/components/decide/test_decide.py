@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from components import checkpoints, evaluations, recipes, registry
+from components import buckets, checkpoints, evaluations, recipes, registry
 from components.decide import run as decide
 from components.decide.config import DecideConfig
 from components.errors import ConfigError, DataError
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from tests.gcs_server.server import Server
 
 SETTINGS = "steps=20\ncritic_learning_rate=0.0001"
 
@@ -46,12 +47,12 @@ def place(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
     return tmp_path / "registry"
 
 
-def config(folder: Path, **changes: str) -> DecideConfig:
+def config(folder: Path | str, **changes: str) -> DecideConfig:
     given = {"registry": str(folder), "source_fingerprint": "a" * 64, "settings": SETTINGS, **changes}
     return DecideConfig(**given)
 
 
-def decided(folder: Path, **changes: str) -> tuple[str, str]:
+def decided(folder: Path | str, **changes: str) -> tuple[str, str]:
     found = decide.run(config(folder, **changes)).parameters
     return str(found["decision"]), str(found["summary"])
 
@@ -121,6 +122,30 @@ def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
         ConfigError, match=r"the checkpoint of version 1 is gone from .*; restore it, or give start_from"
     ):
         decide.run(config(place, start_from="champion", source_fingerprint="b" * 64))
+
+
+def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    place, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
+    assert decided(place) == ("RUN", "runs: nothing has been published yet")
+    recipe = str(decide.run(config(place)).parameters["recipe"])
+    model, evaluation = map(str, judged)
+    published = PublishConfig(model=model, evaluation=evaluation, registry=place, recipe=recipe, checkpoint=checkpoint)
+    publish.run(published)
+    assert decided(place)[0] == "SKIP"
+    asked = config(place, start_from="champion", refresh="yes")
+    with pytest.raises(ConfigError, match=f"the checkpoint of version 1 is gone from {checkpoint}; restore it"):
+        decide.run(asked)
+    buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
+    assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
+    buckets.put(f"{place}/versions/1/{recipes.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
+    assert decided(place) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
+    stored = buckets.read(f"{place}/versions/1/{recipes.FILE}")
+    assert stored is not None
+    value = {**json.loads(stored[0]), "sha256": "0" * 64}
+    buckets.put(f"{place}/versions/1/{recipes.FILE}", json.dumps(value).encode())
+    with pytest.raises(DataError, match=r"recipe\.json is damaged"):
+        decide.run(config(place))
 
 
 def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:

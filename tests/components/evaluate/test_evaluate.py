@@ -14,6 +14,7 @@ import tensorflow as tf
 from PIL import Image
 
 from components import (
+    buckets,
     checkpoint_networks,
     checkpoints,
     datasets,
@@ -25,7 +26,7 @@ from components import (
     records,
     registry,
 )
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError, DataError, TransientError
 from components.evaluate import run as evaluate
 from components.evaluate import samples, scores, scores_table
 from components.evaluate.config import EvaluateConfig
@@ -35,6 +36,7 @@ from components.export.config import ExportConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.records import ImageShape
+from tests.gcs_server.server import Server
 from tests.limits import NO_LIMITS
 
 SETTINGS = {"sample_count": 500, **NO_LIMITS}
@@ -322,6 +324,26 @@ def test_a_damaged_champion_rejects(
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "the champion cannot be read" in str(result.parameters["summary"])
     assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
+
+
+def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Server) -> None:
+    """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
+    gcs.create_bucket("b")
+    place = "gs://b/runs/registry"
+    assert evaluate._read_rival(place) == (evaluations.NO_CHAMPION, None)
+    for path in champion_registry.rglob("*"):
+        if path.is_file():
+            buckets.create(f"{place}/{path.relative_to(champion_registry).as_posix()}", path)
+    assert evaluate._read_rival(place) == evaluate._read_rival(str(champion_registry))
+    gcs.outage(True)
+    with pytest.raises(TransientError):
+        evaluate._read_rival(place)
+    gcs.outage(False)
+    buckets.put(f"{place}/versions/1/saved_model.pb", b"another")
+    digest, rival = evaluate._read_rival(place)
+    assert rival is not None
+    assert rival.problem.startswith("model the registry/versions/1 is damaged: saved_model.pb")
+    assert digest == "unreadable"
 
 
 def test_a_champion_of_other_images_rejects(

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import cli, grids, networks
+from components import buckets, cli, grids, networks
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.sample.config import SampleConfig
+from tests.gcs_server.server import Server
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,21 @@ def test_the_grid_shows_the_champions_images(published: tuple[Path, Path], tmp_p
     )["images"]
     expected = Image.open(io.BytesIO(grids.png_grid(images.numpy())))
     np.testing.assert_array_equal(np.asarray(Image.open(out)), np.asarray(expected))
+
+
+def test_the_champion_of_a_registry_in_a_bucket(
+    published: tuple[Path, Path], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    gcs.create_bucket("b")
+    flags = ("--registry", "gs://b/registry", "--count", 10, "--seed", 4)
+    assert _sample(*flags, "--out", tmp_path / "none.png") == 65
+    assert "nothing has been published in gs://b/registry yet" in caplog.text
+    for path in published[1].rglob("*"):
+        if path.is_file():
+            buckets.create(f"gs://b/registry/{path.relative_to(published[1]).as_posix()}", path)
+    assert _sample(*flags, "--out", tmp_path / "there.png") == 0
+    assert _sample("--registry", published[1], *flags[2:], "--out", tmp_path / "here.png") == 0
+    assert (tmp_path / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
 
 
 @pytest.fixture(scope="module")
