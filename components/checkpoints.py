@@ -1,7 +1,8 @@
 """The checkpoint artefact: `step-NNNNNNNNNN/` with everything that training needs to go on, and `checkpoint.json`.
 
 `state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
-slot and counter. `checkpoint.json` is written last and names the sha256 of the state. Nothing here needs TensorFlow.
+slot and counter. `checkpoint.json` is written last and names the sha256 of the state, and that of all else in itself.
+Nothing here needs TensorFlow.
 """
 
 import dataclasses
@@ -16,14 +17,19 @@ from typing import Any
 import numpy as np
 
 from components import array_files, digests, storage
-from components.errors import DataError
+from components.errors import DataError, TrainingDiverged
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "checkpoint.json"
 SCHEMA_VERSION = 1
 _STATE = "state.npz"
+_SEAL = "sha256"  # of all else that the manifest says; no part of what it describes, nor of its digest
 _STEP_FOLDER = re.compile(r"step-(\d{10})")
+
+
+class Incompatible(DataError):
+    """A checkpoint that is whole, but of another version of this program: nothing to be passed over as damaged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,14 +94,52 @@ def save(checkpoints: Path, description: Description, state: Mapping[str, np.nda
         state: Every variable by name.
 
     Returns:
-        The description as it was written.
+        The description as it was written. Where there is a checkpoint of this step already that one stays, unless it is
+        damaged.
+
+    Raises:
+        TrainingDiverged: A variable is not finite; nothing was written.
     """
+    wrong = not_finite(state)
+    if wrong:
+        raise TrainingDiverged(
+            f"{_listed(wrong)} is not finite at step {description.step}, and no checkpoint is made of that; start "
+            "again to go on from the newest one"
+        )
     place = step_folder(checkpoints, description.step)
+    _remove_damaged(place)
     with storage.new_folder(place, MANIFEST) as folder:
         array_files.write_arrays(folder / _STATE, state)
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
-        storage.write_json(folder / MANIFEST, description.to_json())
+        value = description.to_json()
+        storage.write_json(folder / MANIFEST, {**value, _SEAL: digests.digest_of(value)})
     return description
+
+
+def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
+    """The names of the arrays that hold NaN or infinity."""
+    return [
+        name
+        for name, array in sorted(state.items())
+        if np.issubdtype(np.asarray(array).dtype, np.inexact) and not np.isfinite(array).all()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
+
+
+def _remove_damaged(place: Path) -> None:
+    """Makes room for a checkpoint where one was found damaged; a whole one stays."""
+    if not place.exists():
+        return
+    try:
+        describe(place)
+    except Incompatible:
+        raise
+    except DataError as error:
+        log.warning("replaced: %s", error)
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
 def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
@@ -110,25 +154,48 @@ def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
     """
     folder = Path(checkpoint)
     value = storage.read_json(folder / MANIFEST, "checkpoint")
+    sealed = _require_seal(folder, value)
     try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"checkpoint {folder} is of another schema version; expected {SCHEMA_VERSION}")
+        version = value.pop("schema_version")
+        if version != SCHEMA_VERSION:
+            raise Incompatible(
+                f"checkpoint {folder} is of another schema version: {version!r} there and {SCHEMA_VERSION} here; go on "
+                "with the version of this program that made it, or give another folder"
+            )
         description = Description(**value)
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
+        kind = Incompatible if sealed else DataError  # somebody meant it so, or a bit fell over
+        raise kind(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
     storage.require_files(folder, {_STATE: description.state_sha256}, "checkpoint", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"checkpoint {folder} has digest {description.digest}, expected {expected_digest}")
     return description
 
 
-def newest(checkpoints: Path) -> tuple[Path, Description] | None:
-    """The newest checkpoint that is whole; damaged ones are reported and passed over.
+def _require_seal(folder: Path, value: Any) -> bool:
+    """Refuses a manifest that is not as it was written. Returns whether that is known: earlier versions had no seal."""
+    if not isinstance(value, dict) or _SEAL not in value:
+        return False
+    seal = value.pop(_SEAL)
+    try:
+        sound = digests.digest_of(value) == seal
+    except ValueError:  # NaN, or half of a surrogate pair: neither is ever written
+        sound = False
+    if not sound:
+        raise DataError(f"checkpoint {folder} is damaged: {MANIFEST} is not as it was written")
+    return True
+
+
+def newest(checkpoints: Path, at_most: int | None = None) -> tuple[Path, Description] | None:
+    """The newest checkpoint that is whole, of those up to a step if one is given.
+
+    Damaged ones are reported and passed over.
 
     Raises:
-        DataError: There are checkpoints and every one of them is damaged: never a silent start from nothing.
+        DataError: There are such checkpoints and every one of them is damaged: never a silent start from nothing; or
+            one that is whole is of another version of this program.
     """
-    found_steps = steps(checkpoints)
+    found_steps = [step for step in steps(checkpoints) if at_most is None or step <= at_most]
     found = next(_whole(checkpoints, reversed(found_steps)), None)
     if found_steps and found is None:
         raise DataError(
@@ -147,6 +214,8 @@ def _whole(checkpoints: Path, some_steps: Iterable[int]) -> Iterator[tuple[Path,
         folder = step_folder(checkpoints, step)
         try:
             yield folder, describe(folder)
+        except Incompatible:
+            raise
         except DataError as error:
             log.error("passed over: %s", error)
 
@@ -165,9 +234,32 @@ def load_state(checkpoint: str | Path, prefix: str = "") -> dict[str, np.ndarray
         raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def keep_newest(checkpoints: Path, count: int) -> None:
-    """Removes all but the newest `count` checkpoints."""
-    for step in steps(checkpoints)[:-count]:
+def keep_newest(checkpoints: Path, count: int, good: int | None = None, back: Iterable[int] = ()) -> None:
+    """Removes checkpoints that are no longer needed.
+
+    Args:
+        checkpoints: The folder of all checkpoints of one training.
+        count: How many of the newest to keep.
+        good: If given, the last step up to which checkpoints are known to be good; of later ones only the newest is
+            kept, beside the `count`.
+        back: Steps to which training may have to go back: for each, the newest checkpoint up to it is kept as well.
+    """
+    found = steps(checkpoints)
+    sure = [step for step in found if good is None or step <= good]
+    later = found[len(sure) :]
+    kept = {*sure[-count:], *later[-1:]}
+    for target in back:
+        kept |= {*[step for step in sure if step <= target][-1:]}
+    _remove(checkpoints, [step for step in found if step not in kept])
+
+
+def remove_after(checkpoints: Path, step: int) -> None:
+    """Removes every checkpoint later than a step, the last first."""
+    _remove(checkpoints, [found for found in reversed(steps(checkpoints)) if found > step])
+
+
+def _remove(checkpoints: Path, some_steps: Iterable[int]) -> None:
+    for step in some_steps:
         shutil.rmtree(step_folder(checkpoints, step), ignore_errors=True)
 
 

@@ -1,15 +1,19 @@
 """Tests for components/checkpoints.py."""
 
+import contextlib
+import itertools
 import json
 import logging
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from components import checkpoints
-from components.errors import DataError
+from components import checkpoints, digests, storage
+from components.errors import DataError, TrainingDiverged
 
 STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
 
@@ -130,3 +134,139 @@ def test_the_manifest_is_readable_json(tmp_path: Path) -> None:
     value = json.loads((checkpoints.step_folder(tmp_path, 1) / checkpoints.MANIFEST).read_text())
     assert value["step"] == 1
     assert len(value["state_sha256"]) == 64
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A folder with one checkpoint."""
+    checkpoints.save(tmp_path, describe(5), STATE)
+    return checkpoints.step_folder(tmp_path, 5)
+
+
+@pytest.mark.parametrize(("name", "bits"), [(checkpoints.MANIFEST, range(8)), ("state.npz", [3])])
+def test_every_flip_and_every_cut_is_noticed_before_use(whole: Path, name: str, bits: Sequence[int]) -> None:
+    """But for the manifest's last line break, which says nothing."""
+    path, before = whole / name, checkpoints.describe(whole)
+    content = path.read_bytes()
+    damaged = [content[:length] for length in range(len(content))]
+    for at, bit in itertools.product(range(len(content)), bits):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << bit
+        damaged.append(bytes(flipped))
+    passed = []
+    for wrong in damaged:
+        path.write_bytes(wrong)
+        with contextlib.suppress(DataError):
+            passed.append((wrong, checkpoints.describe(whole)))
+    assert len(damaged) == (1 + len(bits)) * len(content) > 1500
+    assert all(wrong == content[:-1] and found == before for wrong, found in passed)
+    assert len(passed) == (name == checkpoints.MANIFEST)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("step", 6), ("dataset_digest", "e"), ("settings", {"seed": 1}), ("made_with", {}), ("classes", ["a"])],
+)
+def test_a_manifest_that_says_something_else_than_when_it_was_written_is_refused(
+    whole: Path, setting: str, value: Any
+) -> None:
+    path = whole / checkpoints.MANIFEST
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, setting: value}))
+    with pytest.raises(DataError, match=r"is damaged: checkpoint\.json is not as it was written"):
+        checkpoints.describe(whole)
+    path.write_text(json.dumps(said))
+    assert checkpoints.describe(whole).step == 5
+
+
+def test_a_manifest_from_before_there_was_a_seal_is_read_and_has_the_same_digest(whole: Path) -> None:
+    path, before = whole / checkpoints.MANIFEST, checkpoints.describe(whole)
+    said = json.loads(path.read_text())
+    del said["sha256"]
+    path.write_text(json.dumps(said))
+    assert checkpoints.describe(whole) == before
+    assert digests.digest_of_record(said) == before.digest
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"optimizer": "lion"}])
+def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
+    whole: Path, change: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither for an older one, nor as damaged, nor is it written over."""
+    checkpoints.save(whole.parent, describe(4), STATE)
+    value = {**describe(5).to_json(), **change}
+    (whole / checkpoints.MANIFEST).write_text(json.dumps({**value, "sha256": digests.digest_of(value)}))
+    before = storage.files_in(whole)
+    for attempt in (
+        lambda: checkpoints.newest(whole.parent),
+        lambda: checkpoints.save(whole.parent, describe(5), STATE),
+    ):
+        with pytest.raises(checkpoints.Incompatible, match=r"2 there and 1 here|'optimizer'"):
+            attempt()
+    assert storage.files_in(whole) == before
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("damage", ["state.npz", checkpoints.MANIFEST, "folder"])
+def test_a_damaged_checkpoint_gives_way_to_the_next_of_its_step_and_a_whole_one_does_not(
+    whole: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a training that comes by again would keep the damaged one for ever, and never end."""
+    other: dict[str, Any] = {**STATE, "a": np.float64(0.2)}
+    checkpoints.save(whole.parent, describe(5), other)
+    assert checkpoints.load_state(whole)["a"] == STATE["a"]
+    if damage == "folder":
+        shutil.rmtree(whole)
+        whole.write_text("")
+    else:
+        (whole / damage).write_bytes((whole / damage).read_bytes()[:-9])
+    with caplog.at_level(logging.WARNING):
+        written = checkpoints.save(whole.parent, describe(5), other)
+    assert "replaced: " in caplog.text
+    assert checkpoints.describe(whole) == written
+    assert checkpoints.load_state(whole)["a"] == 0.2
+    assert [path.name for path in whole.parent.iterdir()] == [whole.name]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64])
+def test_what_is_not_finite_is_never_kept(tmp_path: Path, number: float, kind: Any) -> None:
+    array = np.zeros((3, 4), kind)
+    array[1, 2] = number
+    assert checkpoints.not_finite({**STATE, "w": array}) == ["w"]
+    with pytest.raises(TrainingDiverged, match=r"^w is not finite at step 6, and no checkpoint is made"):
+        checkpoints.save(tmp_path, describe(6), {**STATE, "w": array})
+    with pytest.raises(TrainingDiverged, match=r"^v \(and 1 more\) is not finite"):
+        checkpoints.save(tmp_path, describe(6), {**STATE, "w": array, "v": array})
+    assert list(tmp_path.iterdir()) == []
+    assert checkpoints.not_finite({**STATE, "i": np.array(2**62), "t": np.array("nan")}) == []
+
+
+def test_beside_the_newest_those_are_kept_that_training_may_have_to_go_back_to(tmp_path: Path) -> None:
+    def kept(count: int, **more: Any) -> list[int]:
+        shutil.rmtree(tmp_path / "c", ignore_errors=True)
+        for step in (1, 2, 3, 5, 8, 13):
+            checkpoints.step_folder(tmp_path / "c", step).mkdir(parents=True)
+        checkpoints.keep_newest(tmp_path / "c", count, **more)
+        return checkpoints.steps(tmp_path / "c")
+
+    assert kept(2) == [8, 13]
+    assert kept(2, back=[0, 4, 8]) == [3, 8, 13]
+    assert kept(1, back=range(2, 14, 2)) == [2, 3, 5, 8, 13]
+    assert kept(2, good=5) == [3, 5, 13]
+    assert kept(2, good=20) == [8, 13]
+    assert kept(2, good=0) == [13]
+    checkpoints.remove_after(tmp_path / "c", 13)
+    assert checkpoints.steps(tmp_path / "c") == [13]
+    checkpoints.remove_after(tmp_path / "c", 12)
+    assert checkpoints.steps(tmp_path / "c") == []
+
+
+def test_the_newest_up_to_a_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (2, 4, 6):
+        checkpoints.save(tmp_path, describe(step), STATE)
+    assert checkpoints.newest(tmp_path, 1) is None
+    assert [found and found[1].step for found in (checkpoints.newest(tmp_path, at) for at in (2, 5, 9))] == [2, 4, 6]
+    (checkpoints.step_folder(tmp_path, 2) / "state.npz").unlink()
+    with pytest.raises(DataError, match="none of the 1 checkpoints"):
+        checkpoints.newest(tmp_path, 3)
