@@ -89,6 +89,21 @@ class Terms:
     statistics: Sequence[BatchStatistics] = ()
 
 
+@dataclasses.dataclass
+class Checked:
+    """What an update looks at before it is applied: every number in it must be finite.
+
+    Attributes:
+        names: Of the variables that are trained, in order, for messages.
+        further: Variables besides those that are trained, by what to call them.
+        told: What each number of `fault` means, the first for 1; known once the graph is made.
+    """
+
+    names: Sequence[str]
+    further: Mapping[str, tf.Variable] = dataclasses.field(default_factory=dict)
+    told: list[str] = dataclasses.field(default_factory=list)
+
+
 class Adam(tf.Module):
     """Adam (Kingma & Ba 2015, algorithm 1) over variables whose gradients are already global.
 
@@ -124,20 +139,39 @@ class Adam(tf.Module):
         rate_factor: tf.Tensor | float = 1.0,
     ) -> None:
         """Updates the variables where `healthy` (a scalar bool) holds, else leaves all state as it is."""
+        self.accept(variables, self.updated(gradients, variables, rate_factor), healthy)
+
+    def updated(
+        self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], rate_factor: tf.Tensor | float = 1.0
+    ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """What both moments and each variable would be after an update; nothing is changed.
+
+        A variable would not be finite where one of its moments is not: infinity, less itself, is NaN.
+        """
         step = tf.cast(self.iterations + 1, gradients[0].dtype)
         # Not cast, which would round them to float32 on the way.
         beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
+        found = []
+        for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
+            new_first = first + (1.0 - self.beta_1) * (gradient - first)
+            new_second = second + (1.0 - self.beta_2) * (tf.square(gradient) - second)
+            # Epsilon where Keras puts it, outside the corrected root.
+            found.append((new_first, new_second, variable - rate * new_first / (tf.sqrt(new_second) + _EPSILON)))
+        return found
 
-        def update() -> None:
-            for gradient, variable, first, second in zip(gradients, variables, self.first, self.second, strict=True):
-                first.assign_add((1.0 - self.beta_1) * (gradient - first))
-                second.assign_add((1.0 - self.beta_2) * (tf.square(gradient) - second))
-                # Epsilon where Keras puts it, outside the corrected root.
-                variable.assign_sub(rate * first / (tf.sqrt(second) + _EPSILON))
+    def accept(
+        self, variables: Sequence[tf.Variable], updated: Sequence[tuple[tf.Tensor, ...]], healthy: tf.Tensor
+    ) -> None:
+        """Takes over what `updated` returned where `healthy` (a scalar bool) holds."""
 
-        tf.cond(healthy, update, lambda: None)
+        def assign() -> None:
+            for olds, news in zip(zip(self.first, self.second, variables, strict=True), updated, strict=True):
+                for old, new in zip(olds, news, strict=True):
+                    old.assign(new)
+
+        tf.cond(healthy, assign, lambda: None)
         self.iterations.assign_add(tf.cast(healthy, tf.int64))
 
 
@@ -154,6 +188,7 @@ def descend(
     optimizer: Adam,
     sharing: Sharing,
     rate_factor: tf.Tensor | float = 1.0,
+    checked: Checked | None = None,
 ) -> dict[str, tf.Tensor]:
     """One update of `variables`, inside a replica; the same update on every replica.
 
@@ -163,10 +198,13 @@ def descend(
         optimizer: Its state, made for these variables.
         sharing: How the global batch is divided.
         rate_factor: Multiplies the learning rate.
+        checked: What else must be finite, and what to call everything.
 
     Returns:
-        The mean over the global batch of `loss` and of whatever was to be reported, the same on every replica; and
-        `healthy`, 1 where loss and gradients were finite and the update was applied, else 0.
+        The mean over the global batch of `loss` and of whatever was to be reported, the same on every replica;
+        `healthy`, 1 where these, gradients, statistics and the variables after the update were finite and it was
+        applied, else 0, and nothing has changed; and with `checked` also `fault`: 0, or the number in `told` of the
+        first of them that was not.
     """
     replica = tf.distribute.get_replica_context()
     parts, statistics = [], []
@@ -182,26 +220,65 @@ def descend(
         parts.append([means, tape.gradient(means["loss"], variables), moments])
         statistics = [found.layer for found in terms.statistics]
     sum_up = _sum_of_integers if sharing.virtual_shards else _sum_of_floats
-    (means, gradients, moments), healthy = sum_up(replica, parts)
+    (means, gradients, moments), finite = sum_up(replica, parts)
+    further: Mapping[str, tf.Variable] = {} if checked is None else checked.further
+    found = [BatchStatistics(layer, *moment) for layer, moment in zip(statistics, moments, strict=True)]
+    moved = [value for each in found for value in each.moved()]
+    updated = optimizer.updated(gradients, variables, rate_factor)
+    state = _are_finite([*moved, *further.values(), *(variable for *_, variable in updated)])
+    if replica.num_replicas_in_sync > 1:  # each has a copy of its own, and all must come to the same end
+        state = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~state, tf.int32)) == 0
+    finite = tf.concat([finite, state], axis=0)
+    healthy = tf.reduce_all(finite)
     # What is only reported must be computed before the update too: TensorFlow's optimiser of graphs has let it read
     # variables that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
-        optimizer.apply(gradients, variables, healthy, rate_factor)
-        for layer, (mean, variance) in zip(statistics, moments, strict=True):
-            BatchStatistics(layer, mean, variance).move(healthy)
-    return {**means, "healthy": tf.cast(healthy, means["loss"].dtype)}
+        optimizer.accept(variables, updated, healthy)
+        for each in found:
+            each.move(healthy)
+    number = means["loss"].dtype
+    result = {**means, "healthy": tf.cast(healthy, number)}
+    if checked is not None:
+        layers = [layer.name for layer in statistics]
+        checked.told[:] = [
+            *(f"the {name.replace('_', ' ')}" for name in sorted(means)),  # as tf.nest has them
+            *(f"the gradient of {name}" for name in checked.names),
+            *(f"the {what} of {layer}" for layer in layers for what in ("mean", "variance")),
+            "the norm of all gradients",
+            *(f"the moving {what} of {layer}" for layer in layers for what in ("mean", "variance")),
+            *further,
+            *(f"{name} after the update" for name in checked.names),
+        ]
+        first = 1 + tf.argmin(tf.cast(finite, tf.int32))
+        result["fault"] = tf.where(healthy, tf.zeros([], number), tf.cast(first, number))
+    return result
+
+
+def _are_finite(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Whether each tensor is finite in all its numbers, bool [values]: a sum is if they are, unless it is enormous."""
+    if not values:
+        return tf.ones([0], tf.bool)
+    return tf.math.is_finite(tf.stack([tf.reduce_sum(value) for value in values]))
 
 
 def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """The sum over replicas, and whether all of it is finite."""
+    """The sum over replicas; and of each tensor, and of the norm of all gradients, whether it is finite: bool [n]."""
     (part,) = parts
     total = replica.all_reduce(tf.distribute.ReduceOp.SUM, part)
-    means, gradients, _ = total
-    return total, tf.math.is_finite(means["loss"]) & tf.math.is_finite(tf.linalg.global_norm(gradients))
+    means, gradients, moments = total
+    # Of squares, as the optimiser squares them too.
+    squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
+    finite = [
+        tf.math.is_finite(tf.stack(tf.nest.flatten(means))),
+        tf.math.is_finite(squares),
+        _are_finite(tf.nest.flatten(moments)),
+        tf.math.is_finite(tf.reduce_sum(squares, keepdims=True)),
+    ]
+    return total, tf.concat(finite, axis=0)
 
 
 def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """The sum over shards and replicas in fixed point, and whether all of it was within bounds.
+    """The sum over shards and replicas in fixed point; and whether each tensor was within bounds, as of floats.
 
     Integers add up to the same whatever the order, so neither the number of replicas nor how they exchange matters.
     """
@@ -209,13 +286,14 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     number = flat[0][0].dtype
     # A comparison is false for NaN. Counted, because each replica sees but its own shards.
     limit = _LARGEST / (len(parts) * replica.num_replicas_in_sync)
-    within = [tf.reduce_all([tf.reduce_all(tf.abs(value) < limit) for value in part]) for part in flat]
+    within = [tf.stack([tf.reduce_all(tf.abs(value) < limit) for value in part]) for part in flat]
     fixed = [[tf.cast(tf.round(tf.cast(value, tf.float64) * _ONE), tf.int64) for value in part] for part in flat]
     wrong = tf.add_n([tf.cast(~shard, tf.int64) for shard in within])
     sums = [tf.add_n(list(values)) for values in zip(*fixed, strict=True)]
     *sums, wrong = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*sums, wrong])
     total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
-    return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
+    # The norm of bounded gradients is finite.
+    return tf.nest.pack_sequence_as(parts[0], total), tf.concat([wrong == 0, [True]], axis=0)
 
 
 class Resumable(abc.ABC):

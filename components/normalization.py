@@ -115,10 +115,18 @@ class BatchStatistics:
     mean: tf.Tensor
     variance: tf.Tensor
 
+    def moved(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """The layer's moving mean and variance, moved towards these."""
+        kept = self.layer.momentum
+        return (
+            kept * self.layer.moving_mean.value + (1.0 - kept) * self.mean,
+            kept * self.layer.moving_variance.value + (1.0 - kept) * self.variance,
+        )
+
     def move(self, healthy: tf.Tensor) -> None:
         """Moves the layer's statistics towards these where `healthy`, a scalar bool, holds."""
-        for moving, found in ((self.layer.moving_mean, self.mean), (self.layer.moving_variance, self.variance)):
-            moved = self.layer.momentum * moving.value + (1.0 - self.layer.momentum) * found
+        movings = (self.layer.moving_mean, self.layer.moving_variance)
+        for moving, moved in zip(movings, self.moved(), strict=True):
             moving.value.assign(tf.where(healthy, moved, moving.value))
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from components.train.config import TrainConfig
-from components.train.step import REPORTED
+from components.train.step import MEANS
 from components.train.window import Window, append_row, drop_rows_after
 
 log = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
-_NAMES = tuple(name for name in REPORTED if name != "healthy")
 
 
 class Progress:
@@ -31,7 +30,7 @@ class Progress:
         self._path = None if place is None else place / METRICS_FILE
         self._writer = None if place is None else tf.summary.create_file_writer(str(place / "tensorboard"))
         self._images_per_step = config.critic_steps * config.batch_size
-        self._window = Window(_NAMES, "window")
+        self._window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0
 
     def __enter__(self) -> "Progress":
@@ -58,7 +57,7 @@ class Progress:
         """Adds a block's values, [steps] each, and the time that it took; None if that is not to count."""
         self._window.add(block)
         if seconds is not None:
-            self._timed_steps += len(block[_NAMES[0]])
+            self._timed_steps += len(block[MEANS[0]])
             self._seconds += seconds
 
     def write_row(self, step: int) -> None:

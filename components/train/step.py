@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from components import networks
-from components.distributed_step import Adam, Resumable, Share, Sharing, Terms, descend, of_one_replica
+from components.distributed_step import Adam, Checked, Resumable, Share, Sharing, Terms, descend, of_one_replica
 from components.normalization import recorded_statistics
 from components.records import ImageShape
 from components.train import losses, second_order
@@ -26,9 +26,10 @@ _PURPOSES = 4
 # either.
 _DONE_BEFORE = 890.0
 # What the names of a network's variables begin with in the state, before a slash.
-NETWORKS = ("generator", "critic", "average")
-# What a block reports for each step, all of them global means.
-REPORTED = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score", "healthy")
+NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
+# What a block reports for each step: global means, whether all was finite, and if not the number of what was not.
+MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score")
+REPORTED = (*MEANS, "healthy", "fault")
 _OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
 
 
@@ -44,6 +45,11 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> netw
     )
 
 
+def seed_after(seed: int, roll_backs: Any) -> Any:
+    """The seed of noise and of the order of images after so many roll-backs: for each another, and none is a seed."""
+    return seed + roll_backs * 2**31
+
+
 class WganStep(Resumable):
     """Networks, optimisers and the generator's average; and the update that trains them.
 
@@ -56,6 +62,7 @@ class WganStep(Resumable):
     Attributes:
         generator, critic, average: The networks; `average` is the generator's exponential moving average.
         step: Generator updates done, int64.
+        roll_backs: Those in force, int64: noise is then of another seed. Not part of the state, but of what is done.
     """
 
     def __init__(
@@ -86,6 +93,13 @@ class WganStep(Resumable):
             )
             self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self.roll_backs = tf.Variable(0, trainable=False, dtype=tf.int64)
+        self._of_critic = Checked([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
+        self._of_generator = Checked(
+            [f"{GENERATOR}/{variable.path}" for variable in self.generator.trainable_variables],
+            # It decides no loss. After an update it is finite if it was before, and the generator is.
+            {f"{AVERAGE}/{variable.path}": variable.value for variable in self.average.variables},
+        )
         image, each = network.image, [None, config.critic_steps, config.batch_size]
         signature = [tf.TensorSpec([*each, image.height, image.width, image.channels], tf.uint8)]
         if network.classes:
@@ -115,19 +129,30 @@ class WganStep(Resumable):
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
-        healthy = tf.ones([], self._float)
+        healthy, fault = tf.ones([], self._float), tf.zeros([], self._float)
         for inner in range(self._config.critic_steps):
             of_batch = [] if labels is None else [labels[inner]]
             means = self._run(self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             healthy = tf.minimum(healthy, means["healthy"])
+            fault = tf.where(fault > 0, fault, means["fault"])
         means = self._run(self.generator_update, self.generator_noise(), *of_batch)
+        of_generator = tf.where(means["fault"] > 0, means["fault"] + len(self._of_critic.told), 0.0)
         return {
             "critic_loss": sums.pop("loss"),
             "generator_loss": means["loss"],
             **sums,
             "healthy": tf.minimum(healthy, means["healthy"]),
+            "fault": tf.where(fault > 0, fault, of_generator),
         }
+
+    def what(self, fault: float) -> str:
+        """What was not finite, in words, by the number that a block reported as its `fault`."""
+        told = [
+            *(f"{what} in a critic update" for what in self._of_critic.told),
+            *(f"{what} in a generator update" for what in self._of_generator.told),
+        ]
+        return told[int(fault) - 1]
 
     def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
         """One update on every replica; each gets the whole global batch, and takes its share."""
@@ -164,7 +189,9 @@ class WganStep(Resumable):
             reported = {"penalty": penalty, "gradient_norm": norms, "critic_gap": gap, "real_score": real_scores}
             return Terms(loss, reported)
 
-        means = descend(terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor())
+        means = descend(
+            terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor(), self._of_critic
+        )
         if config.constraint == "weight_clipping":
             for variable in self._critic_variables:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
@@ -179,8 +206,15 @@ class WganStep(Resumable):
                 fake = self._draw(share.of(latents), mine)
             return Terms(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
 
-        means = descend(terms, self._generator_variables, self._generator_adam, self._sharing, self._rate_factor())
-        self._update_average()
+        means = descend(
+            terms,
+            self._generator_variables,
+            self._generator_adam,
+            self._sharing,
+            self._rate_factor(),
+            self._of_generator,
+        )
+        tf.cond(means["healthy"] > 0, self._update_average, lambda: None)
         self.step.assign_add(1)
         return means
 
@@ -220,9 +254,9 @@ class WganStep(Resumable):
         return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
 
     def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:
-        """Noise for the global batch: a function of seed, purpose, step and inner step alone."""
+        """Noise for the global batch: a function of seed, purpose, step, inner step and roll-backs alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
-        seed = tf.stack([tf.constant(self._config.seed, tf.int64), position])
+        seed = tf.stack([seed_after(self._config.seed, self.roll_backs), position])
         # Named, because each kind of device would choose an algorithm of its own.
         return draw(shape, seed, dtype=self._float, alg="philox")
 
