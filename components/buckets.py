@@ -113,14 +113,20 @@ def replace(uri: str, content: bytes, generation: int, position: int = -1) -> No
             raise Conflict(uri)
 
 
-def put(uri: str, content: bytes) -> None:
-    """Uploads an object whatever was there; nothing is written if it holds the same already."""
+def put(uri: str, content: bytes, position: int = -1) -> None:
+    """Uploads an object whatever was there; nothing is written if it holds the same already.
+
+    Args:
+        uri: Where.
+        content: What it is to hold.
+        position: As in `Stored`; it may be before the one there.
+    """
     while True:
         found = stat(uri)
-        if found is not None and (found.bytes, found.crc32c) == _size_and_checksum(content):
+        if found and (found.bytes, found.crc32c, found.position) == (*_size_and_checksum(content), position):
             return
         with contextlib.suppress(Conflict):
-            replace(uri, content, found.generation if found else 0)
+            replace(uri, content, found.generation if found else 0, position)
             return
 
 

@@ -6,11 +6,12 @@ Nothing here needs TensorFlow.
 """
 
 import dataclasses
+import functools
 import logging
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -234,23 +235,37 @@ def load_state(checkpoint: str | Path, prefix: str = "") -> dict[str, np.ndarray
         raise DataError(f"{path} cannot be read: {error}") from None
 
 
-def keep_newest(checkpoints: Path, count: int, good: int | None = None, back: Iterable[int] = ()) -> None:
-    """Removes checkpoints that are no longer needed.
+def kept(found: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
+    """Which checkpoints are still needed.
 
     Args:
-        checkpoints: The folder of all checkpoints of one training.
-        count: How many of the newest to keep.
+        found: The steps of all, from the first on.
+        count: How many of the newest; 0 for all.
         good: If given, the last step up to which checkpoints are known to be good; of later ones only the newest is
-            kept, beside the `count`.
-        back: Steps to which training may have to go back: for each, the newest checkpoint up to it is kept as well.
+            needed, beside the `count`.
+        back: Steps to which training may have to go back: for each, the newest checkpoint up to it is needed as well.
+
+    Returns:
+        Their steps.
     """
-    found = steps(checkpoints)
+    if count == 0:
+        return found
     sure = [step for step in found if good is None or step <= good]
-    later = found[len(sure) :]
-    kept = {*sure[-count:], *later[-1:]}
+    needed = {*sure[-count:], *found[len(sure) :][-1:]}
     for target in back:
-        kept |= {*[step for step in sure if step <= target][-1:]}
-    _remove(checkpoints, [step for step in found if step not in kept])
+        needed |= {*[step for step in sure if step <= target][-1:]}
+    return sorted(needed)
+
+
+def keep(checkpoints: Path, needed: Callable[[list[int]], list[int]]) -> None:
+    """Removes all checkpoints but those that are needed of what there is."""
+    found = steps(checkpoints)
+    _remove(checkpoints, sorted({*found} - {*needed(found)}))
+
+
+def keep_newest(checkpoints: Path, count: int) -> None:
+    """Removes all but the newest `count` checkpoints."""
+    keep(checkpoints, functools.partial(kept, count=count))
 
 
 def remove_after(checkpoints: Path, step: int) -> None:

@@ -215,6 +215,8 @@ def send(folder: Path, uri: str) -> bool:
     Raises:
         ConfigError, TransientError, DataError: It cannot be sent; what has been is used when it is tried again.
     """
+    # Of one moment: what is sent later is compared with this.
+    checksums = {name: buckets.checksum_of_file(folder / name) for name in storage.files_in(folder)}
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
         for name, sha256 in storage.files_in(folder).items()
@@ -228,7 +230,7 @@ def send(folder: Path, uri: str) -> bool:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for sent in [pool.submit(buckets.create, f"{place}/{name}", folder / name) for name in files]:
             sent.result()
-    _require_sent(folder, place, list(files))
+    _require_sent(place, checksums)
     try:
         buckets.create(f"{uri}/{COMMITTED}", content)
     except Conflict:
@@ -309,7 +311,7 @@ def _fetch(uri: str, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
     # The description last, so that nobody on this machine takes a mirror for complete that is not.
     _each([each for each in missing if each[1] != mirror / manifest])
     _each([each for each in missing if each[1] == mirror / manifest])
-    if whole and not any(sha256 for _, sha256 in content.files.values()):
+    if "" in suffixes and not any(sha256 for _, sha256 in content.files.values()):
         _drop_others(mirror, content.files)
     return True
 
@@ -387,10 +389,10 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def _require_sent(folder: Path, place: str, names: list[str]) -> None:
+def _require_sent(place: str, checksums: dict[str, str]) -> None:
     there = _files_below(place)
-    for name in names:
-        if name not in there or there[name].crc32c != buckets.checksum_of_file(folder / name):
+    for name, checksum in checksums.items():
+        if name not in there or there[name].crc32c != checksum:
             raise TransientError(f"{place}/{name} is not what was sent; try again")
 
 

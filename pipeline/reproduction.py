@@ -20,7 +20,7 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_PLACE, _OWN_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "OWN_EMBEDDING", "INITIAL_CHECKPOINT"
-_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy")
+_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
 
 
 def script(version: Version, found: Lineage, root: Path, initial_version: int = 0) -> list[str]:

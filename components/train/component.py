@@ -44,6 +44,7 @@ def train(
     tpu: str = TrainConfig.tpu,
     replicas: int = TrainConfig.replicas,
     when_unhealthy: str = TrainConfig.when_unhealthy,
+    roll_backs: int = TrainConfig.roll_backs,
     log_every: int = TrainConfig.log_every,
     sample_every: int = TrainConfig.sample_every,
     checkpoint_every: int = TrainConfig.checkpoint_every,

@@ -104,6 +104,16 @@ class TrainConfig:
             in_key=False,
         ),
     ] = "stop"
+    roll_backs: Annotated[
+        int,
+        Setting(
+            "How often a training goes back from a number that is not finite, and on with other noise and another "
+            "order of images, before it is ended.",
+            at_least=0,
+            at_most=100,
+            in_key=False,  # it decides whether there is a result, and never which
+        ),
+    ] = 3
     log_every: Annotated[int, Setting("Generator updates between lines of the log.", at_least=1, in_key=False)] = 50
     sample_every: Annotated[int, Setting("Generator updates between grids of samples.", at_least=1, in_key=False)] = (
         1000

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import os
@@ -15,17 +16,19 @@ import numpy as np
 import tensorflow as tf
 
 from components import checkpoints, conditioning, datasets, grids, lineage, networks, records, storage
-from components.accelerator import choose_strategy, compute_side_by_side, kind_of
+from components.accelerator import choose_strategy, compute_side_by_side
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.data_order import EndlessOrder
 from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
 from components.precision import choose_precision
-from components.train import health
+from components.train import fingerprint, health
 from components.train.config import TrainConfig, deciding_settings
 from components.train.progress import Progress
-from components.train.step import NETWORKS, WganStep, network_of
+from components.train.roll_back import STATE as ROLL_BACKS
+from components.train.roll_back import RollBacks
+from components.train.step import NETWORKS, WganStep, network_of, seed_after
 from components.train.uploads import Uploads
 from components.train.watch import Watch
 
@@ -35,7 +38,7 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS = 10
 _GRID_IMAGES = 64
 # What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
-_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy")
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
 
 
 def train(
@@ -83,10 +86,18 @@ def _train(
     class_counts = manifest.splits["train"].class_counts if network.classes else []
     held_out = datasets.load_split(config.dataset, manifest, "validation")
     watch = Watch(own_place, config, wgan, class_counts, (images, labels), held_out)
+    roll_backs = RollBacks(config)
+    at_start = {**progress.state(), **watch.state()}
+    made_with = lineage.made_with(
+        "train",
+        **fingerprint.of(strategy, precision),
+        **{name: getattr(config, name) for name in _ON_RECORD},
+    )
     step = 0
     if found is not None:
-        step = _restore(wgan, progress, watch, *found)
+        step = _restore(wgan, progress, watch, roll_backs, *found)
         log.info("train: going on from step %d of %d", step, config.steps)
+        _tell_differences(found[1], made_with, config)
     elif config.initial_checkpoint:
         _begin(wgan, config.initial_checkpoint)
     batches = _Batches(images, labels, config)
@@ -94,39 +105,77 @@ def _train(
     log.info("train: %d images of %s; the first block compiles, which takes some seconds", len(images), manifest.image)
 
     def save() -> None:
-        state = {**wgan.state_arrays(), **progress.state(), **watch.state()}
-        checkpoints.save(place, _describe(config, network, manifest, step, strategy, precision), state)
-        if config.keep_checkpoints:
-            checkpoints.keep_newest(place, config.keep_checkpoints)
-        sending.saved(step)
+        state = {**wgan.state_arrays(), **progress.state(), **watch.state(), **roll_backs.state()}
+        noted = {**made_with, "rolled_back": len(roll_backs)} if len(roll_backs) else made_with
+        checkpoints.save(place, _describe(config, network, manifest, step, noted), state)
+        back = [*roll_backs.targets(step)]
+        keep = functools.partial(checkpoints.kept, count=config.keep_checkpoints, good=_good(watch, config), back=back)
+        checkpoints.keep(place, keep)
+        sending.saved(step, keep)
 
-    sending = Uploads(own_place, config.keep_checkpoints)
-    with deferred() as stop, sending.running(), progress:
+    def go_back(fault: _Fault) -> int:
+        """Puts everything back to a step before the fault, and returns it."""
+        if len(roll_backs) == config.roll_backs:
+            raise TrainingDiverged(_diverged(fault, config))
+        back = roll_backs.add(fault.step)
+        good = checkpoints.newest(place, back.step)
+        returned = 0 if good is None else good[1].step
+        workers.require_same({}, returned)
+        log.error(
+            "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d): on from "
+            "step %d, with other noise and another order of images from step %d on",
+            *(fault.what, fault.step, len(roll_backs), config.roll_backs, returned, back.step),
+        )
+        if good is not None:
+            _restore(wgan, progress, watch, None, *good)
+        else:
+            wgan.restore(WganStep(config, network, strategy, precision).state_arrays())
+            progress.restore(at_start)
+            watch.restore(at_start)
+            if config.initial_checkpoint:
+                _begin(wgan, config.initial_checkpoint)
+        workers.wait()  # until nobody reads what is removed now
+        if workers.is_chief:
+            checkpoints.remove_after(place, returned)
+        drop_after(returned)
+        sending.went_back(returned)
+        return returned
+
+    def drop_after(step: int) -> None:
         progress.drop_after(step)
         watch.drop_after(step)
+
+    sending = Uploads(own_place)
+    with deferred() as stop, sending.running(), progress:
+        drop_after(step)
         compiling = True
-        for length in _block_lengths(step, config):
+        while step < config.steps:
+            length, noise = _block_length(step, config), roll_backs.in_force(step)
+            wgan.roll_backs.assign(noise)
             started = time.monotonic()
-            rows = wgan.run_block(*batches.block(step, length))
+            rows = wgan.run_block(*batches.block(step, length, noise))
             block = {name: rows[name].numpy() for name in rows}
-            _check_healthy(block, step)
+            fault = _fault_in(block, step, wgan)
+            if fault is not None:
+                step = go_back(fault)
+                continue
             step += length
             # The first block compiles; its time says nothing of the speed.
             progress.add(block, None if compiling else time.monotonic() - started)
             compiling = False
             watch.add(block)
-            if step % health.window_steps(config) == 0:
-                findings = watch.end_window(step)
+            window = health.window_steps(config)
+            if step % window == 0:
+                findings = watch.end_window(step, roll_backs.told(step - window))
                 if config.when_unhealthy == "stop":
-                    _require_recovery(findings, watch, workers, place, step)
+                    _require_recovery(findings, watch, workers, config, place, step)
             # A signal to one worker is a signal to all, at the same step.
             stop.signal = workers.largest(stop.signal or 0) or None
             if step % config.log_every == 0 or step == config.steps:
                 progress.write_row(step)
             if workers.is_chief and (step % config.sample_every == 0 or step == config.steps):
                 _write_samples(wgan.average, grid_inputs, grid_columns, place, step)
-            due = step % config.checkpoint_every == 0 and not (watch.in_doubt and config.when_unhealthy == "stop")
-            if workers.is_chief and (due or step == config.steps or stop):
+            if workers.is_chief and (step % config.checkpoint_every == 0 or step == config.steps or stop):
                 save()
             if stop:
                 log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
@@ -174,42 +223,82 @@ class _Batches:
     def __init__(self, images: np.ndarray, labels: np.ndarray, config: TrainConfig) -> None:
         self._config = config
         self._arrays = (images,) if config.conditioning == "none" else (images, labels)
-        self._order = EndlessOrder(len(images), config.seed)
+        self._order, self._roll_backs = EndlessOrder(len(images), config.seed), 0
 
-    def block(self, first_step: int, steps: int) -> tuple[np.ndarray, ...]:
+    def block(self, first_step: int, steps: int, roll_backs: int = 0) -> tuple[np.ndarray, ...]:
         """What `WganStep.run_block` takes, [steps, critic_steps, batch_size, ...]: pixels uint8, and labels int32."""
+        if roll_backs != self._roll_backs:
+            seed = seed_after(self._config.seed, roll_backs)
+            self._order, self._roll_backs = EndlessOrder(len(self._arrays[0]), seed), roll_backs
         shape = (steps, self._config.critic_steps, self._config.batch_size)
         per_step = self._config.critic_steps * self._config.batch_size
         chosen = self._order.at(first_step * per_step, steps * per_step)
         return tuple(array[chosen].reshape(*shape, *array.shape[1:]) for array in self._arrays)
 
 
-def _block_lengths(step: int, config: TrainConfig) -> Iterator[int]:
-    """Lengths of the blocks from a step to the last, each ending at the latest where something is due."""
+def _block_length(step: int, config: TrainConfig) -> int:
+    """The length of the block from a step on, which ends at the latest where something is due."""
     periods = (config.log_every, config.sample_every, config.checkpoint_every, health.window_steps(config))
-    while step < config.steps:
-        due = min(every - step % every for every in periods)
-        length = min(_BLOCK_STEPS, due, config.steps - step)
-        yield length
-        step += length
+    due = min(every - step % every for every in periods)
+    return min(_BLOCK_STEPS, due, config.steps - step)
 
 
-def _check_healthy(block: dict[str, np.ndarray], step: int) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Fault:
+    """A number that is not finite: what it was, and the step of the update that would have applied it."""
+
+    what: str
+    step: int
+
+
+def _fault_in(block: dict[str, np.ndarray], step: int, wgan: WganStep) -> _Fault | None:
+    """The first fault of a block that began after a step."""
     sick = np.flatnonzero(block["healthy"] < 1)
-    if sick.size:
-        index = int(sick[0])
-        terms = [name for name in block if name != "healthy" and not np.isfinite(block[name][index])]
-        raise TrainingDiverged(
-            f"{' and '.join(terms) or 'a gradient'} is not finite at step {step + index + 1}; that update was not "
-            "applied and the last checkpoint is sound. Lower the learning rates, or raise penalty_weight"
-        )
+    if not sick.size:
+        return None
+    index = int(sick[0])
+    # Nothing that is not finite is ever applied: a variable that is has become so by itself, and is the cause.
+    broken = checkpoints.not_finite(wgan.state_arrays())
+    return _Fault(broken[0] if broken else wgan.what(block["fault"][index]), step + index + 1)
 
 
-def _require_recovery(findings: list[health.Finding], watch: Watch, workers: Agreement, place: Path, step: int) -> None:
+def _diverged(fault: _Fault, config: TrainConfig) -> str:
+    bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
+    often = f", after {config.roll_backs} roll-backs" if config.roll_backs else ""
+    return (
+        f"{fault.what} is not finite{bound} at step {fault.step}{often}; that update was not applied and the last "
+        "checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+    )
+
+
+def _good(watch: Watch, config: TrainConfig) -> int | None:
+    """While the latest window was failing, the last step before it was known to; None else.
+
+    No later checkpoint takes the place of an earlier one, as the training may be about to be ended.
+    """
+    if not watch.in_doubt or config.when_unhealthy == "warn":
+        return None
+    return watch.last_good + health.window_steps(config) - 1
+
+
+def _tell_differences(description: checkpoints.Description, made_with: dict[str, Any], config: TrainConfig) -> None:
+    changed = fingerprint.differences(description.made_with, made_with, config.reproducibility == "exact")
+    if changed:
+        log.warning("train: from here on bits may differ from those of a training that stayed: %s", "; ".join(changed))
+
+
+def _require_recovery(
+    findings: list[health.Finding], watch: Watch, workers: Agreement, config: TrainConfig, place: Path, step: int
+) -> None:
     """Ends a training that will not recover, on all workers if on one; its last good checkpoint stays."""
     if not workers.largest(len(findings)):
         return
     good = max((found for found in checkpoints.steps(place) if found <= watch.last_good), default=None)
+    workers.wait()
+    doubtful_after = _good(watch, config)
+    if workers.is_chief and doubtful_after is not None:
+        # They were there only to go on from after an interruption.
+        checkpoints.remove_after(place, doubtful_after)
     kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
     raise TrainingDiverged(
         f"{' and '.join(map(str, findings)) or 'another worker gives up'}, at step {step} as in each window since step "
@@ -219,9 +308,18 @@ def _require_recovery(findings: list[health.Finding], watch: Watch, workers: Agr
 
 
 def _restore(
-    wgan: WganStep, progress: Progress, watch: Watch, folder: Path, description: checkpoints.Description
+    wgan: WganStep,
+    progress: Progress,
+    watch: Watch,
+    roll_backs: RollBacks | None,
+    folder: Path,
+    description: checkpoints.Description,
 ) -> int:
+    """Takes over a checkpoint, its roll-backs only if asked to, and returns its step."""
     arrays = checkpoints.load_state(folder)
+    if roll_backs is not None:
+        roll_backs.restore(arrays)
+    arrays.pop(ROLL_BACKS, None)
     wanted = {**wgan.state_arrays(), **progress.state(), **watch.state()}
     wrong = checkpoints.differences(wanted, arrays)
     if wrong:
@@ -252,8 +350,7 @@ def _describe(
     network: networks.NetworkConfig,
     manifest: records.Manifest,
     step: int,
-    strategy: tf.distribute.Strategy,
-    precision: str,
+    made_with: dict[str, Any],
 ) -> checkpoints.Description:
     return checkpoints.Description(
         step=step,
@@ -263,13 +360,7 @@ def _describe(
         class_counts=manifest.splits["train"].class_counts if network.classes else [],
         dataset_digest=manifest.digest,
         state_sha256="",
-        made_with=lineage.made_with(
-            "train",
-            accelerator=kind_of(strategy),
-            replicas=strategy.num_replicas_in_sync,
-            precision=precision,
-            **{name: getattr(config, name) for name in _ON_RECORD},
-        ),
+        made_with=made_with,
     )
 
 

@@ -6,10 +6,11 @@ bucket, the logs there reach at least as far. An outage delays sending and nothi
 """
 
 import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from components import buckets, checkpoints, places
@@ -19,7 +20,9 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
 _LOGS = ".jsonl"
-_Saved = tuple[int, dict[str, bytes]]  # a step of which there is a checkpoint, and the logs as they were then, by name
+_Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in the bucket, those that stay there
+# A step of which there is a checkpoint, the logs as they were then, by name, and what is to stay then.
+_Saved = tuple[int, dict[str, bytes], _Kept]
 _SAMPLES = "samples"
 
 
@@ -64,7 +67,8 @@ def send_all(place: Path, keep: int) -> None:
         TransientError, ConfigError: It cannot be sent; it stays on this machine.
     """
     if places.in_bucket(place):
-        _Sender(place, keep).send((max(checkpoints.steps(place), default=0), _logs(place)))
+        kept = functools.partial(checkpoints.kept, count=keep)
+        _Sender(place).send((max(checkpoints.steps(place), default=0), _logs(place), kept))
 
 
 class Uploads:
@@ -72,12 +76,11 @@ class Uploads:
 
     Args:
         place: The training's folder; None on a worker that writes nothing.
-        keep: How many of the newest checkpoints the bucket keeps; 0 keeps all.
     """
 
-    def __init__(self, place: Path | None, keep: int) -> None:
+    def __init__(self, place: Path | None) -> None:
         self._place = place if place is not None and places.in_bucket(place) else None
-        self._keep = keep
+        self._went_back: tuple[int, dict[str, bytes]] | None = None
         self._saved: _Saved | None = None
         self._due, self._ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -102,8 +105,19 @@ class Uploads:
             raise
         self.finish()
 
-    def saved(self, step: int) -> None:
+    def went_back(self, step: int) -> None:
+        """Training went back to a step: what is in the bucket of later ones is taken away before more is sent."""
+        if self._place is not None:
+            back = step if self._went_back is None else min(step, self._went_back[0])
+            self._saved, self._went_back = None, (back, _logs(self._place))
+            self._due.set()
+
+    def saved(self, step: int, kept: _Kept) -> None:
         """The checkpoint of a step was written: it is to be sent, with the logs as they are now.
+
+        Args:
+            step: Which.
+            kept: Which of the checkpoints in the bucket, by their steps, are to stay there then.
 
         Raises:
             Superseded: Another process committed another checkpoint of an earlier step.
@@ -111,7 +125,7 @@ class Uploads:
         if self._superseded:
             raise self._superseded
         if self._place is not None:
-            self._saved = step, _logs(self._place)
+            self._saved = step, _logs(self._place), kept
             self._due.set()
 
     def finish(self) -> None:
@@ -120,7 +134,7 @@ class Uploads:
         Raises:
             As `send_all`.
         """
-        if self._place is None or self._saved is None:
+        if self._place is None or (self._saved is None and self._went_back is None):
             return
         self._end()
         if self._thread is not None:
@@ -129,7 +143,7 @@ class Uploads:
             raise self._superseded
         log.info("train: sending the last checkpoint")
         try:
-            send_all(self._place, self._keep)
+            self._send(_Sender(self._place))
         except TransientError as error:
             raise TransientError(
                 f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
@@ -142,12 +156,11 @@ class Uploads:
 
     def _run(self, place: Path) -> None:
         """Sends what was saved last, which has all before it, whenever there is something new, until it succeeds."""
-        sender, failed_at = _Sender(place, self._keep), 0.0
+        sender, failed_at = _Sender(place), 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
             try:
-                if self._saved:
-                    sender.send(self._saved)
+                self._send(sender)
             except Superseded as error:
                 self._superseded = error
                 return
@@ -162,18 +175,36 @@ class Uploads:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
                 failed_at = 0.0
 
+    def _send(self, sender: "_Sender") -> None:
+        back = self._went_back
+        if back is not None:
+            sender.go_back(*back)
+            self._went_back = None if self._went_back is back else self._went_back
+        if self._saved:
+            sender.send(self._saved)
+
 
 class _Sender:
     """What is in the bucket already, and what is not."""
 
-    def __init__(self, place: Path, keep: int) -> None:
-        self._place, self._uri, self._keep = place, places.given(place), keep
+    def __init__(self, place: Path) -> None:
+        self._place, self._uri = place, places.given(place)
         self._samples: set[str] = set()
         self._sent: set[int] = set()
 
+    def go_back(self, step: int, logs: dict[str, bytes]) -> None:
+        """Removes the checkpoints of later steps, and their rows of the logs: both will be others, as samples will."""
+        for later in _steps_in_bucket(self._place):
+            if later > step:
+                places.remove(places.given(checkpoints.step_folder(self._place, later)))
+        for name, content in sorted(logs.items()):
+            buckets.put(f"{self._uri}/{name}", content, position=step)
+        self._sent = {sent for sent in self._sent if sent <= step}
+        self._samples = set()
+
     def send(self, saved: _Saved) -> None:
         """Sends samples, logs and all checkpoints up to a step that are on this machine and not in the bucket."""
-        last, logs = saved
+        last, logs, kept = saved
         missing = [step for step in checkpoints.steps(self._place) if step <= last and step not in self._sent]
         self._send_samples()
         if missing:
@@ -182,27 +213,28 @@ class _Sender:
         for step in missing:
             folder = checkpoints.step_folder(self._place, step)
             try:
-                kept = places.send(folder, places.given(folder))
+                ours = places.send(folder, places.given(folder))
             except FileNotFoundError:
                 continue  # no longer among the newest
-            if not kept:
+            if not ours:
                 raise Superseded(
                     f"another process trains {self._uri} too and has committed another checkpoint of step {step}; "
                     "this one stops, and the other's stands"
                 )
             self._sent.add(step)
-        self._remove_old()
+        found = _steps_in_bucket(self._place)
+        for step in sorted({*found} - {*kept(found)}):
+            places.remove(places.given(checkpoints.step_folder(self._place, step)))
 
     def _send_samples(self) -> None:
         for path in sorted((self._place / _SAMPLES).glob("*.png")):
             if path.name not in self._samples:
-                with contextlib.suppress(buckets.Conflict):
-                    buckets.create(f"{self._uri}/{_SAMPLES}/{path.name}", path)
+                uri = f"{self._uri}/{_SAMPLES}/{path.name}"
+                try:
+                    buckets.create(uri, path)
+                except buckets.Conflict:
+                    buckets.put(uri, path.read_bytes())  # drawn anew, after a roll-back
                 self._samples.add(path.name)
-
-    def _remove_old(self) -> None:
-        for step in _steps_in_bucket(self._place)[: -self._keep] if self._keep else []:
-            places.remove(places.given(checkpoints.step_folder(self._place, step)))
 
 
 def _logs(place: Path) -> dict[str, bytes]:

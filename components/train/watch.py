@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -87,8 +87,12 @@ class Watch:
         """Adds a block's values, [steps] each."""
         self._window.add(block)
 
-    def end_window(self, step: int) -> list[health.Finding]:
+    def end_window(self, step: int, told: Sequence[str] = ()) -> list[health.Finding]:
         """Looks at the window that ends at a step; tells of what is beyond a limit.
+
+        Args:
+            step: Its last.
+            told: What else to note as a warning of this window.
 
         Returns:
             Why the training will not recover; nothing if it may.
@@ -109,7 +113,7 @@ class Watch:
                 name: value if value is None or math.isfinite(value) else None
                 for name, value in dataclasses.asdict(signals).items()
             }
-            append_row(self._path, {"step": step, **known, "warnings": [str(finding) for finding in found]})
+            append_row(self._path, {"step": step, **known, "warnings": [*told, *(str(finding) for finding in found)]})
         return failing if self._failing >= health.FAILING_WINDOWS else []
 
     def _signals(self) -> health.Signals:

@@ -1,6 +1,7 @@
 """Tests for components/checkpoints.py."""
 
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -247,7 +248,7 @@ def test_beside_the_newest_those_are_kept_that_training_may_have_to_go_back_to(t
         shutil.rmtree(tmp_path / "c", ignore_errors=True)
         for step in (1, 2, 3, 5, 8, 13):
             checkpoints.step_folder(tmp_path / "c", step).mkdir(parents=True)
-        checkpoints.keep_newest(tmp_path / "c", count, **more)
+        checkpoints.keep(tmp_path / "c", functools.partial(checkpoints.kept, count=count, **more))
         return checkpoints.steps(tmp_path / "c")
 
     assert kept(2) == [8, 13]
@@ -256,6 +257,7 @@ def test_beside_the_newest_those_are_kept_that_training_may_have_to_go_back_to(t
     assert kept(2, good=5) == [3, 5, 13]
     assert kept(2, good=20) == [8, 13]
     assert kept(2, good=0) == [13]
+    assert kept(0, good=0) == [1, 2, 3, 5, 8, 13]
     checkpoints.remove_after(tmp_path / "c", 13)
     assert checkpoints.steps(tmp_path / "c") == [13]
     checkpoints.remove_after(tmp_path / "c", 12)

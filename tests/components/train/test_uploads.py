@@ -1,5 +1,6 @@
 """Checkpoints on their way into a bucket: in which order, through outages, and what another machine finds there."""
 
+import functools
 import itertools
 import shutil
 import time
@@ -16,6 +17,7 @@ from tests.gcs_server.server import FAULTS, HangUp, Request, Server
 
 URI = "gs://b/training"
 KEEP = 2
+NEWEST = functools.partial(checkpoints.kept, count=KEEP)
 
 
 @pytest.fixture
@@ -57,21 +59,21 @@ def in_bucket() -> list[int]:
 
 
 def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:
-    sending = Uploads(tmp_path, KEEP)
+    sending = Uploads(tmp_path)
     with sending.running():
         train_to(1, place=tmp_path)
-        sending.saved(1)
+        sending.saved(1, NEWEST)
     uploads.send_all(tmp_path, KEEP)
     uploads.fetch(tmp_path)
     assert bucket.requests == []
 
 
 def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
-    sending = Uploads(places.local(URI), KEEP)
+    sending = Uploads(places.local(URI))
     with sending.running():
         for step in (1, 2, 3):
             place = train_to(step)
-            sending.saved(step)
+            sending.saved(step, NEWEST)
     assert in_bucket() == [2, 3]
     newest = checkpoints.newest(place)
     log = (place / "metrics.jsonl").read_bytes()
@@ -97,26 +99,26 @@ def test_at_every_moment_the_logs_reach_as_far_as_the_newest_checkpoint(bucket: 
         assert len(logged) >= max(steps, default=0)
 
     bucket.after = look
-    sending = Uploads(places.local(URI), KEEP)
+    sending = Uploads(places.local(URI))
     with sending.running():
         for step in range(1, 6):
             train_to(step)
-            sending.saved(step)
+            sending.saved(step, NEWEST)
     assert moments > 20
     assert in_bucket() == [4, 5]
 
 
 def test_an_outage_delays_sending_and_nothing_else(bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    sending = Uploads(places.local(URI), KEEP)
+    sending = Uploads(places.local(URI))
     with sending.running():
         train_to(1)
-        sending.saved(1)
+        sending.saved(1, NEWEST)
         bucket.outage(True)
         started = time.monotonic()
         for step in (2, 3, 4):
             train_to(step)
-            sending.saved(step)
+            sending.saved(step, NEWEST)
         assert time.monotonic() - started < 5  # nothing waited for the bucket
         deadline = time.monotonic() + 20
         while "training goes on" not in caplog.text and time.monotonic() < deadline:
@@ -128,16 +130,16 @@ def test_an_outage_delays_sending_and_nothing_else(bucket: Server, caplog: pytes
 
 
 def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Server) -> None:
-    sending = Uploads(places.local(URI), KEEP)
+    sending = Uploads(places.local(URI))
 
     def trained() -> None:
         with sending.running():
             place = train_to(1)
-            sending.saved(1)
+            sending.saved(1, NEWEST)
             assert checkpoints.steps(place) == [1]
             bucket.outage(True)
             train_to(2)
-            sending.saved(2)
+            sending.saved(2, NEWEST)
 
     with pytest.raises(
         TransientError, match="all checkpoints are kept on this machine, and the same command here sends them"
@@ -149,6 +151,34 @@ def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Ser
     assert checkpoints.steps(place) == [1, 2]
     uploads.send_all(place, KEEP)
     assert in_bucket() == [1, 2]
+
+
+def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -> None:
+    """A roll-back: of later steps neither checkpoints nor rows of the first way stay."""
+    place = places.local(URI)
+    sending = Uploads(place)
+    with sending.running():
+        for step in (1, 2, 3):
+            train_to(step)
+            sending.saved(step, NEWEST)
+        deadline = time.monotonic() + 20
+        while 3 not in in_bucket() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert in_bucket()[-1] == 3
+        shutil.rmtree(checkpoints.step_folder(place, 3))
+        (place / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+        sending.went_back(2)
+        (place / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3, "again": true}\n')
+        (place / "samples" / "step-0000000003.png").write_bytes(b"another")
+        checkpoints.save(place, describe(3), {"weight": np.full(3, 0.25)})
+        sending.saved(3, NEWEST)
+    found = content(bucket)
+    forget()
+    uploads.fetch(place)
+    assert checkpoints.load_state(checkpoints.step_folder(place, 3))["weight"].tolist() == [0.25] * 3
+    assert "again" in found["training/metrics.jsonl"].decode().splitlines()[2]
+    assert found["training/samples/step-0000000003.png"] == b"another"
+    assert in_bucket() == [2, 3]
 
 
 def test_what_is_sent_is_not_sent_again(bucket: Server) -> None:
@@ -176,13 +206,13 @@ def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
 def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
     uploads.send_all(train_to(1), KEEP)
     forget()
-    sending = Uploads(places.local(URI), KEEP)
+    sending = Uploads(places.local(URI))
 
     def trained() -> None:
         with sending.running():
             for step in itertools.count(1):
                 train_to(step, weight=0.25)
-                sending.saved(step)
+                sending.saved(step, NEWEST)
                 time.sleep(0.01)
 
     with pytest.raises(Superseded):
