@@ -25,6 +25,7 @@ from components.interruption import deferred
 from components.precision import choose_precision
 from components.train import fingerprint, health
 from components.train.config import TrainConfig, deciding_settings
+from components.train.heartbeat import Heartbeat
 from components.train.progress import Progress
 from components.train.roll_back import STATE as ROLL_BACKS
 from components.train.roll_back import RollBacks
@@ -146,7 +147,7 @@ def _train(
         watch.drop_after(step)
 
     sending = Uploads(own_place)
-    with deferred() as stop, sending.running(), progress:
+    with deferred() as stop, sending.running(), progress, Heartbeat() as heart:
         drop_after(step)
         compiling = True
         while step < config.steps:
@@ -155,6 +156,7 @@ def _train(
             started = time.monotonic()
             rows = wgan.run_block(*batches.block(step, length, noise))
             block = {name: rows[name].numpy() for name in rows}
+            heart.beat()
             fault = _fault_in(block, step, wgan)
             if fault is not None:
                 step = go_back(fault)
@@ -179,6 +181,7 @@ def _train(
                 save()
             if stop:
                 log.info("train: stopped at step %d of %d, which is kept", step, config.steps)
+                heart.end()
                 sending.finish()
                 workers.wait()
                 stop.leave()

@@ -60,7 +60,11 @@ def test_no_seed_is_that_of_another_training_after_a_roll_back() -> None:
 
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "penalty": (1, "float32", {"critic_normalization": "layer"}),
-    "clipping, exact, with classes": (1, "float32", {"constraint": "weight_clipping", "reproducibility": "exact"}),
+    "clipping, exact, with classes": (
+        1,
+        "float32",
+        {"constraint": "weight_clipping", "reproducibility": "exact", "virtual_shards": 2},
+    ),
     "bfloat16": (1, "bfloat16", {}),
     "2 replicas": (2, "float32", {}),
     "2 replicas, exact": (2, "float32", {"reproducibility": "exact", "virtual_shards": 2}),
@@ -137,10 +141,11 @@ def content(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Path, tmp_path: Path) -> None:
-    """Weights become infinite at step 451, and slots at step 560 as well; other checkpoints, and SIGKILL all along."""
-    poison = [[KERNEL, 450, 0], [f"critic_adam/second/{KERNEL.removeprefix('critic/')}", 559, 1]]
+    """Weights become infinite at step 491, and slots at step 561; with other checkpoints, and with SIGKILL."""
+    # Where a block begins in each of them, before which variables are poisoned.
+    poison = [[KERNEL, 490, 0], [f"critic_adam/second/{KERNEL.removeprefix('critic/')}", 560, 1]]
     whole, other, killed, sound = (tmp_path / name for name in ("whole", "other", "killed", "sound"))
-    kills = [("window", 2), ("going back", 1), ("save", 2), ("going back", 1), ("saved", 2), ("row", 2), ("save", 3)]
+    kills = [("save", 6), ("going back", 2), ("row", 9)]
     plans: list[tuple[Path, dict[str, Any], list[Any], list[Any]]] = [
         (whole, {}, [], poison),
         (other, {"checkpoint_every": 37, "keep_checkpoints": 1, "log_every": 70}, [], poison),
@@ -157,24 +162,25 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     )
     codes = [code for code, _ in done]
     assert codes == [0, 0, 0, *[-signal.SIGKILL] * len(kills), 0], "\n".join(said for _, said in done)
+    assert all(f"at {phase} {call}" in said for (phase, call), (_, said) in zip(kills, done[3:-1], strict=True))
     said = done[0][1]
     assert [line for line in said.splitlines() if "planted" in line] == [
-        f"planted: poisoned: {KERNEL} before step 451, 0 roll-backs",
-        f"planted: poisoned: {poison[1][0]} before step 560, 1 roll-backs",
+        f"planted: poisoned: {KERNEL} before step 491, 0 roll-backs",
+        f"planted: poisoned: {poison[1][0]} before step 561, 1 roll-backs",
     ]
-    assert f"{KERNEL} is not finite at step 451; that update was not applied. Rolling back (1 of at most 3)" in said
+    assert f"{KERNEL} is not finite at step 491; that update was not applied. Rolling back (1 of at most 3)" in said
     assert (
-        f"{poison[1][0]} is not finite at step 560; that update was not applied. Rolling back (2 of at most 3)" in said
+        f"{poison[1][0]} is not finite at step 561; that update was not applied. Rolling back (2 of at most 3)" in said
     )
     assert content(whole) == content(killed)
     assert {**content(other), "digest": ""} == {**content(whole), "digest": ""}
     left, right = (checkpoints.load_state(checkpoints.step_folder(place, 640)) for place in (whole, other))
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
-    assert left[STATE].tolist() == [[400, 451], [200, 560]]
+    assert left[STATE].tolist() == [[400, 491], [200, 561]]
     assert checkpoints.describe(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [json.loads(line)["warnings"] for line in (whole / "health.jsonl").read_text().splitlines()]
-    assert [len(told) for told in warned] == [0, 1, 1]
-    assert warned[1][0].startswith("roll_back from step 560, where a number was not finite: from step 200 on noise")
+    assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
+    assert warned[1][0].startswith("roll_back from step 561, where a number was not finite: from step 200 on noise")
     # What there was before the change is that of the training without a fault, and nothing after it.
     before = [content(place)["metrics"][:2] for place in (whole, sound)]
     assert before[0] == before[1]
