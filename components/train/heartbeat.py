@@ -6,7 +6,6 @@ Trying again is all that helps, and whoever started the stage does that if it en
 import faulthandler
 import logging
 import os
-import sys
 import threading
 from types import TracebackType
 
@@ -61,5 +60,5 @@ class Heartbeat:
                     "Where every thread was:",
                     self._missed * self._tick_seconds / 60,
                 )
-                faulthandler.dump_traceback(sys.__stderr__)
+                faulthandler.dump_traceback(2)  # standard error
                 os._exit(TRANSIENT)
