@@ -3,7 +3,7 @@ all memory is one image that cannot be used, and nothing else.
 
 A process decodes batch after batch, and is replaced once it died. The image that it died of is tried once more, alone:
 what ends two processes is set aside, whatever else the first one had decoded before. Only pixels of the size asked for,
-or a reason, are taken from it.
+or a reason, are taken from it, and the number of the image that it is at.
 """
 
 import atexit
@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -28,16 +28,17 @@ _SECONDS_TO_END = 10
 # `sys.path` is handed over, so that the process has this code, whatever folder it is started in.
 _PROGRAM = """
 import json, sys
-sys.path[:], memory, seconds = json.loads(sys.argv[1])
+sys.path[:], memory, seconds, numbers = json.loads(sys.argv[1])
 from components.preprocess import decoder_process
-decoder_process.main(memory, seconds)
+decoder_process.main(memory, seconds, numbers)
 """
 
 
 class Limits(NamedTuple):
     """What decoding one image may take: bytes of memory, seconds of processor time, seconds without an answer.
 
-    Processor time decides, so that a busy machine sets no image aside; the last is for what waits and does nothing.
+    Processor time decides, so that a busy machine sets no image aside; the last is for what waits and does nothing, and
+    is noticed after twice as long at most.
     """
 
     memory: int = 768 << 20
@@ -49,7 +50,15 @@ LIMITS = Limits()
 
 
 class _Died(Exception):
-    """The process ended before its answer, or was ended; the message is the reason, said of the image."""
+    """The process ended before its answer, or was ended.
+
+    Attributes:
+        number: The image of the batch that it was at.
+    """
+
+    def __init__(self, reason: str, number: int) -> None:
+        super().__init__(reason)  # said of the image
+        self.number = number
 
 
 def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[bytes | UndecodableImage]:
@@ -67,15 +76,19 @@ def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[by
         TransientError: No process can be started.
     """
     found: list[bytes | UndecodableImage] = []
+    deadly: set[int] = set()
     while len(found) < len(contents):
+        start = len(found)
+        alone = start in deadly
+        end = start + 1 if alone else min((number for number in deadly if number > start), default=len(contents))
         try:
-            for answer in _answers(contents[len(found) :], shape, resize):
+            for answer in _answers(contents[start:end], shape, resize):
                 found.append(answer)
-        except _Died:
-            try:
-                found.extend(_answers(contents[len(found) : len(found) + 1], shape, resize))
-            except _Died as error:
-                found.append(UndecodableImage(str(error)))
+        except _Died as died:
+            if alone:
+                found.append(UndecodableImage(str(died)))
+            else:
+                deadly.add(max(len(found), start + died.number))
     return found
 
 
@@ -109,15 +122,18 @@ class _Process:
     """One process that decodes. Used by one thread at a time."""
 
     def __init__(self, limits: Limits) -> None:
-        told = json.dumps([sys.path, limits.memory, limits.processor_seconds])
+        self._numbers = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        told = json.dumps([sys.path, limits.memory, limits.processor_seconds, self._numbers.fileno()])
         self._limits = limits
         self._buffer = bytearray()
+        self._count = 1
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, told],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # threads would take memory and have no use
             bufsize=0,
+            pass_fds=[self._numbers.fileno()],
         )
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101
@@ -144,11 +160,13 @@ class _Process:
         backwards = contents[::-1]  # so that the process can take them off the end
         sizes = [len(content) for content in backwards]
         told = json.dumps([[shape.height, shape.width, shape.channels], resize, sizes]).encode() + b"\n"
+        os.pwrite(self._numbers.fileno(), process.NUMBER.pack(0), 0)
+        self._count = len(contents)
         try:
             for part in (told, *backwards):
                 self._write(part)
         except BrokenPipeError:
-            raise _Died(self._reason()) from None
+            raise self._died() from None
         for _ in contents:
             kind, length = process.ANSWER.unpack(self._read(process.ANSWER.size))
             expected = shape.height * shape.width * shape.channels
@@ -157,13 +175,14 @@ class _Process:
             elif kind == process.UNDECODABLE and length <= _LARGEST_REASON:
                 yield UndecodableImage(self._read(length).decode("utf-8", "backslashreplace"))
             else:
-                raise _Died("makes the decoder answer nonsense")
+                raise _Died("makes the decoder answer nonsense", self._number())
 
     def end(self) -> None:
         """Ends the process at once."""
         self._process.kill()
         self._requests.close()
         self._responses.close()
+        self._numbers.close()
         self._process.wait()
 
     def _write(self, content: bytes) -> None:
@@ -172,26 +191,37 @@ class _Process:
             rest = rest[os.write(self._requests.fileno(), rest) :]
 
     def _read(self, count: int) -> bytes:
-        deadline = time.monotonic() + self._limits.seconds
+        number = self._number()
         while len(self._buffer) < count:
-            if not self._answered.poll(1000 * max(0.0, deadline - time.monotonic())):
-                raise _Died(f"cannot be decoded: no answer within {self._limits.seconds:g} s")
+            if not self._answered.poll(1000 * self._limits.seconds):
+                before, number = number, self._number()
+                if number == before:
+                    reason = f"cannot be decoded: it does nothing for {self._limits.seconds:g} s"
+                    raise _Died(reason, number)
+                continue
             read = os.read(self._responses.fileno(), _READ_AT_ONCE)
             if not read:
-                raise _Died(self._reason())
+                raise self._died()
             self._buffer += read
         found = bytes(self._buffer[:count])
         del self._buffer[:count]
         return found
 
-    def _reason(self) -> str:
+    def _number(self) -> int:
+        """The image of the batch that the process is at, as it says."""
+        noted = os.pread(self._numbers.fileno(), process.NUMBER.size, 0)
+        return min(process.NUMBER.unpack(noted)[0], self._count - 1) if len(noted) == process.NUMBER.size else 0
+
+    def _died(self) -> _Died:
         """Why the process ended, said of the image that it was at."""
         status = self._status()
         if status == -signal.SIGPROF:
-            return f"cannot be decoded: it takes more than {self._limits.processor_seconds} s of processor time"
-        if status == process.OUT_OF_MEMORY:
-            return f"cannot be decoded: it takes more than {self._limits.memory >> 20} MiB of memory"
-        return f"cannot be decoded: the decoder ended with {self._ended_with()}"
+            reason = f"it takes more than {self._limits.processor_seconds} s of processor time"
+        elif status == process.OUT_OF_MEMORY:
+            reason = f"it takes more than {self._limits.memory >> 20} MiB of memory"
+        else:
+            reason = f"the decoder ended with {self._ended_with()}"
+        return _Died(f"cannot be decoded: {reason}", self._number())
 
     def _ended_with(self) -> str:
         status = self._status()

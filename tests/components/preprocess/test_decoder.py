@@ -121,7 +121,7 @@ def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(seconds=1))
     found = decoder.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
-    assert str(found[1]) == "cannot be decoded: no answer within 1 s"
+    assert str(found[1]) == "cannot be decoded: it does nothing for 1 s"
     assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
 
 
