@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
     memory: int = 768 << 20
     processor_seconds: int = 60
-    seconds: float = 900
+    seconds: float = 300
 
 
 LIMITS = Limits()
@@ -103,9 +103,8 @@ _idle: dict[int, list["_Process"]] = {}  # by the process that started them: a f
 
 def _answers(contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
     if os.getpid() not in _idle:
-        _idle[os.getpid()] = []
         atexit.register(end_processes)
-    idle = _idle[os.getpid()]
+    idle = _idle.setdefault(os.getpid(), [])
     try:
         worker = idle.pop()  # whatever other threads do meanwhile, they get another one
     except IndexError:

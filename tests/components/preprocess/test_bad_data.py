@@ -268,6 +268,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
     turned = Image.Exif()
     turned[0x0112] = 6
@@ -337,6 +338,7 @@ def test_any_bytes_are_an_idx_file_or_a_data_error(
             assert b"".join(found) == values
 
 
+@pytest.mark.slow
 def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
     def bomb(header: bytes) -> SourceFile:
         return idx_file(tmp_path / "train-labels-idx1-ubyte.gz", gzip.compress(header + bytes(300_000_000), 1))
