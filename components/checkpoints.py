@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import logging
 import re
-import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -87,7 +86,7 @@ def steps_named(folders: Iterable[str]) -> list[int]:
 
 
 def save(checkpoints: Path, description: Description, state: Mapping[str, np.ndarray]) -> Description:
-    """Writes one checkpoint, whole or not at all.
+    """Writes one checkpoint, whole or not at all, in place of one of that step that is damaged.
 
     Args:
         checkpoints: The folder of all checkpoints of one training.
@@ -139,8 +138,8 @@ def _remove_damaged(place: Path) -> None:
     except Incompatible:
         raise
     except DataError as error:
-        log.warning("replaced: %s", error)
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        log.error("made again, as %s", error)
+        storage.remove_folder(place)
 
 
 def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
@@ -275,7 +274,8 @@ def remove_after(checkpoints: Path, step: int) -> None:
 
 def _remove(checkpoints: Path, some_steps: Iterable[int]) -> None:
     for step in some_steps:
-        shutil.rmtree(step_folder(checkpoints, step), ignore_errors=True)
+        storage.remove_folder(step_folder(checkpoints, step))
+    storage.sweep(checkpoints, "step-*")
 
 
 def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:

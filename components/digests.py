@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components import settings
+from components.errors import naming
 
 KEY_PLACE = "{key}"
 MADE_WITH = "made_with"
@@ -31,7 +32,7 @@ def digest_of_record(record: dict[str, Any]) -> str:
 def sha256_of_file(path: Path) -> str:
     """sha256 (64 hexadecimal digits) of a file's bytes."""
     found = hashlib.sha256()
-    with open(path, "rb") as file:
+    with naming(path), open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             found.update(chunk)
     return found.hexdigest()

@@ -1,7 +1,10 @@
 """Errors with a message for the user, and the exit code that each one means to whoever started the stage."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 OK = 0
 BAD_CONFIGURATION = 64
@@ -65,6 +68,19 @@ def describe_os_error(error: OSError) -> str:
         who = f"{os.getuid()}:{os.getgid()}"
         said += f" (for user {who}; run as its owner, in a container by --user UID:GID, or let that user write there)"
     return said
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within the block an `OSError` that does not say which file failed is told to be of this one.
+
+    What fails after a file was opened (a full disk, a broken one) never says so.
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def exit_code_of_os_error(error: OSError) -> int:

@@ -2,10 +2,14 @@
 
 What is written here is first written aside, then synced to disk, then renamed: a reader, or the same command after a
 crash, finds the old state or the new one and nothing between. Local paths only; buckets follow.
+
+What is aside is called `.tmp-NAME-...` beside the place that it is for. Its maker holds a lock on it, which the system
+releases when the process dies, however it dies; whoever makes something for the same place removes what nobody holds.
 """
 
 import contextlib
 import fcntl
+import glob
 import json
 import logging
 import os
@@ -16,27 +20,67 @@ from pathlib import Path
 from typing import Any
 
 from components import digests
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError, DataError, naming
 
 log = logging.getLogger(__name__)
 
+_DEAD = "-dead"
+
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file by way of a temporary one beside it, synced, then renamed over the old."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(prefix=f".tmp-{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(aside).unlink()
-        raise
-    _sync(path.parent)
+    """Writes a file by way of a temporary one beside it, synced, then renamed over the old.
+
+    Raises:
+        OSError: It cannot be written; the error names the file, and what was there before still is.
+    """
+    with _naming(path):
+        make_folder(path.parent)
+        with _aside(path, is_folder=False) as aside:
+            with open(aside, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)
+                os.fsync(file.fileno())
+            aside.replace(path)
+        _sync(path.parent)
+
+
+def make_folder(place: Path) -> None:
+    """Makes a folder, and those above it that are missing, each synced into the one above."""
+    if not place.is_dir():
+        make_folder(place.parent)
+        with naming(place):
+            place.mkdir(exist_ok=True)
+            _sync(place.parent)
+
+
+def remove_folder(place: Path) -> None:
+    """Removes a folder, whole or not at all: what a crash leaves of it is aside. One that is gone is no error."""
+    with contextlib.suppress(FileNotFoundError), _naming(place):
+        aside = Path(tempfile.mkdtemp(prefix=_prefix(place), suffix=_DEAD, dir=place.parent))
+        try:
+            place.rename(aside)
+            _sync(place.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(folder: Path, names: str) -> None:
+    """Removes what is aside and held by nobody.
+
+    Args:
+        folder: Where to look.
+        names: What it was for: a pattern of names, as for `Path.glob`.
+    """
+    for path in folder.glob(f".tmp-{names}-*"):
+        with contextlib.suppress(OSError):  # it is held, or gone, or another user's
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Under another name first: should its maker live after all, it cannot give it its place half removed.
+                _remove(path if path.name.endswith(_DEAD) else path.rename(f"{path}{_DEAD}"))
+            finally:
+                os.close(handle)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -55,7 +99,8 @@ def read_json(path: Path, what: str) -> Any:
         DataError: The file is missing or is not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with naming(path):
+            return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"no {what} at {path.parent}: {path.name} is missing") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
@@ -172,29 +217,23 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
 
     If another process finished the same folder first, that one is kept: what is kept under a key has one content.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".tmp-{place.name}-", dir=place.parent))
-    try:
-        aside.chmod(0o755)
-        yield aside
-        if not (aside / complete).is_file():
-            raise AssertionError(f"{complete} was not written")
-        for folder, _, files in os.walk(aside):
-            for name in files:
-                _sync(Path(folder, name))
-            _sync(Path(folder))
-        try:
-            aside.rename(place)
-        except OSError:
-            if not (place / complete).is_file():
-                raise
+    with _naming(place):
+        make_folder(place.parent)
+        with _aside(place, is_folder=True) as aside:
+            aside.chmod(0o755)
+            yield aside
+            if not (aside / complete).is_file():
+                raise AssertionError(f"{complete} was not written")
+            for folder, _, files in os.walk(aside):
+                for name in files:
+                    _sync(Path(folder, name))
+                _sync(Path(folder))
+            try:
+                aside.rename(place)
+            except OSError:
+                if not (place / complete).is_file():
+                    raise
         _sync(place.parent)
-    except OSError as error:
-        # A full disk is reported by whoever wrote, often without saying where.
-        error.filename = error.filename or str(place)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -203,14 +242,71 @@ def only_one(folder: Path) -> Iterator[None]:
 
     The system releases the lock of a process that dies, however it dies.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.info("another process is at work in %s; waiting for it", folder)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    make_folder(folder)
+    place = folder / ".lock"
+    handle = os.open(place, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        with naming(place):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("another process is at work in %s; waiting for it", folder)
+                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        with naming(place):
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _aside(place: Path, is_folder: bool) -> Iterator[Path]:
+    """An empty file or folder beside a place, held for the block and gone after it, unless it was given its place."""
+    sweep(place.parent, glob.escape(place.name))
+    aside, handle = _held(place, is_folder)
+    try:
+        yield aside
+    finally:
+        _remove(aside)
+        os.close(handle)
+
+
+def _held(place: Path, is_folder: bool) -> tuple[Path, int]:
+    while True:
+        if is_folder:
+            aside = Path(tempfile.mkdtemp(prefix=_prefix(place), dir=place.parent))
+        else:
+            made, name = tempfile.mkstemp(prefix=_prefix(place), dir=place.parent)
+            os.close(made)
+            aside = Path(name)
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(aside, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # where there are no locks, nothing is swept either
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            if aside.exists():
+                return aside, handle
+            os.close(handle)  # it was swept before it was held
+
+
+def _remove(aside: Path) -> None:
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(place: Path) -> Iterator[None]:
+    """Within the block an error names the place, not what is aside for it, where nothing is any more."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or _prefix(place) in str(error.filename):
+            error.filename, error.filename2 = str(place), None
+        raise
+
+
+def _prefix(place: Path) -> str:
+    return f".tmp-{place.name}-"
 
 
 def _readable(value: Any) -> bytes:

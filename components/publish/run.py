@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components import card, evaluations, lineage, models, places, recipes, registry, storage
 from components.buckets import Conflict
-from components.errors import ConfigError, DataError, StageError, Superseded
+from components.errors import ConfigError, DataError, StageError, Superseded, naming
 from components.executor import StageResult
 from components.publish.config import PublishConfig
 
@@ -196,7 +196,8 @@ def _fill(
     ):
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(Path(source, name), target / name)
+            with naming(target / name):
+                shutil.copyfile(Path(source, name), target / name)
     published = models.with_card(folder, model, judged_card)
     storage.write_json(folder / models.MANIFEST, published.to_json())
     if config.recipe:

@@ -1,6 +1,7 @@
 """Means over the steps since something was last said; they are part of a checkpoint, so that no interruption shows."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from components import storage
+from components.errors import naming
 
 
 class Window:
@@ -44,15 +46,19 @@ class Window:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds a row, a line of JSON, to a file."""
-    with open(path, "a", encoding="utf-8") as file:
+    """Adds a row, a line of JSON, to a file; synced, as a checkpoint that follows vouches for it."""
+    with naming(path), open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def drop_rows_after(path: Path, step: int) -> None:
     """Removes rows later than a step: those of an attempt that did not live to keep them in a checkpoint."""
     if path.exists():
-        rows = [line for line in path.read_text().splitlines() if _step_of(line, step + 1) <= step]
+        with naming(path):
+            text = path.read_text()
+        rows = [line for line in text.splitlines() if _step_of(line, step + 1) <= step]
         storage.write_file(path, "".join(f"{row}\n" for row in rows).encode())
 
 

@@ -88,6 +88,25 @@ def test_only_damaged_checkpoints_are_an_error_not_a_new_start(tmp_path: Path) -
         checkpoints.newest(tmp_path)
 
 
+def test_a_damaged_checkpoint_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written = checkpoints.save(tmp_path, describe(5), STATE)
+    folder = checkpoints.step_folder(tmp_path, 5)
+    (folder / "state.npz").write_bytes(b"")
+    with caplog.at_level(logging.ERROR):
+        checkpoints.save(tmp_path, describe(5), STATE)
+    assert checkpoints.describe(folder) == written
+    assert f"made again, as checkpoint {folder} is damaged" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_whole_checkpoint_is_not_made_again(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, describe(5), STATE)
+    before = (checkpoints.step_folder(tmp_path, 5) / "state.npz").stat()
+    checkpoints.save(tmp_path, describe(5), STATE)
+    after = (checkpoints.step_folder(tmp_path, 5) / "state.npz").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
 def test_another_digest_is_refused(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, describe(1), STATE)
     with pytest.raises(DataError, match="expected 0000"):

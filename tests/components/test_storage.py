@@ -1,5 +1,6 @@
 """Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -98,6 +99,66 @@ def test_a_process_killed_while_it_fills_a_folder(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", _KILLED, str(place), moment], check=False)
         assert (done.returncode == 0) == exists
         assert place.exists() == exists
+
+
+_KILLED_ASIDE = """
+import os, signal, sys
+from pathlib import Path
+from components import storage
+folder = Path(sys.argv[1])
+os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "file" else None
+if sys.argv[2] == "file":
+    storage.write_file(folder / "file", b"content")
+with storage.new_folder(folder / "folder", "done") as aside:
+    (aside / "data").write_bytes(b"data")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_killed_processes_left_is_swept_by_the_next_of_the_same_name(tmp_path: Path) -> None:
+    for kind in ("file", "folder"):
+        for _ in range(2):  # of two that were killed one after the other, no more is left than of one
+            done = subprocess.run([sys.executable, "-c", _KILLED_ASIDE, str(tmp_path), kind], check=False)
+            assert done.returncode == -signal.SIGKILL
+        assert len(list(tmp_path.glob(f".tmp-{kind}-*"))) == 1
+    (tmp_path / ".tmp-other").touch()  # nobody's here
+    storage.write_file(tmp_path / "file", b"content")
+    assert len(list(tmp_path.glob(".tmp-f*"))) == 1
+    with storage.new_folder(tmp_path / "folder", "done") as folder:
+        (folder / "done").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-other", "file", "folder"]
+
+
+def test_what_a_living_process_is_filling_is_not_swept(tmp_path: Path) -> None:
+    with storage.new_folder(tmp_path / "folder", "done") as slow:
+        (slow / "done").write_bytes(b"slow")
+        storage.sweep(tmp_path, "*")
+        assert (slow / "done").read_bytes() == b"slow"
+    assert (tmp_path / "folder" / "done").read_bytes() == b"slow"
+
+
+def give_place_to_what_was_taken_away(place: Path) -> None:
+    with storage.new_folder(place, "done") as folder:
+        (folder / "data").write_bytes(b"data")
+        folder.rename(f"{folder}-dead")
+        (folder / "done").write_bytes(b"")
+
+
+def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    with pytest.raises(FileNotFoundError) as caught:
+        give_place_to_what_was_taken_away(place)
+    assert describe_os_error(caught.value) == f"No such file or directory: {place}"
+    assert not place.exists()
+
+
+def test_an_error_of_a_file_names_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        storage.write_file(place, b"content")
+    assert caught.value.filename == str(place)
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_places_that_belong_to_something_else(tmp_path: Path) -> None:

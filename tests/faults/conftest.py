@@ -1,0 +1,16 @@
+"""A folder to work in that is in memory where there is such a place: nothing here is about the speed of disks."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")  # noqa: S108
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder, which is removed after the test."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield Path(name, "work")

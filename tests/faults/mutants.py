@@ -1,0 +1,81 @@
+"""Broken variants of how artefacts are written, for tests of the tests: each must be caught."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from components import storage
+from tests.faults.writers import Writer
+
+_write_file, _new_folder = storage.write_file, storage.new_folder
+
+
+def _without_sync() -> Any:
+    return mock.patch.multiple(os, fsync=lambda handle: None)
+
+
+def _overwrites() -> Any:
+    def write_file(path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return mock.patch.multiple(storage, write_file=write_file)
+
+
+def _renames_first() -> Any:
+    def write_file(path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f"{path.name}-aside")
+        with open(aside, "wb") as file:
+            aside.replace(path)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return mock.patch.multiple(storage, write_file=write_file)
+
+
+def _manifest_first() -> Any:
+    @contextlib.contextmanager
+    def new_folder(place: Path, complete: str) -> Iterator[Path]:
+        with _new_folder(place.with_name(f"{place.name}-aside"), complete) as folder:
+            yield folder
+            place.mkdir(parents=True)
+            for path in sorted(folder.iterdir(), key=lambda path: path.name != complete):
+                path.rename(place / path.name)
+            (folder / complete).touch()
+
+    return mock.patch.multiple(storage, new_folder=new_folder)
+
+
+def _ignores_errors() -> Any:
+    def write_file(path: Path, content: bytes) -> None:
+        with contextlib.suppress(OSError):
+            _write_file(path, content)
+
+    return mock.patch.multiple(storage, write_file=write_file)
+
+
+MUTANTS: dict[str, Callable[[], Any]] = {
+    "no sync": _without_sync,
+    "overwrites in place": _overwrites,
+    "renames before it writes": _renames_first,
+    "manifest first": _manifest_first,
+    "ignores errors": _ignores_errors,
+}
+
+
+def mutated(writer: Writer, mutant: str) -> Writer:
+    """The writer in a broken variant; what is prepared and read is as ever."""
+
+    def write(folder: Path) -> object:
+        with MUTANTS[mutant]():
+            return writer.write(folder)
+
+    return Writer(writer.name, writer.prepare, write, writer.read, writer.tolerant)

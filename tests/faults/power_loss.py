@@ -1,0 +1,289 @@
+"""Power is lost after each system call of a writer: what disks may then hold is built from strace's log, and read.
+
+The model is the weakest that POSIX allows: what is written to a file is there for certain only after fsync of the file,
+and an entry of a folder (a new file, a rename, a removal) only after fsync of the folder. Before that, each may be
+there or not, whatever came first, and of what was written all, half or nothing.
+"""
+
+import dataclasses
+import itertools
+import logging
+import os
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults import traced
+from tests.faults.counts import Counts
+from tests.faults.crash_points import problem_of, states_of, written
+from tests.faults.writers import Writer
+
+_CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (\d+)(?:<.*>)?$")
+_STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+_FOLDER = re.compile(r"(?:AT_FDCWD|\d+)<([^>]*)>")
+_STATES_OF_A_POINT = 64  # of the subsets of what is not synced; more are drawn by chance
+_SHARES = ("nothing", "half", "all")
+
+
+@dataclasses.dataclass(eq=False)
+class _File:
+    content: bytearray
+    synced: bytes
+
+
+@dataclasses.dataclass(eq=False)
+class _Folder:
+    entries: "dict[str, _File | _Folder]"
+    synced: "dict[str, _File | _Folder]"
+    # Changes since: the entries of one call are changed together; None is a removal.
+    pending: "list[dict[str, _File | _Folder | None]]" = dataclasses.field(default_factory=list)
+
+
+Tree = dict[str, bytes | None]  # content by path; None is a folder
+
+
+class Disk:
+    """What is on disk below a folder, and what of it is certain.
+
+    Args:
+        root: The folder, as the writer found it: all of that is certain.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._top = _read(root)
+        self._open: dict[int, tuple[_File | _Folder, int]] = {}
+
+    def trees(self, seed: int) -> Iterator[Tree]:
+        """What may be there if power is lost now."""
+        folders = [folder for folder in _folders(self._top) if folder.pending]
+        changes = [(id(folder), number) for folder in folders for number in range(len(folder.pending))]
+        subsets: list[tuple[tuple[int, int], ...]]
+        if 2 ** len(changes) <= _STATES_OF_A_POINT:
+            subsets = [some for n in range(len(changes) + 1) for some in itertools.combinations(changes, n)]
+        else:
+            chance = random.Random(seed)
+            subsets = [(), tuple(changes)]
+            subsets += [tuple(c for c in changes if chance.random() < 0.5) for _ in range(_STATES_OF_A_POINT)]
+        for subset in subsets:
+            for share in _SHARES:
+                tree: Tree = {}
+                _collect(self._top, "", frozenset(subset), share, tree)
+                yield tree
+
+    def apply(self, line: str) -> bool:
+        """Does what a line of the log says; tells whether that changed anything or made it certain."""
+        found = _CALL.match(line)
+        if found is None:
+            return False  # it failed, or is the end of the process
+        call, arguments, result = found[1], found[2], int(found[3])
+        method = getattr(self, f"_{call}", None)
+        return bool(method and method(arguments, result))
+
+    def _place(self, arguments: str, which: int = 0) -> tuple[_Folder, str] | None:
+        """The folder of a path among the arguments, and its name in it; None if it is not below the root."""
+        name = _text(_STRING.findall(arguments)[which])
+        within = _FOLDER.findall(arguments)
+        path = Path(os.path.normpath(Path(_text(within[min(which, len(within) - 1)]) if within else "/", name)))
+        if self._root not in path.parents:
+            return None
+        folder: _File | _Folder = self._top
+        for part in path.relative_to(self._root).parts[:-1]:
+            assert isinstance(folder, _Folder)
+            folder = folder.entries[part]
+        assert isinstance(folder, _Folder)
+        return folder, path.name
+
+    def _openat(self, arguments: str, result: int) -> bool:
+        self._open.pop(result, None)
+        place = self._place(arguments)
+        if place is None:
+            if _text(_STRING.findall(arguments)[0]) == str(self._root):
+                self._open[result] = (self._top, 0)
+            return False
+        folder, name = place
+        made = name not in folder.entries
+        if made:
+            _change(folder, {name: _File(bytearray(), b"")})
+        file = folder.entries[name]
+        if isinstance(file, _File) and "O_TRUNC" in arguments:
+            made = made or bool(file.content)
+            file.content = bytearray()
+        at = len(file.content) if isinstance(file, _File) and "O_APPEND" in arguments else 0
+        self._open[result] = (file, at)
+        return made
+
+    def _close(self, arguments: str, result: int) -> bool:
+        self._open.pop(int(arguments.split("<")[0]), None)
+        return False
+
+    def _lseek(self, arguments: str, result: int) -> bool:
+        number = int(arguments.split("<")[0])
+        if number in self._open:
+            self._open[number] = (self._open[number][0], result)
+        return False
+
+    def _write(self, arguments: str, result: int) -> bool:
+        return self._put(arguments, _bytes(_STRING.findall(arguments)[0])[:result])
+
+    def _sendfile(self, arguments: str, result: int) -> bool:
+        source = self._open[int(arguments.split(", ")[1].split("<")[0])][0]
+        assert isinstance(source, _File)
+        offset = int(re.findall(r"\[(\d+)\]", arguments)[0])
+        return self._put(arguments, bytes(source.content[offset : offset + result]))
+
+    def _put(self, arguments: str, content: bytes) -> bool:
+        number = int(arguments.split("<")[0])
+        if number not in self._open:
+            return False
+        file, at = self._open[number]
+        assert isinstance(file, _File)
+        file.content[at : at + len(content)] = content
+        self._open[number] = (file, at + len(content))
+        return True
+
+    def _fsync(self, arguments: str, result: int) -> bool:
+        file = self._open.get(int(arguments.split("<")[0]), (None, 0))[0]
+        if isinstance(file, _File):
+            file.synced = bytes(file.content)
+        elif file is not None:
+            file.synced = dict(file.entries)
+            file.pending = []
+        return file is not None
+
+    def _mkdir(self, arguments: str, result: int) -> bool:
+        place = self._place(arguments)
+        if place is not None:
+            _change(place[0], {place[1]: _Folder({}, {})})
+        return place is not None
+
+    def _unlink(self, arguments: str, result: int) -> bool:
+        place = self._place(arguments)
+        if place is not None:
+            _change(place[0], {place[1]: None})
+        return place is not None
+
+    def _rename(self, arguments: str, result: int) -> bool:
+        source_place, target_place = self._place(arguments), self._place(arguments, 1)
+        if source_place is None or target_place is None:
+            return False
+        (source, old), (target, new) = source_place, target_place
+        moved = source.entries[old]
+        if source is target:
+            _change(source, {old: None, new: moved})
+        else:
+            _change(target, {new: moved})
+            _change(source, {old: None})
+        return True
+
+    _fdatasync, _mkdirat, _unlinkat, _rmdir = _fsync, _mkdir, _unlink, _unlink
+    _renameat = _renameat2 = _rename
+
+    def _not_known(self, arguments: str, result: int) -> bool:
+        raise NotImplementedError(f"the log has a call that is not replayed: {arguments[:100]}")
+
+    _pwrite64 = _copy_file_range = _ftruncate = _link = _not_known
+
+
+def _read(folder: Path) -> _Folder:
+    entries: dict[str, _File | _Folder] = {}
+    for path in folder.iterdir():
+        entries[path.name] = _read(path) if path.is_dir() else _File(bytearray(path.read_bytes()), path.read_bytes())
+    return _Folder(entries, dict(entries))
+
+
+def _folders(folder: _Folder) -> Iterator[_Folder]:
+    yield folder
+    seen = {id(entry): entry for entries in (folder.entries, folder.synced) for entry in entries.values()}
+    for entry in seen.values():
+        if isinstance(entry, _Folder):
+            yield from _folders(entry)
+
+
+def _change(folder: _Folder, entries: "dict[str, _File | _Folder | None]") -> None:
+    folder.pending.append(entries)
+    _put_entries(folder.entries, entries)
+
+
+def _put_entries(entries: "dict[str, _File | _Folder]", changed: "dict[str, _File | _Folder | None]") -> None:
+    for name, entry in changed.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
+
+
+def _collect(folder: _Folder, path: str, changes: frozenset[tuple[int, int]], share: str, tree: Tree) -> None:
+    entries = dict(folder.synced)
+    for number, changed in enumerate(folder.pending):
+        if (id(folder), number) in changes:
+            _put_entries(entries, changed)
+    for name, entry in entries.items():
+        if isinstance(entry, _Folder):
+            tree[f"{path}{name}"] = None
+            _collect(entry, f"{path}{name}/", changes, share, tree)
+        elif share == "nothing" or entry.content == entry.synced:
+            tree[f"{path}{name}"] = entry.synced
+        else:
+            certain = len(entry.synced) if entry.content.startswith(entry.synced) else 0
+            more = len(entry.content) - certain
+            tree[f"{path}{name}"] = bytes(entry.content[: certain + more // (2 if share == "half" else 1)])
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.replace("\\x", ""))
+
+
+def _text(text: str) -> str:
+    return os.fsdecode(_bytes(text)) if "\\x" in text else text
+
+
+def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
+    """Loses power after each system call of a writer, and after it returned.
+
+    Args:
+        writer: The writer.
+        folder: An empty folder to work in.
+    """
+    counts, work, scratch = Counts(), folder / "work", folder / "scratch"
+    for name in ("states", "work", "scratch"):
+        (folder / name).mkdir(parents=True)
+    logging.disable(logging.CRITICAL)
+    try:
+        old, new = states_of(writer, folder / "states")
+        writer.prepare(work)
+        disk = Disk(work)
+        code = traced.run(lambda: written(writer, work), scratch, hexadecimal=True)
+        assert code == 0, (scratch / "said.txt").read_text()
+        for tree, returned in _trees(disk, (scratch / "strace.log").read_text().splitlines()):
+            _lay(tree, work)
+            problem = problem_of(writer, work, (new,) if returned else (old, new), new)
+            when = "after it returned" if returned else "within"
+            counts.add(True, f"{writer.name}, power lost {when}, {sorted(tree)} left: {problem}" if problem else "")
+    finally:
+        logging.disable(logging.NOTSET)
+    return counts
+
+
+def _trees(disk: Disk, lines: list[str]) -> list[tuple[Tree, bool]]:
+    """What may be on the disk after each call, and, told apart, after the last; each once."""
+    found: dict[tuple[bool, frozenset[tuple[str, bytes | None]]], Tree] = {}
+    for number, line in enumerate(lines):
+        if disk.apply(line):
+            for tree in disk.trees(number):
+                found.setdefault((False, frozenset(tree.items())), tree)
+    for tree in disk.trees(len(lines)):
+        found.setdefault((True, frozenset(tree.items())), tree)
+    return [(tree, returned) for (returned, _), tree in found.items()]
+
+
+def _lay(tree: Tree, folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for path, content in sorted(tree.items()):
+        if content is None:
+            (folder / path).mkdir()
+        else:
+            (folder / path).write_bytes(content)

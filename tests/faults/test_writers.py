@@ -1,0 +1,68 @@
+"""Every writer killed at every system call, without power after every one, and with every one failing.
+
+Publications take long; `make soak` looks at every call of theirs.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import traced
+from tests.faults.counts import Counts
+from tests.faults.crash_points import kill_everywhere
+from tests.faults.failing_calls import fail_everywhere
+from tests.faults.mutants import MUTANTS, mutated
+from tests.faults.power_loss import lose_power_everywhere
+from tests.faults.writers import BY_NAME, Writer
+
+PUBLICATIONS = ("first version", "second version")
+QUICK = [name for name in BY_NAME if name not in PUBLICATIONS]
+
+
+@pytest.fixture(autouse=True)
+def needs_strace() -> None:
+    traced.require_strace()
+
+
+def all_well(counts: Counts) -> None:
+    assert counts.violations == []
+    assert counts.tried == counts.fired > 0
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_killed_at_every_call(name: str, folder: Path) -> None:
+    all_well(kill_everywhere(BY_NAME[name], folder))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_without_power_after_every_call(name: str, folder: Path) -> None:
+    all_well(lose_power_everywhere(BY_NAME[name], folder))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_call_fails(name: str, folder: Path) -> None:
+    all_well(fail_everywhere(BY_NAME[name], folder, every=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLICATIONS)
+def test_a_publication_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
+    all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
+    all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
+
+
+CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
+    "no sync": [(lose_power_everywhere, "file"), (lose_power_everywhere, "checkpoint")],
+    "overwrites in place": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
+    "renames before it writes": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
+    "manifest first": [(kill_everywhere, "folder"), (kill_everywhere, "first checkpoint")],
+    "ignores errors": [(fail_everywhere, "file")],
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_variant_is_caught(mutant: str, folder: Path) -> None:
+    for number, (suite, name) in enumerate(CATCHES[mutant]):
+        counts = suite(mutated(BY_NAME[name], mutant), folder / str(number))
+        assert counts.violations, f"{suite} of {name} lets it pass"

@@ -1,0 +1,92 @@
+"""A function in a process of its own under strace: which system calls it makes, and the same with one of them hit.
+
+The process is a fork of this one and strace is attached before the function begins, so that calls are counted from the
+function's first on, and an attempt takes some hundredths of a second.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Whatever changes a file system, and what may tell of a failure to.
+CALLS = (
+    *("openat", "read", "lseek", "write", "pwrite64", "sendfile", "copy_file_range", "ftruncate", "close"),
+    *("chmod", "fchmod", "fchmodat", "fsync", "fdatasync", "flock"),
+    *("rename", "renameat", "renameat2", "link", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir"),
+)
+_ANY_TRACER = 0x59616D61, ctypes.c_ulong(-1)  # PR_SET_PTRACER: strace is no parent of what it traces here
+_CALL = re.compile(r"^\d+ +(\w+)\(")
+
+
+def require_strace() -> None:
+    """Skips the test where processes cannot be traced."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace here; install it (Debian: apt-get install strace)")
+
+
+def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecimal: bool = False) -> int:
+    """Runs a function in a process of its own, its calls written to `folder/strace.log`.
+
+    Args:
+        action: What to run; its int is the exit code, anything else means 0.
+        folder: Where the log and what the process says (`said.txt`) go.
+        inject: What strace does to which call, in its own words (`rename:signal=KILL:when=2`); empty for nothing.
+        hexadecimal: Whether the log has all that is written, byte for byte.
+
+    Returns:
+        The exit code, negative for a signal; 1 if the function raised.
+    """
+    ready, told = os.pipe()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    pid = os.fork()
+    if pid == 0:
+        _child(action, folder / "said.txt", told)
+    signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+    os.close(told)
+    os.read(ready, 1)
+    os.close(ready)
+    words = ["strace", "-f", "-y", "-p", str(pid), "-o", str(folder / "strace.log"), "-e", f"trace={','.join(CALLS)}"]
+    words += ["-e", f"inject={inject}"] if inject else []
+    words += ["-s", "100000000", "-xx"] if hexadecimal else []
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr
+        said = tracer.stderr.readline()
+        os.kill(pid, signal.SIGUSR1)
+        status = os.waitpid(pid, 0)[1]
+        said += tracer.stderr.read()
+    assert "attached" in said, f"strace cannot trace here: {said}"
+    return os.waitstatus_to_exitcode(status)
+
+
+def _child(action: Callable[[], object], said: Path, told: int) -> None:
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(*_ANY_TRACER)
+        file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        sys.stdout = sys.stderr = os.fdopen(file, "w", buffering=1)  # the parent's may be pytest's
+        os.write(told, b"+")
+        signal.sigwait({signal.SIGUSR1})  # no call that is traced, until strace is there
+        result = action()
+        code = result if isinstance(result, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def calls(folder: Path) -> Counter[str]:
+    """How often each call was made in the last run, one that was cut short included."""
+    lines = (folder / "strace.log").read_text(errors="replace").splitlines()
+    return Counter(found[1] for line in lines if (found := _CALL.match(line)))
