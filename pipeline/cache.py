@@ -16,6 +16,7 @@ from pipeline.package import Task
 from pipeline.resolve import Outputs, Resolver, as_text
 
 _STAGES = "components."
+_SHA256 = "sha256"  # of an entry, within it
 
 
 def stage_of(task: Task) -> str:
@@ -89,7 +90,7 @@ class Cache:
         """
         kept_at = [*map(str, local_artifacts(outputs)), *filter(buckets.is_uri, artifact_uris(outputs))]
         entry = {"run": run, "parts": parts, "outputs": dataclasses.asdict(outputs), "places": kept_at}
-        storage.write_json(self._place(task, parts), entry)
+        storage.write_json(self._place(task, parts), {**entry, _SHA256: digests.digest_of(entry)})
 
     def _place(self, task: Task, parts: dict[str, Any]) -> Path:
         return self._folder / task.name / f"{digests.digest_of(parts)[:16]}.json"
@@ -107,9 +108,9 @@ class Cache:
         """An entry; None if there is none, or none that can be read, which only means running the stage again."""
         try:
             entry = storage.read_json(path, "kept result")
-        except (DataError, OSError):
+            whole = isinstance(entry, dict) and entry.pop(_SHA256, None) == digests.digest_of(entry)
+        except (DataError, OSError, ValueError):  # ValueError: numbers that are none
             return None
-        whole = isinstance(entry, dict) and {"run", "parts", "outputs", "places"} <= entry.keys()
         return entry if whole else None
 
 

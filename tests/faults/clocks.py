@@ -1,0 +1,91 @@
+"""Stages run under clocks that are wrong: by a day, either way, and jumping between both all the time.
+
+The clock is faked by libfaketime, which `make soak` installs in an environment of its own; `LIBFAKETIME` names another.
+Nothing but the wall clock is faked: durations are measured by another.
+
+    python -m tests.faults.clocks FOLDER
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from components.train.config import TrainConfig
+from tests.faults.counts import Counts
+from tests.faults.kills import OUTPUT, TRAINING, Stage, content, light_stages
+
+ROOT = Path(__file__).parents[2]
+CLOCKS = ("-1d", "+1d", "jumping")
+
+
+def library() -> Path | None:
+    """Where libfaketime is; None if it is not installed."""
+    installed = sorted((ROOT / ".venv-soak").glob("lib/python*/site-packages/libfaketime/**/libfaketime.so.1"))
+    named = [Path(os.environ["LIBFAKETIME"])] if "LIBFAKETIME" in os.environ else installed
+    return named[0] if named and named[0].exists() else None
+
+
+def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
+    """What stages make under a clock (the true one if empty): a digest of each one's bytes, and the hour it showed."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder, "clock")
+        told.write_text(clock if clock in ("-1d", "+1d") else "+0")
+        environment = {**os.environ, "LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(told)}
+        environment |= {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
+        done = threading.Event()
+        jumps = threading.Thread(target=_jump, args=(told, done)) if clock == "jumping" else None
+        if jumps:
+            jumps.start()
+        command = [sys.executable, "-m", "tests.faults.clocks", f"{folder}/work"]
+        made = subprocess.run(command, cwd=ROOT, env=environment if clock else None, capture_output=True, text=True)
+        done.set()
+        if jumps:
+            jumps.join()
+    assert made.returncode == 0, made.stderr
+    found = json.loads(made.stdout.splitlines()[-1])
+    return found["digests"], max((abs(seen - time.time()) for seen in found["seen"]), default=0.0)
+
+
+def run_under_wrong_clocks(faketime: Path) -> Counts:
+    """Compares what stages make under each clock with what they make under the true one."""
+    counts = Counts()
+    wanted, _ = digests_under("", faketime)
+    for clock in CLOCKS:
+        found, wrong_by = digests_under(clock, faketime)
+        other = sorted(name for name in wanted if found.get(name) != wanted[name])
+        # What shows that it fired: a clock in the process was wrong by hours.
+        counts.add(wrong_by > 3600, f"clock {clock}: other bytes by {other}" if other else "")
+    return counts
+
+
+def _jump(told: Path, done: threading.Event) -> None:
+    number = 0
+    while not done.wait(0.2):
+        aside = told.with_suffix(".next")
+        aside.write_text(("-1d", "+1d")[number % 2])
+        aside.replace(told)
+        number += 1
+
+
+def main(folder: Path) -> None:
+    """Runs stages in a folder; prints a digest of what each made, and what the clock showed before each."""
+    (folder / "inputs").mkdir(parents=True)
+    stages = light_stages(folder / "inputs")
+    given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
+    found, seen = {}, []
+    for stage in [*stages, Stage("train", TrainConfig, given)]:
+        seen.append(time.time())
+        stage.into(folder / stage.name).run(folder / "log")
+        held = [(name, hashlib.sha256(held).hexdigest()) for name, held in content(folder / stage.name).items()]
+        found[stage.name] = hashlib.sha256(json.dumps(held).encode()).hexdigest()
+    print(json.dumps({"digests": found, "seen": seen}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,65 @@
+"""Nothing is decided by the wall clock: where the code looks at it, and what stages make under a wrong one."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.faults.clocks import CLOCKS, library, run_under_wrong_clocks
+
+ROOT = Path(__file__).parents[2]
+_CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", "localtime", "gmtime", "strftime"}
+_STAMPS = {"st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"}
+# Every file that looks at a clock or at a file's times, and what for.
+ALLOWED = {
+    "components/preprocess/former.py": "which earlier dataset is looked through first; any order gives the same",
+    "components/run_records.py": "when a stage began, for people",
+    "components/source_index.py": "whether a file is as it was when it was read, as git's index does; see there",
+    "pipeline/cluster/run_commands.py": "how long ago a run began, for people",
+    "pipeline/cluster/vertex_runs.py": "how long ago a run began, for people",
+    "pipeline/cluster/vertex_schedules.py": "the start that Vertex asks of a schedule, by its own clock in the end",
+    "pipeline/cluster/waiting.py": "how long a task has run, for people",
+    "pipeline/resolve.py": "Kubeflow's placeholder of when a run was made, which no stage of ours takes",
+}
+
+
+def looks_at_a_clock(source: str) -> bool:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in _STAMPS:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CLOCKS:
+            of = ast.unparse(node.func.value)
+            if of.split(".")[0] in ("time", "datetime", "os"):
+                return True
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            return True
+    return False
+
+
+def test_who_looks_at_a_clock_is_known_and_says_why() -> None:
+    files = [path for folder in ("components", "pipeline") for path in (ROOT / folder).rglob("*.py")]
+    found = {path.relative_to(ROOT).as_posix() for path in files if looks_at_a_clock(path.read_text(encoding="utf-8"))}
+    assert found == ALLOWED.keys()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "datetime.datetime.now(datetime.UTC)",
+        "path.stat().st_mtime_ns",
+        "from time import *",
+    ],
+)
+def test_a_look_at_a_clock_is_seen(source: str) -> None:
+    assert looks_at_a_clock(source)
+
+
+@pytest.mark.slow
+def test_stages_make_the_same_bytes_under_any_clock() -> None:
+    faketime = library()
+    if faketime is None:
+        pytest.skip("no libfaketime here: make .venv-soak/installed")
+    counts = run_under_wrong_clocks(faketime)
+    assert counts.violations == []
+    assert counts.tried == counts.fired == len(CLOCKS)

@@ -1,0 +1,27 @@
+"""One bit of each byte flipped, each length cut to: noticed by the project's readers, without any digest expected."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.corruption import ARTEFACTS, damage_everywhere
+
+# Every byte of these; of the others, which are guarded by the sha256 in one of these, every seventh here, and every one
+# in `make soak`. Datasets have tests of their own.
+MANIFESTS = [kind for kind in ARTEFACTS if kind.endswith((".json", "alone", "result", "index"))]
+NOT_SEALED = ("checkpoint.json", "embedding.json", "verdict.json", "MANIFEST.json alone", "champion.json")
+DATASETS = ("shard", "dataset.json")
+
+
+def parameters() -> list[object]:
+    why = "it holds no checksum of itself yet: a flipped character in a name or a value is taken for what was written"
+    marks = pytest.mark.xfail(strict=True, reason=why)
+    kinds = [kind for kind in ARTEFACTS if kind not in DATASETS]
+    return [pytest.param(kind, marks=marks if kind in NOT_SEALED else ()) for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", parameters())
+def test_no_damage_is_taken_for_what_was_written(kind: str, tmp_path: Path) -> None:
+    counts = damage_everywhere(kind, tmp_path / "work", every=1 if kind in MANIFESTS else 7)
+    assert counts.violations == []
+    assert counts.tried == counts.fired > 0
