@@ -11,6 +11,8 @@ BEAM_VERSION := 2.77.0
 FAKE_GCS_VERSION := v1.56.1
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
+KILLS ?= 200
+SEED ?= 0
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock'
 # The images have Debian 12 (glibc 2.36) on x86_64, and the versions of development wherever it has a package too.
@@ -55,6 +57,15 @@ test: install ## Run the tests
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/reliability.md)
+	$(BIN)/python -m tests.soak --kills $(KILLS) --seed $(SEED)
+
+# A clock that can be wrong, for whatever tests that nothing is decided by it.
+.venv-soak/installed: requirements/soak.txt | $(VENV)/installed
+	$(BIN)/python -m venv .venv-soak
+	$(BIN)/uv pip install --python .venv-soak/bin/python --require-hashes -r requirements/soak.txt
+	touch $@
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
 	$(BIN)/python -m pytest -m docker tests/docker tests/pipeline/test_containers.py tests/test_same_in_docker.py
@@ -176,6 +187,7 @@ lock: install ## Pin every dependency again, with hashes
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
+	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
 	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \
@@ -185,5 +197,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-slow test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-slow soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench lock

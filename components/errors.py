@@ -61,9 +61,10 @@ class Terminated(BaseException):
 
 
 def describe_os_error(error: OSError) -> str:
-    """One line for the user: what failed, on which path, why; and who was refused, if that is why."""
+    """One line for the user: what failed, on which path or paths, why; and who was refused, if that is why."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    said = f"{reason}: {error.filename}" if error.filename else reason
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    said = f"{reason}: {names}" if names else reason
     if error.errno in (errno.EACCES, errno.EPERM):
         who = f"{os.getuid()}:{os.getgid()}"
         said += f" (for user {who}; run as its owner, in a container by --user UID:GID, or let that user write there)"

@@ -300,8 +300,9 @@ def _naming(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or _prefix(place) in str(error.filename):
-            error.filename, error.filename2 = str(place), None
+        names = [error.filename or place, error.filename2]  # a copy or a rename fails with two
+        first, second = (str(place) if _prefix(place) in str(name) else name for name in names)
+        error.filename, error.filename2 = str(first), None if second == str(first) else second
         raise
 
 

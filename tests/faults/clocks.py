@@ -32,7 +32,7 @@ def library() -> Path | None:
 
 
 def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
-    """What stages make under a clock (the true one if empty): a digest of each one's bytes, and the hour it showed."""
+    """What stages make under a clock (the true one if empty): the digest of each file, and by how much it was wrong."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "clock")
         told.write_text(clock if clock in ("-1d", "+1d") else "+0")
@@ -58,9 +58,9 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
     wanted, _ = digests_under("", faketime)
     for clock in CLOCKS:
         found, wrong_by = digests_under(clock, faketime)
-        other = sorted(name for name in wanted if found.get(name) != wanted[name])
+        other = sorted(name for name in wanted.keys() | found.keys() if found.get(name) != wanted.get(name))
         # What shows that it fired: a clock in the process was wrong by hours.
-        counts.add(wrong_by > 3600, f"clock {clock}: other bytes by {other}" if other else "")
+        counts.add(wrong_by > 3600, f"clock {clock}: other bytes in {other}" if other else "")
     return counts
 
 
@@ -74,7 +74,7 @@ def _jump(told: Path, done: threading.Event) -> None:
 
 
 def main(folder: Path) -> None:
-    """Runs stages in a folder; prints a digest of what each made, and what the clock showed before each."""
+    """Runs stages in a folder; prints the digest of each file that they made, and what the clock showed before each."""
     (folder / "inputs").mkdir(parents=True)
     stages = light_stages(folder / "inputs")
     given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
@@ -82,8 +82,8 @@ def main(folder: Path) -> None:
     for stage in [*stages, Stage("train", TrainConfig, given)]:
         seen.append(time.time())
         stage.into(folder / stage.name).run(folder / "log")
-        held = [(name, hashlib.sha256(held).hexdigest()) for name, held in content(folder / stage.name).items()]
-        found[stage.name] = hashlib.sha256(json.dumps(held).encode()).hexdigest()
+        for name, held in content(folder / stage.name).items():
+            found[f"{stage.name}/{name}"] = hashlib.sha256(held).hexdigest()
     print(json.dumps({"digests": found, "seen": seen}))
 
 

@@ -8,6 +8,10 @@ from typing import Any
 from unittest import mock
 
 from components import storage
+from tests.faults.counts import Counts
+from tests.faults.crash_points import kill_everywhere
+from tests.faults.failing_calls import fail_everywhere
+from tests.faults.power_loss import lose_power_everywhere
 from tests.faults.writers import Writer
 
 _write_file, _new_folder = storage.write_file, storage.new_folder
@@ -68,6 +72,16 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     "renames before it writes": _renames_first,
     "manifest first": _manifest_first,
     "ignores errors": _ignores_errors,
+}
+
+
+# The faults that must find each one out, and the writer that they are tried on.
+CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
+    "no sync": [(lose_power_everywhere, "file"), (lose_power_everywhere, "checkpoint")],
+    "overwrites in place": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
+    "renames before it writes": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
+    "manifest first": [(kill_everywhere, "folder"), (kill_everywhere, "first checkpoint")],
+    "ignores errors": [(fail_everywhere, "file")],
 }
 
 

@@ -3,7 +3,6 @@
 Publications take long; `make soak` looks at every call of theirs.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from tests.faults import traced
 from tests.faults.counts import Counts
 from tests.faults.crash_points import kill_everywhere
 from tests.faults.failing_calls import fail_everywhere
-from tests.faults.mutants import MUTANTS, mutated
+from tests.faults.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.power_loss import lose_power_everywhere
-from tests.faults.writers import BY_NAME, Writer
+from tests.faults.writers import BY_NAME
 
 PUBLICATIONS = ("first version", "second version")
 QUICK = [name for name in BY_NAME if name not in PUBLICATIONS]
@@ -50,15 +49,6 @@ def test_every_call_fails(name: str, folder: Path) -> None:
 def test_a_publication_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
     all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
     all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
-
-
-CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
-    "no sync": [(lose_power_everywhere, "file"), (lose_power_everywhere, "checkpoint")],
-    "overwrites in place": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
-    "renames before it writes": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
-    "manifest first": [(kill_everywhere, "folder"), (kill_everywhere, "first checkpoint")],
-    "ignores errors": [(fail_everywhere, "file")],
-}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

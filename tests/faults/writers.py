@@ -183,14 +183,14 @@ def _read_index(folder: Path) -> Any:
     return SourceIndex(str(folder / "index"), "source").known("a.png", Stamp(1, 1, 1, 1))
 
 
-def make_model(place: Path, seed: int) -> Path:
-    """A checkpoint and the model of it: real manifests and a registry's bytes, but no network in them."""
+def make_model(place: Path, seed: int, size: int = 10) -> Path:
+    """A checkpoint and the model of it: real manifests, but no network; the graph is of so many bytes."""
     checkpoints.save(place / "checkpoints", _describe(seed), _state(seed))
     described = checkpoints.describe(checkpoints.step_folder(place / "checkpoints", seed))
     with storage.new_folder(place / "model", models.MANIFEST) as folder:
         (folder / "variables").mkdir()
         (folder / "variables" / "variables.index").write_bytes(b"index %d" % seed)
-        (folder / "saved_model.pb").write_bytes(b"graph %d" % seed)
+        (folder / "saved_model.pb").write_bytes(bytes([seed]) * size)
         description = models.Description(
             files=models.list_files(folder),
             checkpoint_digest=described.digest,

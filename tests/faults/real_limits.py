@@ -1,0 +1,111 @@
+"""Real stages where nothing can be written: a full disk, a read-only one, a limit on a file's size, another's folder.
+
+Disks are tmpfs in a mount namespace of this process's own, so that nothing is left of them:
+
+    unshare --mount python -m tests.faults.real_limits
+"""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from components import cli, registry
+from components.preprocess.config import PreprocessConfig
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from tests.faults import writers
+
+_NOBODY = 65534
+_SIZE = 300_000  # bytes of a model that does not fit
+
+
+def main() -> None:
+    """Prints for each case the exit code, what was said, and what is found then."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        writers.prepare_first_version(folder)
+        publish.run(writers.publish_config(folder, 1))
+        champion = registry.read_champion(folder / "registry")
+        assert champion
+        model = writers.make_model(folder / "2", 2, _SIZE)
+        writers.make_evaluation(folder / "2" / "evaluation", model, (champion.model_digest, 1))
+        disk = folder / "disk"
+        disk.mkdir()
+        _mount(disk, "size=256k")
+        shutil.copytree(folder / "registry", disk / "registry")
+        found = {
+            "full disk": _publish(folder, disk / "registry"),
+            "full disk, again": _publish(folder, disk / "registry"),
+            "full disk, a dataset": _preprocess(disk / "dataset"),
+            "limited size of files": _publish(folder, folder / "registry", _limit_size),
+            "another's folder": _publish(folder, folder / "registry", _become_nobody),
+        }
+        _mount(disk, "remount,ro")
+        found["read-only disk"] = _publish(folder, disk / "registry")
+        _mount(disk, "remount,rw,size=10m")
+        found["room again"] = _publish(folder, disk / "registry")
+        found["room again, a dataset"] = _preprocess(disk / "dataset")
+        found["allowed again"] = _publish(folder, folder / "registry")
+        subprocess.run(["umount", disk], check=True)
+    print(json.dumps(found))
+
+
+def _mount(disk: Path, options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)
+
+
+def _limit_size() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_SIZE // 2, _SIZE // 2))
+
+
+def _become_nobody() -> None:
+    os.setgroups([])
+    os.setgid(_NOBODY)
+    os.setuid(_NOBODY)
+
+
+def _publish(folder: Path, place: Path, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    given = {**vars(writers.publish_config(folder, 2)), "registry": place}
+    words = [f"--{name}={given[name]}" for name in ("model", "evaluation", "registry")]
+    found = _ended("publish", PublishConfig, words, before)
+    champion = registry.read_champion(place)
+    return {**found, "place": str(place), "champion": champion.version if champion else 0, **_left(place)}
+
+
+def _preprocess(place: Path) -> dict[str, Any]:
+    found = _ended(
+        "preprocess", PreprocessConfig, ["--source=digits", "--height=32", "--width=32", f"--dataset={place}"]
+    )
+    return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
+
+
+def _left(place: Path) -> dict[str, Any]:
+    return {"left": [path.name for path in place.rglob(".tmp-*")]}
+
+
+def _ended(stage: str, config: type, words: list[str], before: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Runs a stage's command line in a process of its own; how it ended, and what it said but for what was done."""
+    with tempfile.TemporaryFile("w+", buffering=1) as said:
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            sys.stdout = sys.stderr = said
+            before()
+            os._exit(cli.main(stage, config, words))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said.seek(0)
+        lines = said.read().splitlines()
+    return {"code": code, "said": [line for line in lines if " I " not in line]}
+
+
+if __name__ == "__main__":
+    main()
