@@ -41,7 +41,7 @@ def test_without_power_after_every_call(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_every_call_fails(name: str, folder: Path) -> None:
-    all_well(fail_everywhere(BY_NAME[name], folder, every=2))
+    all_well(fail_everywhere(BY_NAME[name], folder, every=3))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from typing import Any
 
 from components import lineage, storage
 from tests.faults.conftest import MEMORY
+from tests.faults.corruption import NOT_SEALED
 from tests.faults.counts import Counts
 from tests.soak import parts, report
 
@@ -41,6 +42,7 @@ def main() -> int:
         "seed": given.seed,
         "libraries": lineage.library_versions(),
         "parts": found,
+        "not_guarded": list(NOT_SEALED),
         "mutants": _counted("mutants", parts.mutants),
     }
     numbers = report.numbers(result)

@@ -11,6 +11,7 @@ FOUND = {
     "seed": 0,
     "libraries": {"python": "3.11"},
     "parts": {"stages killed": {"train": {"tried": 2000, "fired": 3, "violations": ["lost"]}}},
+    "not_guarded": [],
     "mutants": {"no sync": {"tried": 9, "fired": 9, "violations": ["a", "b"]}},
 }
 
