@@ -1,5 +1,6 @@
 """Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components import digests, storage
-from components.errors import ConfigError, DataError, describe_os_error
+from components.errors import ConfigError, DataError, describe_os_error, naming
 
 
 def test_files_are_replaced_whole(tmp_path: Path) -> None:
@@ -190,3 +191,20 @@ def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+def test_what_failed_from_one_to_another_names_both(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory") as caught:
+        (tmp_path / "folder").rename(tmp_path / "file")
+    assert describe_os_error(caught.value) == f"Not a directory: {tmp_path / 'folder'} -> {tmp_path / 'file'}"
+
+
+def test_errors_without_a_name_are_given_one(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Input/output") as caught, naming(tmp_path / "a"):
+        raise OSError(errno.EIO, "Input/output error")
+    assert describe_os_error(caught.value) == f"Input/output error: {tmp_path / 'a'}"
+    with pytest.raises(FileNotFoundError) as missing, naming(tmp_path / "a"):
+        (tmp_path / "b").read_bytes()
+    assert describe_os_error(missing.value) == f"No such file or directory: {tmp_path / 'b'}"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import traced
 from tests.faults.counts import Counts
-from tests.faults.crash_points import kill_everywhere
+from tests.faults.crash_points import kill_everywhere, written
 from tests.faults.failing_calls import fail_everywhere
 from tests.faults.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.power_loss import lose_power_everywhere
@@ -49,6 +49,22 @@ def test_every_call_fails(name: str, folder: Path) -> None:
 def test_a_publication_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
     all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
     all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
+
+
+def test_a_publication_again_writes_nothing(folder: Path) -> None:
+    folder.mkdir()
+    writer = BY_NAME["second version"]
+    writer.prepare(folder)
+    writer.write(folder)
+    before = {path: path.stat().st_ino for path in folder.rglob("*")}
+    scratch = folder.parent / "scratch"
+    scratch.mkdir()
+    assert traced.run(lambda: written(writer, folder), scratch) == 0
+    calls = traced.calls(scratch)
+    changing = ("write", "sendfile", "rename", "unlink", "mkdir", "rmdir", "fsync", "chmod", "fchmod")
+    assert {call: calls[call] for call in changing} == dict.fromkeys(changing, 0)
+    assert calls["flock"] > 0  # it was there, and looked
+    assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -10,8 +10,8 @@ lost, mixed, taken for what it was not, or said in a way that no user can act on
 after it, stands at the head of the files in tests/faults/.
 """
 NOT_GUARDED = (
-    "Left out, as it is known that damage to them is not always noticed where no digest is expected of them, which stages "
-    "of a pipeline do:"
+    "Left out, as it is known that damage to them is not always noticed by a reader that was not told which digest to "
+    "expect, as the stages of a pipeline are:"
 )
 MUTANTS = """
 ## Broken variants
