@@ -92,7 +92,7 @@ def describe(embedding: str | Path, expected_digest: str = "") -> Description:
         DataError: It is missing, damaged, of another schema, or has another digest.
     """
     folder = Path(embedding)
-    value = storage.read_json(folder / MANIFEST, "embedding")
+    value = storage.read_sealed_json(folder / MANIFEST, "embedding")
     try:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"embedding {folder} is of another schema version; expected {SCHEMA_VERSION}")

@@ -87,7 +87,7 @@ def read(evaluation: str | Path) -> Description:
         DataError: It is missing, no verdict, or of another schema.
     """
     folder = Path(evaluation)
-    value = storage.read_json(folder / MANIFEST, "evaluation")
+    value = storage.read_sealed_json(folder / MANIFEST, "evaluation")
     try:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"evaluation {folder} is of another schema version; expected {SCHEMA_VERSION}")

@@ -77,7 +77,7 @@ def read(model: str | Path) -> Description:
         DataError: It is missing, no model's description, or of another schema.
     """
     folder = Path(model)
-    value = storage.read_json(folder / MANIFEST, "model")
+    value = storage.read_sealed_json(folder / MANIFEST, "model")
     try:
         if value.pop("schema_version") != SCHEMA_VERSION:
             raise DataError(f"model {folder} is of another schema version; expected {SCHEMA_VERSION}")

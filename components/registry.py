@@ -9,7 +9,6 @@ is claimed before it is uploaded (`components.registry_bucket`), and `champion.j
 
 import contextlib
 import dataclasses
-import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,9 +171,10 @@ def read_pointer(registry: str | Path) -> Pointer:
     if places.in_bucket(place):
         found = buckets.read(places.given(path))
         if found is not None:
-            return Pointer(_champion_of(_json(found[0], path), path), found[1].generation)
+            value = storage.unsealed(found[0], places.given(path), "champion")
+            return Pointer(_champion_of(value, path), found[1].generation)
     elif path.exists():
-        return Pointer(_champion_of(storage.read_json(path, "champion"), path))
+        return Pointer(_champion_of(storage.read_sealed_json(path, "champion"), path))
     # First publications that were interrupted leave versions without a champion.
     numbers = versions(registry)
     if numbers not in ([], [1]) and not all(_is_first(place, number) for number in numbers):
@@ -196,7 +196,8 @@ def read_champion(registry: str | Path) -> Champion | None:
 
 def write_champion(registry: str | Path, champion: Champion) -> None:
     """Moves the champion of a folder of this machine; the caller holds it."""
-    storage.write_json(Path(registry) / CHAMPION, {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)})
+    value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)}
+    storage.write_sealed_json(Path(registry) / CHAMPION, value)
 
 
 def move_champion(registry: str | Path, pointer: Pointer, champion: Champion) -> None:
@@ -210,8 +211,7 @@ def move_champion(registry: str | Path, pointer: Pointer, champion: Champion) ->
         write_champion(place, champion)
         return
     value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)}
-    content = json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"
-    buckets.replace(places.given(place / CHAMPION), content, pointer.generation)
+    buckets.replace(places.given(place / CHAMPION), storage.sealed_json(value), pointer.generation)
 
 
 def add(registry: str | Path, prepared: Path, champion: Champion | None) -> int:
@@ -408,13 +408,6 @@ def _is_first(place: Path, number: int) -> bool:
     if not places.holds(folder, evaluations.MANIFEST, whole=False):
         return False
     return evaluations.read(folder).champion_digest == evaluations.NO_CHAMPION
-
-
-def _json(content: bytes, path: Path) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise DataError(f"{places.given(path)} does not describe a champion: {error}") from None
 
 
 def _champion_of(value: Any, path: Path) -> Champion:

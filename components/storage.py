@@ -98,44 +98,68 @@ def read_json(path: Path, what: str) -> Any:
     Raises:
         DataError: The file is missing or is not JSON.
     """
-    try:
-        with naming(path):
-            return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {what} at {path.parent}: {path.name} is missing") from None
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
-        raise DataError(f"{path} does not describe a {what}: {error}") from None
+    return _parsed(_content(path, what), path, what)
 
 
 def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
     """Writes a manifest as `write_json` does, with the digest of all the rest of it as `sha256`."""
-    write_json(path, {**value, digests.SEAL: digests.digest_of(value)})
+    write_file(path, sealed_json(value))
+
+
+def sealed_json(value: dict[str, Any]) -> bytes:
+    """What `write_sealed_json` writes."""
+    return _readable({**value, digests.SEAL: digests.digest_of(value)})
 
 
 def read_sealed_json(path: Path, what: str) -> Any:
-    """Reads a manifest and takes its seal off; every byte of a sealed one is as it was written.
+    """Reads a manifest as `unsealed` does.
+
+    Raises:
+        DataError: The file is missing, is not JSON, or is not what was written.
+    """
+    return unsealed(_content(path, what), path, what)
+
+
+def unsealed(content: bytes, path: str | Path, what: str) -> Any:
+    """What a manifest says, without its seal; every byte of a sealed one is as it was written.
 
     One from before there were seals has none, and is returned as it is. So whoever reads refuses names that it does not
     know: what was once `sha256` is then no way around the seal.
 
     Args:
-        path: The file.
+        content: The file's bytes.
+        path: The file, for the message.
         what: What the file describes, for the message ("dataset", "checkpoint", ...).
 
     Raises:
-        DataError: The file is missing, is not JSON, or is not what was written.
+        DataError: It is not JSON, or not what was written.
     """
-    value = read_json(path, what)
+    value = _parsed(content, path, what)
     if not isinstance(value, dict) or digests.SEAL not in value:
         return value
-    content = {name: found for name, found in value.items() if name != digests.SEAL}
+    said = {name: found for name, found in value.items() if name != digests.SEAL}
     try:
-        whole = digests.digest_of(content) == value[digests.SEAL] and path.read_bytes() == _readable(value)
+        whole = digests.digest_of(said) == value[digests.SEAL] and content == _readable(value)
     except (ValueError, RecursionError):  # what no manifest is written with, such as NaN
         whole = False
     if not whole:
         raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
-    return content
+    return said
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        with naming(path):
+            return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"no {what} at {path.parent}: {path.name} is missing") from None
+
+
+def _parsed(content: bytes, path: str | Path, what: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
+        raise DataError(f"{path} does not describe a {what}: {error}") from None
 
 
 def require_own_place(place: Path, what: str, former: dict[str, Any] | None, identity: dict[str, Any]) -> None:

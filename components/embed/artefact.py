@@ -94,7 +94,7 @@ def _make_embedding(
             own_embedding_digest=config.own_embedding_digest,
             made_with=lineage.made_with("embed", accelerator=kind_of(strategy), replicas=strategy.num_replicas_in_sync),
         )
-        storage.write_json(folder / embeddings.MANIFEST, description.to_json())
+        storage.write_sealed_json(folder / embeddings.MANIFEST, description.to_json())
 
 
 def _certify(

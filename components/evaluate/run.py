@@ -208,7 +208,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
             source=inputs.manifest.made_with.get("source", ""),
             **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
         )
-        storage.write_json(folder / evaluations.MANIFEST, description.to_json())
+        storage.write_sealed_json(folder / evaluations.MANIFEST, description.to_json())
 
 
 def _limits(config: EvaluateConfig) -> Limits | None:

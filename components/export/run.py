@@ -93,7 +93,7 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
             made_with=lineage.made_with("export"),
         )
         description = models.with_card(folder, description, card.render(description, checkpoint.settings))
-        storage.write_json(folder / models.MANIFEST, description.to_json())
+        storage.write_sealed_json(folder / models.MANIFEST, description.to_json())
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:

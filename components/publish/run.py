@@ -199,7 +199,7 @@ def _fill(
             with naming(target / name):
                 shutil.copyfile(Path(source, name), target / name)
     published = models.with_card(folder, model, judged_card)
-    storage.write_json(folder / models.MANIFEST, published.to_json())
+    storage.write_sealed_json(folder / models.MANIFEST, published.to_json())
     if config.recipe:
         recipe = recipes.from_text(config.recipe, "recipe")
         registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))

@@ -200,7 +200,7 @@ def make_model(place: Path, seed: int, size: int = 10) -> Path:
             classes=described.classes,
             dataset_digest=described.dataset_digest,
         )
-        storage.write_json(folder / models.MANIFEST, description.to_json())
+        storage.write_sealed_json(folder / models.MANIFEST, description.to_json())
     return place / "model"
 
 
@@ -243,7 +243,7 @@ def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (eval
         settings={},
         files=storage.files_in(folder),
     )
-    storage.write_json(folder / evaluations.MANIFEST, description.to_json())
+    storage.write_sealed_json(folder / evaluations.MANIFEST, description.to_json())
     return folder
 
 
