@@ -128,13 +128,14 @@ def test_a_conditional_generator_has_the_same_bytes_again(
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
 
 
-def test_a_manifest_from_before_there_were_labels_and_cards_apart_keeps_its_digest(
+def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keeps_its_digest(
     exported: Exported, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
     shutil.copytree(exported[1], old)
     value = json.loads((old / models.MANIFEST).read_text())
     assert "class_counts" not in value
+    assert value.pop(digests.SEAL) == digests.digest_of(value)
     assert value.pop("made_with")["code"] == digests.source_digest("export")
     assert value.pop("card_sha256") == digests.sha256_of_file(old / models.CARD)
     (old / models.MANIFEST).write_text(json.dumps(value))
