@@ -157,7 +157,7 @@ def _content(path: Path, what: str) -> bytes:
 
 def _parsed(content: bytes, path: str | Path, what: str) -> Any:
     try:
-        return json.loads(content)
+        return json.loads(content.decode())
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
         raise DataError(f"{path} does not describe a {what}: {error}") from None
 
