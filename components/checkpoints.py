@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from components import array_files, digests, storage
-from components.errors import DataError, TrainingDiverged
+from components.errors import DataError, TrainingDiverged, describe_os_error
 
 log = logging.getLogger(__name__)
 
@@ -257,25 +257,26 @@ def kept(found: list[int], count: int, good: int | None = None, back: Iterable[i
 
 
 def keep(checkpoints: Path, needed: Callable[[list[int]], list[int]]) -> None:
-    """Removes all checkpoints but those that are needed of what there is."""
+    """Removes all checkpoints but those that are needed of what there is; what cannot be removed is told and stays."""
     found = steps(checkpoints)
-    _remove(checkpoints, sorted({*found} - {*needed(found)}))
+    for step in sorted({*found} - {*needed(found)}):
+        try:
+            storage.remove_folder(step_folder(checkpoints, step))
+        except OSError as error:
+            log.warning("an old checkpoint stays: %s", describe_os_error(error))
+    storage.sweep(checkpoints, "step-*")
 
 
 def keep_newest(checkpoints: Path, count: int) -> None:
-    """Removes all but the newest `count` checkpoints."""
+    """Removes all but the newest `count` checkpoints, as `keep` does."""
     keep(checkpoints, functools.partial(kept, count=count))
 
 
 def remove_after(checkpoints: Path, step: int) -> None:
     """Removes every checkpoint later than a step, the last first."""
-    _remove(checkpoints, [found for found in reversed(steps(checkpoints)) if found > step])
-
-
-def _remove(checkpoints: Path, some_steps: Iterable[int]) -> None:
-    for step in some_steps:
-        storage.remove_folder(step_folder(checkpoints, step))
-    storage.sweep(checkpoints, "step-*")
+    for found in reversed(steps(checkpoints)):
+        if found > step:
+            storage.remove_folder(step_folder(checkpoints, found))
 
 
 def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:

@@ -74,7 +74,7 @@ def sweep(folder: Path, names: str) -> None:
     """
     for path in folder.glob(f".tmp-{names}-*"):
         with contextlib.suppress(OSError):  # it is held, or gone, or another user's
-            handle = os.open(path, os.O_RDONLY)
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Under another name first: should its maker live after all, it cannot give it its place half removed.

@@ -1,6 +1,7 @@
 """Tests for components/checkpoints.py."""
 
 import contextlib
+import errno
 import functools
 import itertools
 import json
@@ -125,6 +126,22 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         checkpoints.save(tmp_path, describe(step), STATE)
     checkpoints.keep_newest(tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-0000000003", "step-0000000010"]
+
+
+def test_a_checkpoint_that_cannot_be_removed_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2):
+        checkpoints.save(tmp_path, describe(step), STATE)
+
+    def broken(place: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(place))
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr(Path, "rename", broken)
+        checkpoints.keep_newest(tmp_path, 1)
+    assert f"an old checkpoint stays: Input/output error: {checkpoints.step_folder(tmp_path, 1)}" in caplog.text
+    assert checkpoints.all_whole(tmp_path)[0][1].step == 1
 
 
 def test_nothing_half_written_is_left_when_saving_fails(tmp_path: Path) -> None:
