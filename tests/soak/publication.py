@@ -1,6 +1,6 @@
 """Publications to a registry in a bucket, over HTTP, with everything going wrong; what must hold is watched throughout.
 
-`soak` counts faults, kills and races, and the violations, which must be none.
+`soak` and `exhaust` count faults, kills and races, and the violations, which must be none.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,7 +32,7 @@ from tests.gcs_server.server import FAULTS, HangUp, Request, Server, Stored, ser
 SHAPE = records.ImageShape(8, 8, 1)
 NAME = "runs/registry"
 KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
-_TIMES = {"REQUEST_SECONDS": 10.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
+_TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
 # A request that is stalled for so long is given up after half that time.
 _STALL_SECONDS = 0.4
 
@@ -233,8 +233,9 @@ class Bench:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
-        self.requests = 0  # of a publication that nothing goes wrong with; and which of them write
+        self.requests = 0  # of a publication that nothing goes wrong with; which of them upload, and which download
         self.writes: list[int] = []
+        self.downloads: list[int] = []
         self._numbers = itertools.count()
         self._pool = ThreadPoolExecutor(4)
         self.first = candidate(folder / "first", 100)
@@ -248,7 +249,9 @@ class Bench:
         before = len(server.requests)
         self.second.publish(place)
         self.requests = len(server.requests) - before
-        self.writes = [request.number - before for request in server.requests[before:] if request.method == "POST"]
+        requests = server.requests[before:]
+        self.writes = [request.number - before for request in requests if request.method == "POST"]
+        self.downloads = [request.number - before for request in requests if request.path.startswith("/download/")]
         self.published_second = self.contents(place)
         place = self.started()
         self.third.publish(place)
@@ -539,21 +542,41 @@ def soak(folder: Path, times: int, seed: int) -> dict[str, dict[str, int]]:
     Returns:
         By kind, how many were tried, how many of them went wrong as they were to, and how many violations there were.
     """
-    counts = {kind: {"tried": 0, "fired": 0, "violations": 0} for kind in KINDS}
     chance = random.Random(seed)
     with bench(folder) as found:
-        for kind, count in counts.items():
-            for _ in range(times):
-                tried = found.trial(kind, chance)
-                count["tried"] += 1
-                count["fired"] += tried.fired
-                count["violations"] += len(tried.violations)
-    return counts
+        return {kind: _counted(found.trial(kind, chance) for _ in range(times)) for kind in KINDS}
 
 
 def _lost(outcome: Outcome) -> bool:
     """Whether it says that another became champion, at the end or at the beginning."""
     return isinstance(outcome, Superseded) or (isinstance(outcome, DataError) and "evaluate it again" in str(outcome))
+
+
+def exhaust(folder: Path) -> dict[str, dict[str, int]]:
+    """Tries every kind of fault, and a death before and after it is acted upon, at every request of a publication.
+
+    Args:
+        folder: An empty one to work in.
+
+    Returns:
+        As `soak`, by kind of fault; "kill" are the deaths.
+    """
+    counts = {}
+    with bench(folder) as found:
+        for kind in FAULTS:
+            carries = {"flip-upload": found.writes, "flip-download": found.downloads}
+            counts[kind] = _counted(found.fault(kind, at) for at in carries.get(kind, range(found.requests)))
+        counts["kill"] = _counted(found.kill(at, acted) for at in range(found.requests) for acted in (False, True))
+    return counts
+
+
+def _counted(trials: Iterable[Tried]) -> dict[str, int]:
+    found = list(trials)
+    return {
+        "tried": len(found),
+        "fired": sum(each.fired for each in found),
+        "violations": sum(len(each.violations) for each in found),
+    }
 
 
 def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:

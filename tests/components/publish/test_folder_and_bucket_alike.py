@@ -97,14 +97,14 @@ FAULTY = st.lists(st.tuples(st.sampled_from(QUICK_FAULTS), st.integers(0, 40)), 
 UNTIMED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
 @given(st.lists(OPERATIONS, min_size=3, max_size=6), FAULTY)
 def test_alike(bench: Bench, tmp_path: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
     same(bench, tmp_path, [("publish", 1), *operations], faults)
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
 @given(st.lists(OPERATIONS, min_size=4, max_size=7), FAULTY)
 def test_alike_in_many_orders(
     bench: Bench, tmp_path: Path, operations: list[Operation], faults: list[tuple[str, int]]

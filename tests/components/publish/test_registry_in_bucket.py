@@ -96,14 +96,18 @@ def test_every_kind_of_fault(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["status-503", "reset", "lost-ack", "503-after-commit", "truncated-body", "flip-upload", "flip-download"]
-)
+@pytest.mark.parametrize("kind", ["lost-ack", "truncated-body"])
 def test_a_fault_at_every_request(bench: Bench, kind: str) -> None:
-    tried = [bench.fault(kind, at) for at in range(bench.requests)]
-    assert [each.violations for each in tried if each.violations] == []
-    fired = sum(each.fired for each in tried)
-    assert fired >= 8 if kind.startswith("flip") else fired == bench.requests
+    for at in range(bench.requests):
+        assert bench.fault(kind, at) == publication.Tried(True, []), at
+
+
+@pytest.mark.slow
+def test_a_byte_flipped_at_every_request_that_carries_content(bench: Bench) -> None:
+    for at in bench.writes:
+        assert bench.fault("flip-upload", at) == publication.Tried(True, []), at
+    for at in bench.downloads:
+        assert bench.fault("flip-download", at) == publication.Tried(True, []), at
 
 
 def test_a_process_killed_at_its_requests(bench: Bench) -> None:
@@ -117,10 +121,9 @@ def test_what_died_does_not_stop_another_publication(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("acted", [False, True])
-def test_a_process_killed_at_each_request(bench: Bench, acted: bool) -> None:
+def test_a_process_killed_at_each_request(bench: Bench) -> None:
     for at in range(bench.requests):
-        assert bench.kill(at, acted) == publication.Tried(True, []), at
+        assert bench.kill(at, acted=at % 2 == 0) == publication.Tried(True, []), at
 
 
 @pytest.mark.parametrize("then", ["retry", "successor", "rollback"])
@@ -208,9 +211,10 @@ def test_what_may_not_be_written_is_told(bench: Bench) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", publication_mutants.MUTANTS)
 def test_a_broken_protocol_is_noticed(bench: Bench, name: str) -> None:
-    assert publication_mutants.caught(bench, name, range(6)) > 0
+    assert publication_mutants.caught(bench, name, range(4)) > 0
 
 
+@pytest.mark.slow
 def test_the_counts_of_the_soak(tmp_path: Path) -> None:
     counts = publication.soak(tmp_path / "soak", times=1, seed=3)
     assert set(counts) == set(publication.KINDS)
