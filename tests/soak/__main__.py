@@ -2,10 +2,12 @@
 
     python -m tests.soak --kills 200 --seed 0
 
-Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends.
+Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/reliability.md is made of
+what lies there.
 """
 
 import argparse
+import dataclasses
 import functools
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from tests.soak import parts, report
 
 ROOT = Path(__file__).parents[2]
 BUILD, DOCS = ROOT / "build" / "soak", ROOT / "docs"
+_MUTANTS = BUILD / "mutants.json"
 
 
 def main() -> int:
@@ -29,43 +32,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200, help="Kills of stages.")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", action="append", help="This part alone, without docs: see tests/soak/parts.py.")
+    parser.add_argument("--part", action="append", help="This part alone, in place of what it counted before.")
     given = parser.parse_args()
-    amount, found = parts.Amount(given.kills, given.seed), {}
+    amount = parts.Amount(given.kills, given.seed)
     for name in given.part or parts.PARTS:
         began = time.monotonic()
         print(f"soak: {name} ...", file=sys.stderr, flush=True)
-        found[name] = _counted(name, functools.partial(parts.PARTS[name], amount))
+        kinds = _counted(functools.partial(parts.PARTS[name], amount))
+        storage.write_json(_file_of(name), {**dataclasses.asdict(amount), "kinds": kinds})
         print(f"soak: {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    result = {
-        "kills": given.kills,
-        "seed": given.seed,
-        "libraries": lineage.library_versions(),
-        "parts": found,
-        "not_guarded": list(NOT_SEALED),
-        "mutants": _counted("mutants", parts.mutants),
-    }
-    numbers = report.numbers(result)
+    if not given.part or not _MUTANTS.exists():
+        storage.write_json(_MUTANTS, _counted(parts.mutants))
+    numbers = report.numbers(
+        {name: storage.read_json(_file_of(name), "part") for name in parts.PARTS if _file_of(name).exists()},
+        storage.read_json(_MUTANTS, "part"),
+        NOT_SEALED,
+        lineage.library_versions(),
+    )
     print(report.as_table(numbers))
-    if not given.part:
-        storage.write_json(DOCS / "reliability.json", numbers)
-        storage.write_file(DOCS / "reliability.md", report.as_markdown(numbers).encode())
+    storage.write_json(DOCS / "reliability.json", numbers)
+    storage.write_file(DOCS / "reliability.md", report.as_markdown(numbers).encode())
     return _complain(numbers)
 
 
-def _counted(name: str, part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, Any]]:
+def _file_of(part: str) -> Path:
+    return BUILD / f"{part.replace(' ', '-')}.json"
+
+
+def _counted(part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        counts = {kind: count.to_json() for kind, count in part(Path(folder)).items()}
-    storage.write_json(BUILD / f"{name.replace(' ', '-')}.json", counts)
-    return counts
+        return {kind: count.to_json() for kind, count in part(Path(folder)).items()}
 
 
 def _complain(numbers: dict[str, Any]) -> int:
     """Says what is wrong with the counts; returns the exit code."""
     wrong = [
         f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
-        for name, kinds in numbers["parts"].items()
-        for kind, count in kinds.items()
+        for name, part in numbers["parts"].items()
+        for kind, count in part["kinds"].items()
         if count["violations"] or not count["fired"]
     ]
     wrong += [f"not caught: {mutant}" for mutant, count in numbers["mutants"].items() if not count["caught"]]

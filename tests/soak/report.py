@@ -1,6 +1,9 @@
 """The counts of a soak as tables, and as docs/reliability.md, which is written by nothing else."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+_RULE = "| --- | ---: | ---: | ---: |"
 
 HEAD = """# Reliability, in counts
 
@@ -21,22 +24,31 @@ the tests above would show nothing.
 """
 
 
-def numbers(found: dict[str, Any]) -> dict[str, Any]:
+def numbers(
+    parts: dict[str, Any], mutants: dict[str, Any], not_guarded: Sequence[str], libraries: Mapping[str, str]
+) -> dict[str, Any]:
     """What docs/reliability.json keeps of what was found: of violations and catches their number.
 
     What they were stands in build/soak/, with places of one machine.
+
+    Args:
+        parts: By name, what build/soak/ holds of each: `kills`, `seed`, and counts by kind.
+        mutants: Counts by broken variant.
+        not_guarded: Artefacts of which it is known that damage is not always noticed.
+        libraries: What it was made with.
     """
     return {
-        **found,
-        "parts": {
-            part: {kind: {**count, "violations": len(count["violations"])} for kind, count in kinds.items()}
-            for part, kinds in found["parts"].items()
-        },
+        "parts": {name: {**part, "kinds": _numbers(part["kinds"])} for name, part in parts.items()},
         "mutants": {
-            mutant: {"cases": count["tried"], "caught": len(count["violations"])}
-            for mutant, count in found["mutants"].items()
+            name: {"cases": count["tried"], "caught": len(count["violations"])} for name, count in mutants.items()
         },
+        "not_guarded": list(not_guarded),
+        "libraries": dict(libraries),
     }
+
+
+def _numbers(kinds: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {**count, "violations": len(count["violations"])} for kind, count in kinds.items()}
 
 
 def total(kinds: dict[str, dict[str, int]], what: str) -> int:
@@ -52,13 +64,13 @@ def as_markdown(found: dict[str, Any]) -> str:
     """
     parts = found["parts"]
     libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
-    lines = [HEAD, f"`make soak KILLS={found['kills']} SEED={found['seed']}`, {libraries}.", ""]
-    lines += ["| fault | tried | fired | violations |", "| --- | ---: | ---: | ---: |"]
-    lines += [_row(part, kinds) for part, kinds in parts.items()]
-    for part, kinds in parts.items():
-        lines += ["", f"## {part[0].upper()}{part[1:]}", ""]
-        lines += ["| of | tried | fired | violations |", "| --- | ---: | ---: | ---: |"]
-        lines += [_row(kind, {kind: count}) for kind, count in kinds.items()]
+    lines = [HEAD, f"Made with {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
+    lines += [_row(name, part["kinds"]) for name, part in parts.items()]
+    for name, part in parts.items():
+        command = f'python -m tests.soak --kills {part["kills"]} --seed {part["seed"]} --part "{name}"'
+        lines += ["", f"## {name[0].upper()}{name[1:]}", "", f"`{command}`", ""]
+        lines += ["| of | tried | fired | violations |", _RULE]
+        lines += [_row(kind, {kind: count}) for kind, count in part["kinds"].items()]
     if found["not_guarded"]:
         lines += ["", f"{NOT_GUARDED} {', '.join(found['not_guarded'])}."]
     lines += [MUTANTS, "| variant | cases | caught |", "| --- | ---: | ---: |"]
@@ -73,9 +85,9 @@ def as_table(found: dict[str, Any]) -> str:
         found: What `numbers` made.
     """
     lines = [f"{'fault':36} {'tried':>8} {'fired':>8} {'violations':>10}"]
-    for part, kinds in found["parts"].items():
-        tried, fired, violations = (total(kinds, what) for what in ("tried", "fired", "violations"))
-        lines.append(f"{part:36} {tried:8,} {fired:8,} {violations:10,}")
+    for name, part in found["parts"].items():
+        tried, fired, violations = (total(part["kinds"], what) for what in ("tried", "fired", "violations"))
+        lines.append(f"{name:36} {tried:8,} {fired:8,} {violations:10,}")
     lines += ["", f"{'broken variant':36} {'cases':>8} {'caught':>8}"]
     lines += [f"{mutant:36} {count['cases']:8,} {count['caught']:8,}" for mutant, count in found["mutants"].items()]
     return "\n".join(lines)

@@ -6,26 +6,23 @@ from components import storage
 from tests.soak import report
 
 DOCS = Path(__file__).parents[2] / "docs"
-FOUND = {
-    "kills": 1,
-    "seed": 0,
-    "libraries": {"python": "3.11"},
-    "parts": {"stages killed": {"train": {"tried": 2000, "fired": 3, "violations": ["lost"]}}},
-    "not_guarded": [],
-    "mutants": {"no sync": {"tried": 9, "fired": 9, "violations": ["a", "b"]}},
+PARTS = {
+    "stages killed": {"kills": 1, "seed": 0, "kinds": {"train": {"tried": 2000, "fired": 3, "violations": ["lost"]}}}
 }
+MUTANTS = {"no sync": {"tried": 9, "fired": 9, "violations": ["a", "b"]}}
 
 
 def test_the_document_is_what_the_numbers_say() -> None:
     numbers = storage.read_json(DOCS / "reliability.json", "soak's result")
     assert (DOCS / "reliability.md").read_text(encoding="utf-8") == report.as_markdown(numbers)
-    assert all(count["violations"] == 0 for kinds in numbers["parts"].values() for count in kinds.values())
-    assert all(count["fired"] > 0 for kinds in numbers["parts"].values() for count in kinds.values())
+    counts = [count for part in numbers["parts"].values() for count in part["kinds"].values()]
+    assert all(count["violations"] == 0 and count["fired"] > 0 for count in counts)
     assert all(count["caught"] > 0 for count in numbers["mutants"].values())
 
 
 def test_counts_are_shown() -> None:
-    numbers = report.numbers(FOUND)
+    numbers = report.numbers(PARTS, MUTANTS, ["checkpoint.json"], {"python": "3.11"})
     assert "| train | 2,000 | 3 | 1 |" in report.as_markdown(numbers)
     assert "| no sync | 9 | 2 |" in report.as_markdown(numbers)
+    assert "expect, as the stages of a pipeline are: checkpoint.json." in report.as_markdown(numbers)
     assert report.as_table(numbers).splitlines()[1].split() == ["stages", "killed", "2,000", "3", "1"]
