@@ -10,7 +10,8 @@ import pytest
 
 from components import buckets, places, storage
 from components.errors import ConfigError, DataError, TransientError
-from tests.gcs_server.server import FAULTS, HangUp, Request, Server
+from tests.gcs_server.server import HangUp, Request, Server
+from tests.soak import transfers
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 MANIFEST = "thing.json"
@@ -206,23 +207,11 @@ def test_artefacts_beside_each_other(bucket: Server) -> None:
     assert places.artefacts(Path("things"), MANIFEST) == []
 
 
-def test_every_fault_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 0.1)
-    monkeypatch.setattr(places, "_AT_ONCE", 1)  # so that requests come in one order
-
-    def below(place: str) -> dict[str, bytes]:
-        held = bucket.objects["b"]
-        return {name.removeprefix(place): held[name].content for name in held if name.startswith(f"{place}/")}
-
-    made = files(make("gs://b/clean"))
-    expected, count = below("clean"), len(bucket.requests)
-    for kind, at in itertools.product(FAULTS, range(count)):
-        place = f"{kind}-{at}"  # its own, as a request that was stalled may be acted upon late
-        bucket.inject(kind, at=at, seconds=0.2)
-        assert files(make(f"gs://b/{place}")) == made
-        assert below(place) == expected, place
-    assert {kind for kind, _ in bucket.fired} == set(FAULTS)
-    assert len(bucket.fired) >= (len(FAULTS) - 2) * count  # a byte can be flipped only where content travels
+@pytest.mark.slow
+def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
+    counts = transfers.artefacts(tmp_path)
+    assert counts.violations == []
+    assert counts.fired == counts.tried > 12 * 8
 
 
 def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:

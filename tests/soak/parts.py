@@ -15,8 +15,10 @@ from tests.faults.failing_calls import fail_everywhere
 from tests.faults.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.power_loss import lose_power_everywhere
 from tests.faults.writers import BY_NAME, WRITERS
+from tests.soak import publication, publication_mutants, transfers
 
 ROOT = Path(__file__).parents[2]
+_SEEDS = 12  # of each broken protocol
 _LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/kills.py
 
 
@@ -71,6 +73,21 @@ def pods(amount: Amount, folder: Path) -> dict[str, Counts]:
     return _stages("pods", amount, pods=max(1, amount.kills // 20))
 
 
+def transfers_disturbed(amount: Amount, folder: Path) -> dict[str, Counts]:
+    """Every network fault at every request of artefacts and checkpoints on their way to a bucket."""
+    return transfers.exhaust(folder)
+
+
+def publications_disturbed(amount: Amount, folder: Path) -> dict[str, Counts]:
+    """Every network fault, and death, at every request of a publication to a bucket."""
+    return publication.exhaust(folder)
+
+
+def publications_beside_each_other(amount: Amount, folder: Path) -> dict[str, Counts]:
+    """Retries, zombies and races of publications, at seeded instants, each looked at after every write."""
+    return publication.soak(folder, max(1, amount.kills // 2), amount.seed)
+
+
 def wrong_clocks(amount: Amount, folder: Path) -> dict[str, Counts]:
     """Stages under clocks that are wrong by a day, or jump; nothing where libfaketime is not installed."""
     faketime = clocks.library()
@@ -85,6 +102,9 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "stages killed": kills,
     "processes that wake late": zombies,
     "Pods ended by Kubeflow": pods,
+    "network faults of transfers": transfers_disturbed,
+    "network faults of publications": publications_disturbed,
+    "publications beside each other": publications_beside_each_other,
     "wrong clocks": wrong_clocks,
 }
 
@@ -98,6 +118,10 @@ def mutants(folder: Path) -> dict[str, Counts]:
             for number, (suite, name) in enumerate(CATCHES[mutant])
         ]
         found[mutant] = _added(cases)
+    with publication.bench(folder / "publications") as bench:
+        for name in publication_mutants.MUTANTS:
+            caught = publication_mutants.caught(bench, name, range(_SEEDS))
+            found[name] = Counts(_SEEDS, _SEEDS, [f"{name}: noticed"] * caught)
     return found
 
 

@@ -27,6 +27,7 @@ from components.executor import StageResult
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from pipeline import model_upkeep
+from tests.faults.counts import Counts
 from tests.gcs_server.server import FAULTS, HangUp, Request, Server, Stored, serving
 
 SHAPE = records.ImageShape(8, 8, 1)
@@ -531,7 +532,7 @@ def bench(folder: Path) -> Iterator[Bench]:
                 os.environ["STORAGE_EMULATOR_HOST"] = host
 
 
-def soak(folder: Path, times: int, seed: int) -> dict[str, dict[str, int]]:
+def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
     """Tries everything that can go wrong with a publication to a bucket.
 
     Args:
@@ -552,7 +553,7 @@ def _lost(outcome: Outcome) -> bool:
     return isinstance(outcome, Superseded) or (isinstance(outcome, DataError) and "evaluate it again" in str(outcome))
 
 
-def exhaust(folder: Path) -> dict[str, dict[str, int]]:
+def exhaust(folder: Path) -> dict[str, Counts]:
     """Tries every kind of fault, and a death before and after it is acted upon, at every request of a publication.
 
     Args:
@@ -570,13 +571,11 @@ def exhaust(folder: Path) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _counted(trials: Iterable[Tried]) -> dict[str, int]:
-    found = list(trials)
-    return {
-        "tried": len(found),
-        "fired": sum(each.fired for each in found),
-        "violations": sum(len(each.violations) for each in found),
-    }
+def _counted(trials: Iterable[Tried]) -> Counts:
+    found = Counts()
+    for each in trials:
+        found.add(each.fired, "; ".join(each.violations))
+    return found
 
 
 def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:

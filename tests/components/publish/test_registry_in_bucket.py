@@ -218,5 +218,5 @@ def test_a_broken_protocol_is_noticed(bench: Bench, name: str) -> None:
 def test_the_counts_of_the_soak(tmp_path: Path) -> None:
     counts = publication.soak(tmp_path / "soak", times=1, seed=3)
     assert set(counts) == set(publication.KINDS)
-    assert all(count["tried"] == 1 and count["violations"] == 0 for count in counts.values())
-    assert sum(count["fired"] for count in counts.values()) >= len(counts) - 1
+    assert all(count.tried == 1 and not count.violations for count in counts.values())
+    assert sum(count.fired for count in counts.values()) >= len(counts) - 1
