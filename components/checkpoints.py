@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 MANIFEST = "checkpoint.json"
 SCHEMA_VERSION = 1
 _STATE = "state.npz"
-_SEAL = "sha256"  # of all else that the manifest says; no part of what it describes, nor of its digest
 _STEP_FOLDER = re.compile(r"step-(\d{10})")
 
 
@@ -111,8 +110,7 @@ def save(checkpoints: Path, description: Description, state: Mapping[str, np.nda
     with storage.new_folder(place, MANIFEST) as folder:
         array_files.write_arrays(folder / _STATE, state)
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
-        value = description.to_json()
-        storage.write_json(folder / MANIFEST, {**value, _SEAL: digests.digest_of(value)})
+        storage.write_sealed_json(folder / MANIFEST, description.to_json())
     return description
 
 
@@ -153,8 +151,7 @@ def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
         DataError: It is missing, damaged, of another schema, or has another digest.
     """
     folder = Path(checkpoint)
-    value = storage.read_json(folder / MANIFEST, "checkpoint")
-    sealed = _require_seal(folder, value)
+    value = storage.read_sealed_json(folder / MANIFEST, "checkpoint")
     try:
         version = value.pop("schema_version")
         if version != SCHEMA_VERSION:
@@ -164,26 +161,13 @@ def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
             )
         description = Description(**value)
     except (KeyError, TypeError, AttributeError) as error:
+        sealed = isinstance(value, dict) and digests.SEAL in storage.read_json(folder / MANIFEST, "checkpoint")
         kind = Incompatible if sealed else DataError  # somebody meant it so, or a bit fell over
         raise kind(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
     storage.require_files(folder, {_STATE: description.state_sha256}, "checkpoint", MANIFEST)
     if expected_digest and description.digest != expected_digest:
         raise DataError(f"checkpoint {folder} has digest {description.digest}, expected {expected_digest}")
     return description
-
-
-def _require_seal(folder: Path, value: Any) -> bool:
-    """Refuses a manifest that is not as it was written. Returns whether that is known: earlier versions had no seal."""
-    if not isinstance(value, dict) or _SEAL not in value:
-        return False
-    seal = value.pop(_SEAL)
-    try:
-        sound = digests.digest_of(value) == seal
-    except ValueError:  # NaN, or half of a surrogate pair: neither is ever written
-        sound = False
-    if not sound:
-        raise DataError(f"checkpoint {folder} is damaged: {MANIFEST} is not as it was written")
-    return True
 
 
 def newest(checkpoints: Path, at_most: int | None = None) -> tuple[Path, Description] | None:

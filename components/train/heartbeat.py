@@ -60,5 +60,5 @@ class Heartbeat:
                     "Where every thread was:",
                     self._missed * self._tick_seconds / 60,
                 )
-                faulthandler.dump_traceback(2)  # standard error
+                faulthandler.dump_traceback()
                 os._exit(TRANSIENT)

@@ -1,6 +1,5 @@
 """Tests for components/checkpoints.py."""
 
-import contextlib
 import errno
 import functools
 import itertools
@@ -182,22 +181,18 @@ def whole(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "bits"), [(checkpoints.MANIFEST, range(8)), ("state.npz", [3])])
 def test_every_flip_and_every_cut_is_noticed_before_use(whole: Path, name: str, bits: Sequence[int]) -> None:
-    """But for the manifest's last line break, which says nothing."""
-    path, before = whole / name, checkpoints.describe(whole)
+    path = whole / name
     content = path.read_bytes()
     damaged = [content[:length] for length in range(len(content))]
     for at, bit in itertools.product(range(len(content)), bits):
         flipped = bytearray(content)
         flipped[at] ^= 1 << bit
         damaged.append(bytes(flipped))
-    passed = []
     for wrong in damaged:
         path.write_bytes(wrong)
-        with contextlib.suppress(DataError):
-            passed.append((wrong, checkpoints.describe(whole)))
-    assert len(damaged) == (1 + len(bits)) * len(content) > 1500
-    assert all(wrong == content[:-1] and found == before for wrong, found in passed)
-    assert len(passed) == (name == checkpoints.MANIFEST)
+        with pytest.raises(DataError):
+            checkpoints.describe(whole)
+    assert len(damaged) == (1 + len(bits)) * len(content) > 1000
 
 
 @pytest.mark.parametrize(
@@ -208,11 +203,11 @@ def test_a_manifest_that_says_something_else_than_when_it_was_written_is_refused
     whole: Path, setting: str, value: Any
 ) -> None:
     path = whole / checkpoints.MANIFEST
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, setting: value}))
-    with pytest.raises(DataError, match=r"is damaged: checkpoint\.json is not as it was written"):
+    said = storage.read_json(path, "checkpoint")
+    storage.write_json(path, {**said, setting: value})
+    with pytest.raises(DataError, match=r"checkpoint\.json is damaged: it is not what its sha256 was written for"):
         checkpoints.describe(whole)
-    path.write_text(json.dumps(said))
+    storage.write_json(path, said)
     assert checkpoints.describe(whole).step == 5
 
 
@@ -232,7 +227,7 @@ def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
     """Neither for an older one, nor as damaged, nor is it written over."""
     checkpoints.save(whole.parent, describe(4), STATE)
     value = {**describe(5).to_json(), **change}
-    (whole / checkpoints.MANIFEST).write_text(json.dumps({**value, "sha256": digests.digest_of(value)}))
+    storage.write_sealed_json(whole / checkpoints.MANIFEST, value)
     before = storage.files_in(whole)
     for attempt in (
         lambda: checkpoints.newest(whole.parent),
