@@ -298,35 +298,3 @@ def test_permission_that_is_missing_is_told_before_the_work(bucket: Server) -> N
     bucket.deny("storage.objects.create")
     with pytest.raises(ConfigError, match=r"storage\.objects\.create"):
         places.require_writable(places.local(URI))
-
-
-def test_what_is_made_anew_after_a_roll_back_takes_the_place_of_what_was_sent(bucket: Server) -> None:
-    """Checkpoint, log and sample; and whoever sends afterwards takes none of it for another process's."""
-    place = train_to(1)
-    log = (place / "metrics.jsonl").read_bytes()
-    sending = Uploads(place, 0)
-    with sending.running():
-        for step in (2, 3):
-            train_to(step)
-            sending.saved(step)
-        deadline = time.monotonic() + 60
-        while 3 not in in_bucket() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert 3 in in_bucket()
-        checkpoints.remove_after(place, 1)
-        (place / "metrics.jsonl").write_bytes(log)
-        sending.go_back(1)
-        assert in_bucket() in ([], [1])
-        assert content(bucket)["training/metrics.jsonl"] == log
-        train_to(2, weight=0.7)
-        (place / "samples" / "step-0000000002.png").write_bytes(b"another picture")
-        sending.saved(2)
-    uploads.send_all(place, 0)
-    log = (place / "metrics.jsonl").read_bytes()
-    assert content(bucket)["training/metrics.jsonl"] == log
-    assert content(bucket)["training/samples/step-0000000002.png"] == b"another picture"
-    forget()
-    uploads.fetch(place)
-    (newest, _) = checkpoints.newest(place) or (place, None)
-    assert checkpoints.load_state(newest)["weight"].tolist() == [1.4] * 3
-    assert (place / "metrics.jsonl").read_bytes() == log
