@@ -211,7 +211,7 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
     try:
         buckets.download(uri, Path(path))
         if checksum and buckets.checksum_of_file(Path(path)) != checksum:
-            raise DataError(f"{uri} changed since the source was fingerprinted; fingerprint it again")
+            raise DataError(f"{printable(uri)} changed since the source was fingerprinted; fingerprint it again")
         return open(path, "rb")
     finally:
         Path(path).unlink()
@@ -308,7 +308,8 @@ def _list_bucket(root: str) -> Iterator[SourceFile]:
     """Lists gs:// with the checksums that Beam asks for one by one: a request for each 1,000 objects."""
     uri, progress = root.rstrip("/"), _progress("listed")
     for number, stored in enumerate(buckets.each_below(uri), 1):
-        yield SourceFile(stored.uri.removeprefix(f"{uri}/"), stored.uri, stored.bytes, checksum=stored.crc32c)
+        name = printable(stored.uri.removeprefix(f"{uri}/"))
+        yield SourceFile(name, stored.uri, stored.bytes, checksum=stored.crc32c)
         progress(number)
 
 
@@ -324,7 +325,7 @@ def _list_by_beam(root: str) -> Iterator[SourceFile]:
     except BeamIOError as error:
         raise _unlistable(root, error) from None
     for entry in found:
-        yield SourceFile(entry.path.removeprefix(root), entry.path, entry.size_in_bytes)
+        yield SourceFile(printable(entry.path.removeprefix(root)), entry.path, entry.size_in_bytes)
 
 
 def _unlistable(root: str, error: Exception) -> TransientError:

@@ -175,6 +175,17 @@ def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
     assert sources.fingerprint("gs://photos/pets")[0] != fingerprint
 
 
+def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Server) -> None:
+    buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
+    file = sources.list_source("gs://photos/pets").files[1]
+    assert file.name == r"cats/\x1b[31m.png"
+    with sources.open_file(file.place, file.checksum) as opened:
+        assert opened.read() == b"x"
+    buckets.put(file.place, b"y")
+    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed since"):
+        sources.open_file(file.place, file.checksum)
+
+
 def test_an_object_is_read_as_it_was_listed_or_not_at_all(photos: Server) -> None:
     file = sources.list_source("gs://photos/pets").files[0]
     with sources.open_file(file.place, file.checksum) as opened:
