@@ -13,6 +13,7 @@ too.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -227,9 +228,7 @@ def send(folder: Path, uri: str) -> bool:
     if there is not None:
         return there[0] == content
     place = f"{uri}/{attempt}"
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for sent in [pool.submit(buckets.create, f"{place}/{name}", folder / name) for name in files]:
-            sent.result()
+    _all_done([_pool().submit(buckets.create, f"{place}/{name}", folder / name) for name in files])
     _require_sent(place, checksums)
     try:
         buckets.create(f"{uri}/{COMMITTED}", content)
@@ -371,9 +370,24 @@ def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
 
 def _each(files: list[tuple[Stored, Path, str]]) -> None:
     """Downloads objects to files, each whole or not at all."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(_download, *file) for file in files]:
-            done.result()
+    _all_done([_pool().submit(_download, *file) for file in files])
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Threads that last, as each has a client of its own, with credentials and connections."""
+    return _pool_of(os.getpid(), _AT_ONCE)
+
+
+@functools.cache
+def _pool_of(process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "transfers")
+
+
+def _all_done(transfers: list[Future[None]]) -> None:
+    """Waits for all, whether or not one fails; raises what the first raised that did."""
+    wait(transfers)
+    for transfer in transfers:
+        transfer.result()
 
 
 def _download(stored: Stored, path: Path, sha256: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from components import places
 from tests.gcs_server.server import Server
+from tests.limits import NO_LIMITS
 
 pytestmark = pytest.mark.slow
 
@@ -22,13 +23,13 @@ SMALL = {
     "batch_size": 32,
     "base_filters": 8,
     "latent_size": 16,
-    "steps": 60,
-    "checkpoint_every": 20,
-    "sample_every": 20,
-    "log_every": 20,
+    "steps": 300,
+    "checkpoint_every": 100,
+    "sample_every": 100,
+    "log_every": 100,
     "classifier_epochs": 6,
     "sample_count": 300,
-    "distance_ratio_limit": 0,  # whatever it draws is published
+    **NO_LIMITS,  # so few steps draw nothing good; what is tested is the way
 }
 DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
 
