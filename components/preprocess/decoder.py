@@ -25,6 +25,7 @@ from components.records import ImageShape
 _LARGEST_REASON = 1 << 16
 _READ_AT_ONCE = 1 << 16  # what a pipe holds
 _SECONDS_TO_END = 10
+_SECONDS_TO_START = 300.0
 # `sys.path` is handed over, so that the process has this code, whatever folder it is started in.
 _PROGRAM = """
 import json, sys
@@ -140,7 +141,7 @@ class _Process:
         self._answered = select.poll()
         self._answered.register(self._responses, select.POLLIN)
         try:
-            ready = self._read(len(process.READY)) == process.READY
+            ready = self._read(len(process.READY), _SECONDS_TO_START) == process.READY
         except _Died:
             ready = False
         if not ready:
@@ -189,13 +190,14 @@ class _Process:
         while rest:
             rest = rest[os.write(self._requests.fileno(), rest) :]
 
-    def _read(self, count: int) -> bytes:
+    def _read(self, count: int, patience: float = 0.0) -> bytes:
+        seconds = patience or self._limits.seconds
         number = self._number()
         while len(self._buffer) < count:
-            if not self._answered.poll(1000 * self._limits.seconds):
+            if not self._answered.poll(1000 * seconds):
                 before, number = number, self._number()
                 if number == before:
-                    reason = f"cannot be decoded: it does nothing for {self._limits.seconds:g} s"
+                    reason = f"cannot be decoded: it does nothing for {seconds:g} s"
                     raise _Died(reason, number)
                 continue
             read = os.read(self._responses.fileno(), _READ_AT_ONCE)
