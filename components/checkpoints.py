@@ -137,7 +137,7 @@ def _remove_damaged(place: Path) -> None:
         raise
     except DataError as error:
         log.error("made again, as %s", error)
-        storage.remove_folder(place)
+        storage.remove_folder(place) if place.is_dir() else place.unlink()
 
 
 def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:

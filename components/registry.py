@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from components import buckets, digests, evaluations, models, places, recipes, registry_bucket, storage
-from components.errors import DataError
+from components.errors import DataError, naming
 
 CHAMPION = "champion.json"
 SCHEMA_VERSION = 1
@@ -238,7 +238,10 @@ def add(registry: str | Path, prepared: Path, champion: Champion | None) -> int:
     while True:
         taken += 1
         with storage.new_folder(version_folder(place, taken), models.MANIFEST) as folder:
-            shutil.copytree(prepared, folder, dirs_exist_ok=True)
+            for path in sorted(prepared.rglob("*")):
+                target = folder / path.relative_to(prepared)
+                with naming(target):
+                    target.mkdir(parents=True, exist_ok=True) if path.is_dir() else shutil.copyfile(path, target)
         # Where the lock holds nobody off, on some shared volumes, the name is another's: a folder is renamed once.
         if models.describe(version_folder(place, taken)).digest == digest:
             return taken

@@ -142,7 +142,7 @@ def large_evaluation(
     """A real evaluation of coloured images of 64x64 in a hundred classes, with a long log."""
     root = tmp_path_factory.mktemp("large")
     shape = ImageShape(64, 64, 3)
-    dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "test": 40}, 100))
+    dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
     manifest = records.read_manifest(dataset)
     counts = manifest.splits["train"].class_counts
     checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
