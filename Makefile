@@ -53,10 +53,13 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow and not long"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, restoring on other replicas
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/reliability.md)
 	$(BIN)/python -m tests.soak --kills $(KILLS) --seed $(SEED)
@@ -197,5 +200,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-slow soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench lock

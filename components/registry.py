@@ -10,13 +10,14 @@ is claimed before it is uploaded (`components.registry_bucket`), and `champion.j
 import contextlib
 import dataclasses
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from components import buckets, digests, evaluations, models, places, recipes, registry_bucket, storage
-from components.errors import DataError, naming
+from components.errors import DataError
 
 CHAMPION = "champion.json"
 SCHEMA_VERSION = 1
@@ -214,12 +215,13 @@ def move_champion(registry: str | Path, pointer: Pointer, champion: Champion) ->
     buckets.replace(places.given(place / CHAMPION), storage.sealed_json(value), pointer.generation)
 
 
-def add(registry: str | Path, prepared: Path, champion: Champion | None) -> int:
+def add(registry: str | Path, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
     """Adds a version, or finishes what an earlier attempt at the same one left.
 
     Args:
         registry: The registry's folder, held by the caller.
-        prepared: A folder with all files of the version, its manifest among them.
+        fill: Puts all files of the version into a folder, its manifest among them.
+        model_digest: The digest of its model.
         champion: The registry's champion.
 
     Returns:
@@ -233,17 +235,16 @@ def add(registry: str | Path, prepared: Path, champion: Champion | None) -> int:
     there = versions(registry)
     taken = max([0, *there, *((champion.been | set(champion.removed)) if champion else ())])
     if places.in_bucket(place):
-        return registry_bucket.add(places.given(place), prepared, taken, champion.removed if champion else ())
-    digest = models.describe(prepared).digest
+        with tempfile.TemporaryDirectory() as prepared:
+            fill(Path(prepared))
+            removed = champion.removed if champion else ()
+            return registry_bucket.add(places.given(place), Path(prepared), taken, removed)
     while True:
         taken += 1
         with storage.new_folder(version_folder(place, taken), models.MANIFEST) as folder:
-            for path in sorted(prepared.rglob("*")):
-                target = folder / path.relative_to(prepared)
-                with naming(target):
-                    target.mkdir(parents=True, exist_ok=True) if path.is_dir() else shutil.copyfile(path, target)
+            fill(folder)
         # Where the lock holds nobody off, on some shared volumes, the name is another's: a folder is renamed once.
-        if models.describe(version_folder(place, taken)).digest == digest:
+        if models.describe(version_folder(place, taken)).digest == model_digest:
             return taken
 
 

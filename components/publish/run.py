@@ -1,8 +1,9 @@
 """The publish stage, top to bottom: model, verdict, a new version with a card, and the champion moved last."""
 
+import functools
 import logging
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from components import card, evaluations, lineage, models, places, recipes, registry, storage
@@ -43,14 +44,14 @@ def run(config: PublishConfig) -> StageResult:
     if before is not None:
         return before
     _require_compared_with(champion, evaluation, DataError)
-    with registry.held(config.registry), tempfile.TemporaryDirectory() as folder:
-        _fill(Path(folder), config, model, evaluation, judged_card)
-        return _publish(config, Path(folder), model, evaluation, champion)
+    fill = functools.partial(_fill, config=config, model=model, evaluation=evaluation, judged_card=judged_card)
+    with registry.held(config.registry):
+        return _publish(config, fill, model, evaluation, champion)
 
 
 def _publish(
     config: PublishConfig,
-    prepared: Path,
+    fill: Callable[[Path], None],
     model: models.Description,
     evaluation: evaluations.Description,
     known: registry.Champion | None,
@@ -59,7 +60,7 @@ def _publish(
 
     Args:
         config: The configuration.
-        prepared: A folder with the files of the version.
+        fill: Puts the files of the version into a folder.
         model: The model.
         evaluation: The evaluation of it.
         known: The champion that the model was compared with.
@@ -78,7 +79,7 @@ def _publish(
             # What a publication that was interrupted has added may have an earlier evaluation than the one given now.
             version = registry.find(config.registry, model.digest, champion)
         if version is None:
-            version = registry.add(config.registry, prepared, champion)
+            version = registry.add(config.registry, fill, model.digest, champion)
         _require_next(version, champion)
         try:
             whole = registry.read_version(config.registry, version, None)

@@ -87,6 +87,8 @@ def kill_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
             code = run(f"{call}:signal=KILL:when={number}")
             problem = problem_of(writer, folder / "work", (old, new), new)
             fired = code == -signal.SIGKILL
+            if code == 0 and not problem:
+                continue  # there was no such call this time: what the garbage collector closes varies
             if not fired:
                 problem = f"it was not killed but ended with {code}. {problem}"
             counts.add(fired, f"{writer.name}, killed at {call} {number}: {problem}" if problem else "")

@@ -1,6 +1,7 @@
 """Tests for components/publish and components/registry.py: real models in a real folder, real processes."""
 
 import dataclasses
+import functools
 import json
 import shutil
 import subprocess
@@ -286,10 +287,11 @@ def test_where_the_lock_holds_nobody_off_no_version_is_lost(
     folder = tmp_path / "registry"
     publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
     prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
-    other = Path(shutil.copytree(two_models[1], tmp_path / "other"))
+    other = models.describe(two_models[1]).digest
+    fill = functools.partial(shutil.copytree, two_models[1], dirs_exist_ok=True)
     looked = registry.versions
     monkeypatch.setattr(registry, "versions", lambda place: [])
-    assert registry.add(folder, other, None) == 2
+    assert registry.add(folder, fill, other, None) == 2
     monkeypatch.setattr(registry, "versions", looked)
     assert registry.versions(folder) == [1, 2]
     assert models.describe(registry.version_folder(folder, 1)) == models.describe(prepared)

@@ -38,7 +38,7 @@ def assert_same(one: Path, other: Path) -> None:
     assert samples[0] == samples[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path, tmp_path: Path) -> None:
     """One after another in one folder, each where the training has come to; the last attempt ends it."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
@@ -84,7 +84,7 @@ def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_datase
     assert [path.name for path in (tmp_path / "t").iterdir() if path.name.startswith(".tmp")] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_doubt(
     tiny_dataset: Path, tmp_path: Path
 ) -> None:

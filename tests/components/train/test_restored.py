@@ -82,7 +82,7 @@ def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:
         keep(wgan, Path(folder, f"{name} rounded"), steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Callable[..., Any], tmp_path: Path) -> None:
     """Exactly, or up to as much as rounding of the weights at every step makes of it."""
     on_replicas(__file__, "at_once", 1, str(tmp_path / "whole"))
@@ -105,7 +105,7 @@ def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Call
     assert differing > 30  # as replicas do round otherwise
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_eight_replicas_made_is_judged_and_exported_on_one_cpu(
     make_dataset: Callable[..., str], make_embedding: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -139,7 +139,7 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Path, tmp_path: Path) -> None:
     """Weights become infinite at step 491, and slots at step 561; with other checkpoints, and with SIGKILL."""
     # Where a block begins in each of them, before which variables are poisoned.
