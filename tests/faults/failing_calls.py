@@ -74,6 +74,8 @@ def fail_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
                 # Who was told that it failed may find the old state; who was told nothing must find the new.
                 allowed = (old, new) if code or writer.tolerant else (new,)
                 problem = problem or problem_of(writer, work, allowed, new)
+                if not fired and code == 0 and not problem:
+                    continue  # there was no such call this time: what the garbage collector closes varies
                 counts.add(fired, f"{writer.name}, {inject}: {problem}" if problem else "")
     finally:
         logging.disable(logging.NOTSET)
