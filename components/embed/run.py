@@ -51,7 +51,8 @@ def run(config: EmbedConfig) -> StageResult:
 
         places.require_writable(place)
         make_embedding(config, manifest, place, cluster)
-    description = embeddings.describe(place)
+    # A worker that is not the chief has it from where the chief has put it.
+    description = embeddings.describe(places.fetched(place, embeddings.MANIFEST, "embedding"))
     return StageResult(
         parameters={
             "embedding_uri": places.given(place),

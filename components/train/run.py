@@ -70,6 +70,8 @@ def run(config: TrainConfig) -> StageResult:
 
             train(config, manifest, place, found, cluster)
     folder = checkpoints.step_folder(place, config.steps)
+    if not _writes(cluster):
+        places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
     description = checkpoints.describe(folder)
     summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
     return StageResult(

@@ -185,6 +185,8 @@ def _train(
                 sending.finish()
                 workers.wait()
                 stop.leave()
+        heart.end()
+        sending.finish()  # before others look there for what was made
         workers.wait()
 
 
