@@ -11,9 +11,11 @@ import pytest
 from tests.pipeline.conftest import Desk, Parts
 
 # Writes its process number and its child's, then works until it is told to end, which it does with the code given.
-STAGE = 'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait; wait; exit 1'
+STAGE = (
+    'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait || wait; exit 1'
+)
 OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
-STUBBORN = STAGE.format(on_term="echo not yet").replace("sleep 300 &", '(trap "" TERM; exec sleep 300) &')
+STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # what it starts inherits that
 
 
 def wait_for(place: Path) -> None:
