@@ -58,7 +58,7 @@ test: install ## Run the tests
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
-test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, restoring on other replicas
+test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, other replicas, retraining
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/reliability.md)

@@ -76,7 +76,7 @@ class Desk:
         return (self.runs / "registry" / "champion.json").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_new_data_promotes_no_new_data_skips_and_worse_data_is_rejected(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     fill(desk.source / "test", discs(IMAGES, seed=1))

@@ -188,7 +188,7 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert STATE not in checkpoints.load_state(checkpoints.step_folder(sound, 640))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset: Path, tmp_path: Path) -> None:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
