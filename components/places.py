@@ -159,7 +159,7 @@ def fetch_files(folder: Path, suffix: str) -> None:
     for path in folder.glob(f"*{suffix}"):
         if path.name not in wanted:
             path.unlink(missing_ok=True)
-    _each([(stored, folder / name, "") for name, stored in wanted.items()])
+    _each([(stored, folder / name, "") for name, stored in wanted.items() if not _is_same(folder / name, stored, "")])
 
 
 def fetch_all(folder: Path, manifest: str, suffixes: tuple[str, ...] = ("",)) -> None:
@@ -217,11 +217,9 @@ def send(folder: Path, uri: str) -> bool:
         ConfigError, TransientError, DataError: It cannot be sent; what has been is used when it is tried again.
     """
     # Of one moment: what is sent later is compared with this.
-    checksums = {name: buckets.checksum_of_file(folder / name) for name in storage.files_in(folder)}
-    files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
-        for name, sha256 in storage.files_in(folder).items()
-    }
+    found = storage.files_in(folder)
+    checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
     attempt = digests.digest_of(files)[:16]
     content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": attempt, "files": files})
     there = buckets.read(f"{uri}/{COMMITTED}")

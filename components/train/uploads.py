@@ -80,6 +80,7 @@ class Uploads:
 
     def __init__(self, place: Path | None) -> None:
         self._place = place if place is not None and places.in_bucket(place) else None
+        self._sender = None if self._place is None else _Sender(self._place)
         self._went_back: tuple[int, dict[str, bytes]] | None = None
         self._saved: _Saved | None = None
         self._due, self._ending = threading.Event(), threading.Event()
@@ -96,7 +97,7 @@ class Uploads:
         if self._place is None:
             yield
             return
-        self._thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
         self._thread.start()
         try:
             yield
@@ -134,7 +135,7 @@ class Uploads:
         Raises:
             As `send_all`.
         """
-        if self._place is None or (self._saved is None and self._went_back is None):
+        if self._saved is None and self._went_back is None:
             return
         self._end()
         if self._thread is not None:
@@ -143,7 +144,7 @@ class Uploads:
             raise self._superseded
         log.info("train: sending the last checkpoint")
         try:
-            self._send(_Sender(self._place))
+            self._send()
         except TransientError as error:
             raise TransientError(
                 f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
@@ -154,13 +155,13 @@ class Uploads:
         self._ending.set()
         self._due.set()
 
-    def _run(self, place: Path) -> None:
+    def _run(self) -> None:
         """Sends what was saved last, which has all before it, whenever there is something new, until it succeeds."""
-        sender, failed_at = _Sender(place), 0.0
+        failed_at = 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
             try:
-                self._send(sender)
+                self._send()
             except Superseded as error:
                 self._superseded = error
                 return
@@ -175,8 +176,10 @@ class Uploads:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
                 failed_at = 0.0
 
-    def _send(self, sender: "_Sender") -> None:
-        back = self._went_back
+    def _send(self) -> None:
+        sender, back = self._sender, self._went_back
+        if sender is None:
+            return
         if back is not None:
             sender.go_back(*back)
             self._went_back = None if self._went_back is back else self._went_back
@@ -229,11 +232,8 @@ class _Sender:
     def _send_samples(self) -> None:
         for path in sorted((self._place / _SAMPLES).glob("*.png")):
             if path.name not in self._samples:
-                uri = f"{self._uri}/{_SAMPLES}/{path.name}"
-                try:
-                    buckets.create(uri, path)
-                except buckets.Conflict:
-                    buckets.put(uri, path.read_bytes())  # drawn anew, after a roll-back
+                # What is there may be of before a roll-back.
+                buckets.put(f"{self._uri}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._samples.add(path.name)
 
 
