@@ -293,7 +293,7 @@ def write_recipe(version: Path, published: PublishedRecipe) -> None:
         published: The recipe.
     """
     value = {**published.recipe.to_json(), "checkpoint_uri": published.checkpoint_uri}
-    storage.write_json(version / recipes.FILE, {**value, "sha256": digests.digest_of(value)})
+    storage.write_sealed_json(version / recipes.FILE, value)
 
 
 def read_recipe(registry: str | Path, version: int) -> PublishedRecipe | None:
@@ -305,11 +305,8 @@ def read_recipe(registry: str | Path, version: int) -> PublishedRecipe | None:
     path = version_folder(registry, version) / recipes.FILE
     if not path.exists():
         return None
-    value = storage.read_json(path, "recipe")
+    value = storage.read_sealed_json(path, "recipe")
     recipe = recipes.from_json(value, str(path))
-    said = {name: entry for name, entry in value.items() if name != "sha256"}
-    if value.get("sha256", digests.digest_of(said)) != digests.digest_of(said):
-        raise DataError(f"{path} is damaged: it is not what was written")
     return PublishedRecipe(recipe, str(value.get("checkpoint_uri", "")))
 
 

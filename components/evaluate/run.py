@@ -102,7 +102,8 @@ def run(config: EvaluateConfig) -> StageResult:
         log.info("evaluate: already complete at %s", place)
     else:
         places.require_writable(place)
-        training_folder.fetch(Path(config.checkpoint).parent)
+        if inputs.choice is None:  # else it was fetched to choose
+            training_folder.fetch(Path(config.checkpoint).parent)
         _make(config, inputs, place)
     return _result(config, place, kept=former is not None)
 
