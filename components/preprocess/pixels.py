@@ -2,7 +2,9 @@
 
 import io
 import re
+import struct
 import warnings
+import zlib
 
 import numpy as np
 from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin
@@ -108,7 +110,24 @@ def _open(content: bytes) -> Image.Image:
         raise UndecodableImage(f"is {image.width}x{image.height}, more than {LARGEST_IMAGE:,} pixels")
     if getattr(image, "is_animated", False):
         raise UndecodableImage("is animated")
+    if isinstance(image, PngImagePlugin.PngImageFile):
+        _require_checksums(content)
     return image
+
+
+def _require_checksums(content: bytes) -> None:
+    """Compares the checksum of each chunk of a PNG file, as Pillow does not for those that hold the pixels."""
+    kind, at = b"", len(_PNG)
+    while kind != b"IEND":
+        try:
+            length, kind = struct.unpack_from(">I4s", content, at)
+            end = at + 8 + length
+            (checksum,) = struct.unpack_from(">I", content, end)
+        except struct.error:
+            raise UndecodableImage("is cut short") from None
+        if zlib.crc32(content[at + 4 : end]) != checksum:
+            raise UndecodableImage(f"is damaged: a chunk {kind!r} has another checksum")
+        at = end + 4
 
 
 def _upright_8_bit(image: Image.Image) -> Image.Image:

@@ -143,10 +143,6 @@ ARTEFACTS = {
 }
 
 
-# What holds no checksum of itself: damage to it is noticed only by readers that were told which digest to expect.
-NOT_SEALED: tuple[str, ...] = ()
-
-
 def damages(content: bytes, every: int = 1) -> Iterator[tuple[str, bytes]]:
     """Each damage and what it leaves: one bit of each byte flipped, and the file cut at each length."""
     for at in range(0, len(content), every):

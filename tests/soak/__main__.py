@@ -18,7 +18,6 @@ from typing import Any
 
 from components import lineage, storage
 from tests.faults.conftest import MEMORY
-from tests.faults.corruption import NOT_SEALED
 from tests.faults.counts import Counts
 from tests.soak import parts, report
 
@@ -46,7 +45,6 @@ def main() -> int:
     numbers = report.numbers(
         {name: storage.read_json(_file_of(name), "part") for name in parts.PARTS if _file_of(name).exists()},
         storage.read_json(_MUTANTS, "part"),
-        NOT_SEALED,
         lineage.library_versions(),
     )
     storage.write_json(DOCS / "reliability.json", numbers)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.faults import clocks
-from tests.faults.corruption import ARTEFACTS, NOT_SEALED, damage_everywhere
+from tests.faults.bad_images import decode_everything
+from tests.faults.corruption import ARTEFACTS, damage_everywhere
 from tests.faults.counts import Counts
 from tests.faults.crash_points import kill_everywhere
 from tests.faults.failing_calls import fail_everywhere
@@ -52,7 +53,12 @@ def failing_calls(amount: Amount, folder: Path) -> dict[str, Counts]:
 
 def corruption(amount: Amount, folder: Path) -> dict[str, Counts]:
     """Every byte of every kind of artefact that is guarded."""
-    return {kind: damage_everywhere(kind, folder / kind) for kind in ARTEFACTS if kind not in NOT_SEALED}
+    return {kind: damage_everywhere(kind, folder / kind) for kind in ARTEFACTS}
+
+
+def bad_images(amount: Amount, folder: Path) -> dict[str, Counts]:
+    """Image files of every kind, whole and damaged, and decoders that crash."""
+    return decode_everything(folder)
 
 
 def kills(amount: Amount, folder: Path) -> dict[str, Counts]:
@@ -99,6 +105,7 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "power lost after every system call": power_loss,
     "every system call failing": failing_calls,
     "every byte damaged": corruption,
+    "bad images": bad_images,
     "stages killed": kills,
     "processes that wake late": zombies,
     "Pods ended by Kubeflow": pods,

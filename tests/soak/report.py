@@ -1,6 +1,6 @@
 """The counts of a soak as tables, and as docs/reliability.md, which is written by nothing else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _RULE = "| --- | ---: | ---: | ---: |"
@@ -12,10 +12,6 @@ the fault did happen, as strace, the kernel or the process's end shows, *violati
 lost, mixed, taken for what it was not, or said in a way that no user can act on. What each fault is, and what must hold
 after it, stands at the head of the files in tests/faults/.
 """
-NOT_GUARDED = (
-    "Left out, as it is known that damage to them is not always noticed by a reader that was not told which digest to "
-    "expect, as the stages of a pipeline are:"
-)
 MUTANTS = """
 ## Broken variants
 
@@ -24,9 +20,7 @@ the tests above would show nothing.
 """
 
 
-def numbers(
-    parts: dict[str, Any], mutants: dict[str, Any], not_guarded: Sequence[str], libraries: Mapping[str, str]
-) -> dict[str, Any]:
+def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
     """What docs/reliability.json keeps of what was found: of violations and catches their number.
 
     What they were stands in build/soak/, with places of one machine.
@@ -34,7 +28,6 @@ def numbers(
     Args:
         parts: By name, what build/soak/ holds of each: `kills`, `seed`, and counts by kind.
         mutants: Counts by broken variant.
-        not_guarded: Artefacts of which it is known that damage is not always noticed.
         libraries: What it was made with.
     """
     return {
@@ -42,7 +35,6 @@ def numbers(
         "mutants": {
             name: {"cases": count["tried"], "caught": len(count["violations"])} for name, count in mutants.items()
         },
-        "not_guarded": list(not_guarded),
         "libraries": dict(libraries),
     }
 
@@ -71,8 +63,6 @@ def as_markdown(found: dict[str, Any]) -> str:
         lines += ["", f"## {name[0].upper()}{name[1:]}", "", f"`{command}`", ""]
         lines += ["| of | tried | fired | violations |", _RULE]
         lines += [_row(kind, {kind: count}) for kind, count in part["kinds"].items()]
-    if found["not_guarded"]:
-        lines += ["", f"{NOT_GUARDED} {', '.join(found['not_guarded'])}."]
     lines += [MUTANTS, "| variant | cases | caught |", "| --- | ---: | ---: |"]
     lines += [f"| {mutant} | {count['cases']:,} | {count['caught']:,} |" for mutant, count in found["mutants"].items()]
     return "\n".join(lines) + "\n"

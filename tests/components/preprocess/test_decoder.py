@@ -1,8 +1,5 @@
-"""A decoder that crashes, hangs or takes all memory costs one image. It does so for real: a module that Python loads at
-the start of the decoding process makes Pillow do it to images that say so in a chunk of text.
-"""
+"""A decoder that crashes, hangs or takes all memory costs one image."""
 
-import io
 import os
 import signal
 import subprocess
@@ -12,9 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
 
 from components import datasets, digests, records
 from components.errors import DataError, TransientError
@@ -22,66 +17,14 @@ from components.preprocess import decoder, pixels
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.records import ImageShape
-
-SHAPE = ImageShape(6, 5, 3)
-FAULTS = """
-import ctypes, os, signal, time
-from PIL import PngImagePlugin
-
-load = PngImagePlugin.PngImageFile.load_prepare
-
-def load_prepare(self):
-    match self.info.get("fault"):
-        case "segfault":
-            ctypes.string_at(0)
-        case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "abort":
-            os.abort()
-        case "exit":
-            os._exit(3)
-        case "loop":
-            while True:
-                pass
-        case "sleep":
-            time.sleep(1000)
-        case "memory":
-            held = [bytearray(50 << 20) for _ in range(1000)]
-        case "nonsense":
-            os.write(1, bytes([9] * 100))
-            os._exit(0)
-        case "too many pixels":
-            os.write(1, bytes([0, 0, 0, 1, 0]) + bytes(1 << 16))
-        case "once" if not os.path.exists(os.environ["ONCE"]):
-            open(os.environ["ONCE"], "w").close()
-            os.abort()
-    return load(self)
-
-PngImagePlugin.PngImageFile.load_prepare = load_prepare
-"""
+from tests.faults.broken_decoder import REASONS, SHAPE, broken_decoder, png
 
 
 @pytest.fixture(autouse=True)
-def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def faulty(tmp_path: Path) -> Iterator[None]:
     """Processes that do what images say, and end with the test."""
-    decoder.end_processes()
-    (tmp_path / "faulty").mkdir()
-    (tmp_path / "faulty" / "sitecustomize.py").write_text(FAULTS)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "faulty"))
-    monkeypatch.setenv("ONCE", str(tmp_path / "once"))
-    monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=5))
-    yield
-    decoder.end_processes()
-
-
-def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
-    values = np.random.default_rng(seed).integers(0, 256, (shape.height, shape.width, 3), np.uint8)
-    words = PngImagePlugin.PngInfo()
-    if fault:
-        words.add_text("fault", fault)
-    file = io.BytesIO()
-    Image.fromarray(values).save(file, "PNG", pnginfo=words)
-    return file.getvalue()
+    with broken_decoder(tmp_path):
+        yield
 
 
 def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
@@ -94,19 +37,7 @@ def process_id() -> int:
     return process._process.pid
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        ("segfault", "cannot be decoded: the decoder ended with SIGSEGV"),
-        ("kill", "cannot be decoded: the decoder ended with SIGKILL"),
-        ("abort", "cannot be decoded: the decoder ended with SIGABRT"),
-        ("exit", "cannot be decoded: the decoder ended with exit status 3"),
-        ("loop", "cannot be decoded: it takes more than 1 s of processor time"),
-        ("memory", "cannot be decoded: it takes more than 512 MiB of memory"),
-        ("nonsense", "makes the decoder answer nonsense"),
-        ("too many pixels", "makes the decoder answer nonsense"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "reason"), REASONS.items())
 def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
     contents = [png(0), png(1), png(2, fault), png(3), b"<html>", png(4)]
     found = decoder.decode(contents, SHAPE, "fill")

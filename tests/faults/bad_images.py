@@ -1,0 +1,114 @@
+"""Image files that are damaged, hostile or odd: by themselves, in a source, and decoded by what crashes.
+
+What cannot be used is set aside for the reason that docs/bad-data.md gives, and costs no other image.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from components import datasets, digests, records
+from components.preprocess import decoder
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.pixels import UndecodableImage
+from tests.faults import broken_decoder
+from tests.faults.corruption import damages
+from tests.faults.counts import Counts
+from tests.faults.image_cases import CASES, NOISE, SHAPE, png
+
+_GOOD = 60  # images beside the bad ones of a source
+_WHOLE = [name for name, case in CASES.items() if not isinstance(case.expected, str) and case.expected is not None]
+
+
+def decode_everything(folder: Path) -> dict[str, Counts]:
+    """Tries each kind of image, each damage to those that can be used, and each way in which a decoder fails.
+
+    Args:
+        folder: An empty one to work in.
+
+    Returns:
+        By what is tried; all of it fires, as an image is bad or not, but for damage that leaves the bytes as they were.
+    """
+    return {
+        "each kind": _each_kind(),
+        "each kind, in one source": _in_one_source(folder),
+        "PNG, cut or flipped at each byte": _damaged([name for name in _WHOLE if name.startswith("PNG")]),
+        "JPEG, cut at each byte": _damaged([name for name in _WHOLE if name.startswith("JPEG")], "cut"),
+        "decoder that crashes": _crashing(folder),
+    }
+
+
+def _each_kind() -> Counts:
+    counts = Counts()
+    for name, case in CASES.items():
+        (found,) = decoder.decode([case.make()], SHAPE, "fill")
+        problem = case.problem(_pixels(found))
+        counts.add(True, f"{name}: {problem}" if problem else "")
+    return counts
+
+
+def _in_one_source(folder: Path) -> Counts:
+    """All kinds among good images, through the stage: its list of what is set aside, and the pixels of the others."""
+    source, counts = folder / "source", Counts()
+    source.mkdir()
+    for number in range(_GOOD):
+        (source / f"good-{number:02}.png").write_bytes(png(np.roll(NOISE, number, axis=0), 2))
+    # Under names that are no good to a decoder, and in the order of the table.
+    files = {f"case-{number:02}.png": case for number, case in enumerate(CASES.values())}
+    for name, case in files.items():
+        (source / name).write_bytes(case.make())
+    settings = {"height": SHAPE.height, "width": SHAPE.width, "bad_images_limit": 0.5, "seed": 0}
+    dataset = folder / "dataset"
+    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **settings))
+    manifest = records.read_manifest(str(dataset))
+    lines = (dataset / preprocess.QUARANTINE).read_text(encoding="utf-8").splitlines()
+    aside = {entry["name"]: entry for entry in map(json.loads, lines)}
+    kept = [image for split in records.SPLITS for image in datasets.load_split(str(dataset), manifest, split)[0]]
+    for name, case in files.items():
+        if isinstance(case.expected, str):
+            entry = aside.pop(name, {"reason": "it is not set aside", "sha256": ""})
+            problem = case.problem(UndecodableImage(entry["reason"]))
+            if not problem and entry["sha256"] != digests.sha256_of_file(source / name):
+                problem = "the list has another sha256"
+        else:
+            problem = "" if any(not case.problem(image) for image in kept) else "its pixels are not in the dataset"
+        counts.add(True, f"{name}: {problem}" if problem else "")
+    used = sum(not isinstance(case.expected, str) for case in CASES.values())
+    if aside or len(kept) != _GOOD + used:
+        counts.violations.append(f"{len(kept)} images are kept; set aside are also {sorted(aside)}")
+    return counts
+
+
+def _damaged(names: list[str], kind: str = "") -> Counts:
+    """Damage to whole files, of which none may be used; `kind` is what a damage's description begins with."""
+    counts = Counts()
+    for name in names:
+        content = CASES[name].make()
+        chosen = [(damage, left) for damage, left in damages(content) if damage.startswith(kind)]
+        found = decoder.decode([left for _, left in chosen], SHAPE, "fill")
+        for (damage, left), each in zip(chosen, found, strict=True):
+            counts.add(left != content, "" if isinstance(each, UndecodableImage) else f"{name}, {damage}: it is used")
+    return counts
+
+
+def _crashing(folder: Path) -> Counts:
+    """Each failure among images that are as good as without it."""
+    counts = Counts()
+    with broken_decoder.broken_decoder(folder):
+        good = [broken_decoder.png(number) for number in range(4)]
+        wanted = decoder.decode(good, broken_decoder.SHAPE, "fill")
+        for fault, reason in broken_decoder.REASONS.items():
+            batch = [*good[:2], broken_decoder.png(9, fault), *good[2:]]
+            found = decoder.decode(batch, broken_decoder.SHAPE, "fill")
+            failed = found.pop(2)
+            problem = "" if found == wanted else "it cost another image"
+            counts.add(str(failed) == reason, f"{fault}: {problem}" if problem else "")
+    return counts
+
+
+def _pixels(found: bytes | UndecodableImage) -> np.ndarray | UndecodableImage:
+    if isinstance(found, UndecodableImage):
+        return found
+    return np.frombuffer(found, np.uint8).reshape(SHAPE.height, SHAPE.width, SHAPE.channels)

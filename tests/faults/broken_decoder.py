@@ -1,0 +1,94 @@
+"""A decoder that crashes, hangs or takes all memory, for real: a module that Python loads at the start of the decoding
+process makes Pillow do it to images that say so in a chunk of text.
+"""
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from PIL import Image, PngImagePlugin
+
+from components.preprocess import decoder
+from components.records import ImageShape
+
+SHAPE = ImageShape(6, 5, 3)
+LIMITS = decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=5)
+FAULTS = """
+import ctypes, os, signal, time
+from PIL import PngImagePlugin
+
+load = PngImagePlugin.PngImageFile.load_prepare
+
+def load_prepare(self):
+    match self.info.get("fault"):
+        case "segfault":
+            ctypes.string_at(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(3)
+        case "loop":
+            while True:
+                pass
+        case "sleep":
+            time.sleep(1000)
+        case "memory":
+            held = [(ctypes.c_char * (50 << 20))() for _ in range(1000)]  # not touched, so that it takes no time
+        case "nonsense":
+            os.write(1, bytes([9] * 100))
+            os._exit(0)
+        case "too many pixels":
+            os.write(1, bytes([0, 0, 0, 1, 0]) + bytes(1 << 16))
+        case "once" if not os.path.exists(os.environ["ONCE"]):
+            open(os.environ["ONCE"], "w").close()
+            os.abort()
+    return load(self)
+
+PngImagePlugin.PngImageFile.load_prepare = load_prepare
+"""
+# What is said of an image that does each.
+REASONS = {
+    "segfault": "cannot be decoded: the decoder ended with SIGSEGV",
+    "kill": "cannot be decoded: the decoder ended with SIGKILL",
+    "abort": "cannot be decoded: the decoder ended with SIGABRT",
+    "exit": "cannot be decoded: the decoder ended with exit status 3",
+    "loop": "cannot be decoded: it takes more than 1 s of processor time",
+    "memory": "cannot be decoded: it takes more than 512 MiB of memory",
+    "nonsense": "makes the decoder answer nonsense",
+    "too many pixels": "makes the decoder answer nonsense",
+}
+
+
+@contextlib.contextmanager
+def broken_decoder(folder: Path) -> Iterator[None]:
+    """Has processes that do what images say, under small limits, until it is left.
+
+    Args:
+        folder: A place for the module; "once" there tells that a fault that happens only once has happened.
+    """
+    decoder.end_processes()
+    (folder / "faulty").mkdir()
+    (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)
+    environment = {"PYTHONPATH": str(folder / "faulty"), "ONCE": str(folder / "once")}
+    with mock.patch.dict(os.environ, environment), mock.patch.object(decoder, "LIMITS", LIMITS):
+        try:
+            yield
+        finally:
+            decoder.end_processes()
+
+
+def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
+    """A PNG file of noise that brings about a fault, or none."""
+    values = np.random.default_rng(seed).integers(0, 256, (shape.height, shape.width, 3), np.uint8)
+    words = PngImagePlugin.PngInfo()
+    if fault:
+        words.add_text("fault", fault)
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG", pnginfo=words)
+    return file.getvalue()
