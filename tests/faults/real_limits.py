@@ -2,9 +2,11 @@
 
 Disks are tmpfs in a mount namespace of this process's own, so that nothing is left of them:
 
-    unshare --mount python -m tests.faults.real_limits
+    unshare --mount python -m tests.faults.real_limits stages
+    unshare --mount python -m tests.faults.real_limits trainings
 """
 
+import importlib
 import json
 import os
 import resource
@@ -16,46 +18,56 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components import cli, registry
+from components import checkpoints, cli, registry
 from components.preprocess.config import PreprocessConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from components.records import ImageShape
+from components.train.config import TrainConfig
+from tests.conftest import write_dataset
 from tests.faults import writers
+from tests.faults.kills import TRAINING, content, differences
 
 _NOBODY = 65534
 _SIZE = 300_000  # bytes of a model that does not fit
+_ROOM_OF_A_TRAINING = "76k"  # for two of its checkpoints, and not for the third
 
 
-def main() -> None:
+def main(what: str) -> None:
     """Prints for each case the exit code, what was said, and what is found then."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        writers.prepare_first_version(folder)
-        publish.run(writers.publish_config(folder, 1))
-        champion = registry.read_champion(folder / "registry")
-        assert champion
-        model = writers.make_model(folder / "2", 2, _SIZE)
-        writers.make_evaluation(folder / "2" / "evaluation", model, (champion.model_digest, 1))
-        disk = folder / "disk"
-        disk.mkdir()
-        _mount(disk, "size=256k")
-        shutil.copytree(folder / "registry", disk / "registry")
-        found = {
-            "full disk": _publish(folder, disk / "registry"),
-            "full disk, again": _publish(folder, disk / "registry"),
-            "full disk, a dataset": _preprocess(disk / "dataset"),
-            "limited size of files": _publish(folder, folder / "registry", _limit_size),
-            "another's folder": _publish(folder, folder / "registry", _become_nobody),
-        }
-        _mount(disk, "remount,ro")
-        found["read-only disk"] = _publish(folder, disk / "registry")
-        _mount(disk, "remount,rw,size=10m")
-        found["room again"] = _publish(folder, disk / "registry")
-        found["room again, a dataset"] = _preprocess(disk / "dataset")
-        found["allowed again"] = _publish(folder, folder / "registry")
-        subprocess.run(["umount", disk], check=True)
-    print(json.dumps(found))
+        (folder / "disk").mkdir()
+        print(json.dumps({"stages": stages, "trainings": trainings}[what](folder)))
+
+
+def stages(folder: Path) -> dict[str, Any]:
+    """Publications and datasets."""
+    writers.prepare_first_version(folder)
+    publish.run(writers.publish_config(folder, 1))
+    champion = registry.read_champion(folder / "registry")
+    assert champion
+    model = writers.make_model(folder / "2", 2, _SIZE)
+    writers.make_evaluation(folder / "2" / "evaluation", model, (champion.model_digest, 1))
+    disk = folder / "disk"
+    _mount(disk, "size=256k")
+    shutil.copytree(folder / "registry", disk / "registry")
+    found = {
+        "full disk": _publish(folder, disk / "registry"),
+        "full disk, again": _publish(folder, disk / "registry"),
+        "full disk, a dataset": _preprocess(disk / "dataset"),
+        "limited size of files": _publish(folder, folder / "registry", _limit_size),
+        "another's folder": _publish(folder, folder / "registry", _become_nobody),
+    }
+    _mount(disk, "remount,ro")
+    found["read-only disk"] = _publish(folder, disk / "registry")
+    _mount(disk, "remount,rw,size=10m")
+    found["room again"] = _publish(folder, disk / "registry")
+    found["room again, a dataset"] = _preprocess(disk / "dataset")
+    found["allowed again"] = _publish(folder, folder / "registry")
+    subprocess.run(["umount", disk], check=True)
+    return found
 
 
 def _mount(disk: Path, options: str) -> None:
@@ -87,6 +99,33 @@ def _preprocess(place: Path) -> dict[str, Any]:
     return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
 
 
+def trainings(folder: Path) -> dict[str, Any]:
+    """A training whose disk is full after one checkpoint or two, once more, and then with room."""
+    importlib.import_module("components.train.training")  # once, for all the processes
+    disk, counts = folder / "disk", {"train": 60, "validation": 10, "test": 40}
+    dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
+    reference = _train(dataset, folder / "training")
+    wanted = content(folder / "training")
+    _mount(disk, f"size={_ROOM_OF_A_TRAINING}")
+    found = {
+        "room for all, a training": reference,
+        "full disk, a training": _train(dataset, disk / "training"),
+        "full disk, a training again": _train(dataset, disk / "training"),
+    }
+    _mount(disk, "remount,size=10m")
+    found["room again, a training"] = _train(dataset, disk / "training")
+    found["room again, a training"]["differences"] = differences(content(disk / "training"), wanted)
+    subprocess.run(["umount", disk], check=True)
+    return found
+
+
+def _train(dataset: Path, place: Path) -> dict[str, Any]:
+    given = {"dataset": dataset, "checkpoints": place, **TRAINING, "critic_steps": 2}
+    found = _ended("train", TrainConfig, [f"--{name}={value}" for name, value in given.items()])
+    whole = [description.step for _, description in checkpoints.all_whole(place)]
+    return {**found, "place": str(place), "steps": checkpoints.steps(place), "whole": sorted(whole), **_left(place)}
+
+
 def _left(place: Path) -> dict[str, Any]:
     return {"left": [path.name for path in place.rglob(".tmp-*")]}
 
@@ -108,4 +147,4 @@ def _ended(stage: str, config: type, words: list[str], before: Callable[[], None
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

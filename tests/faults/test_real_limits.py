@@ -11,21 +11,26 @@ from typing import Any
 import pytest
 
 from components import errors
+from tests.faults.kills import TRAINING
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def ended(what: str) -> dict[str, Any]:
     """What `tests.faults.real_limits` prints."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("mounting a small disk takes root and unshare")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no namespace of mounts can be made here")
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.faults.real_limits"]
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.faults.real_limits", what]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def stages() -> dict[str, Any]:
+    return ended("stages")
 
 
 @pytest.mark.parametrize(
@@ -40,23 +45,38 @@ def found() -> dict[str, Any]:
     ],
 )
 def test_what_cannot_be_written_is_told_in_a_line_and_the_old_state_stays(
-    found: dict[str, Any], case: str, code: int, reason: str
+    stages: dict[str, Any], case: str, code: int, reason: str
 ) -> None:
-    told = found[case]
+    assert_told(stages[case], code, reason)
+    if "dataset" in case:
+        assert not stages[case]["made"]
+    else:
+        assert stages[case]["champion"] == 1
+
+
+@pytest.mark.parametrize("case", ["room again", "allowed again", "room again, a dataset"])
+def test_the_same_command_goes_on_where_there_is_room(stages: dict[str, Any], case: str) -> None:
+    told = stages[case]
+    assert (told["code"], told["left"]) == (errors.OK, []), told
+    assert told.get("champion", 2) == 2
+    assert told.get("made", True)
+
+
+@pytest.mark.slow
+def test_a_training_keeps_its_checkpoints_on_a_full_disk_and_goes_on_with_room() -> None:
+    found = ended("trainings")
+    for case in ("full disk, a training", "full disk, a training again"):
+        assert_told(found[case], errors.TRANSIENT, "No space left on device: ")
+        assert 0 < max(found[case]["steps"]) < TRAINING["steps"]
+        assert found[case]["steps"] == found[case]["whole"]
+    for case in ("room for all, a training", "room again, a training"):
+        assert (found[case]["code"], found[case]["left"]) == (errors.OK, []), found[case]
+    assert found["room again, a training"]["differences"] == []
+
+
+def assert_told(told: dict[str, Any], code: int, reason: str) -> None:
     assert told["code"] == code, told
     assert len(told["said"]) == 1, told
     assert reason in told["said"][0]
     assert told["place"] in told["said"][0]
     assert told["left"] == []
-    if "dataset" in case:
-        assert not told["made"]
-    else:
-        assert told["champion"] == 1
-
-
-@pytest.mark.parametrize("case", ["room again", "allowed again", "room again, a dataset"])
-def test_the_same_command_goes_on_where_there_is_room(found: dict[str, Any], case: str) -> None:
-    told = found[case]
-    assert (told["code"], told["left"]) == (errors.OK, []), told
-    assert told.get("champion", 2) == 2
-    assert told.get("made", True)
