@@ -354,16 +354,19 @@ def damage(registry: str | Path, number: int, champion: Champion | None) -> list
 def uncommitted(registry: str | Path, champion: Champion | None) -> list[str]:
     """What publications left that were interrupted, or are at work now: numbers of versions, or names of folders."""
     place = places.local(registry)
-    if not places.in_bucket(place):
-        return sorted(path.name for path in (place / _VERSIONS).glob(".tmp-*"))
     given_up = set(champion.removed if champion else ())
+    if not places.in_bucket(place):
+        return sorted(path.name for path in (place / _VERSIONS).glob(".tmp-*") if _number_aside(path) not in given_up)
     return [str(number) for number in sorted(set(registry_bucket.unfinished(places.given(place))) - given_up)]
 
 
 def left_over(registry: str | Path, champion: Champion | None) -> list[int]:
     """Versions that were removed, and of which something is there all the same."""
     place = places.local(registry)
-    there = registry_bucket.begun(places.given(place)) if places.in_bucket(place) else versions(registry)
+    if places.in_bucket(place):
+        there = registry_bucket.begun(places.given(place))
+    else:
+        there = versions(registry) + [_number_aside(path) for path in (place / _VERSIONS).glob(".tmp-*")]
     return sorted(set(there).intersection(champion.removed if champion else ()))
 
 
@@ -379,11 +382,18 @@ def remove(registry: str | Path, name: str) -> None:
         registry_bucket.remove(places.given(place), int(name))
         return
     folder = place / _VERSIONS / name
-    aside = folder.with_name(f".tmp-removed-{name}")
-    if folder.exists() and not name.startswith("."):
-        folder.rename(aside)  # gone at once, whoever reads or serves it
-        folder = aside
-    shutil.rmtree(folder, ignore_errors=True)
+    if name.isdecimal():
+        storage.remove_folder(folder)  # gone at once, whoever reads or serves it
+        storage.sweep(folder.parent, name)
+        return
+    with contextlib.suppress(FileNotFoundError):  # a publication that has ended meanwhile
+        shutil.rmtree(folder)
+
+
+def _number_aside(aside: Path) -> int:
+    """The version that something in the registry's folder is aside for; 0 if it is for none."""
+    number = aside.name.removeprefix(".tmp-").partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _fetched(registry: str | Path, number: int) -> Path:

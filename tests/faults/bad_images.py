@@ -59,9 +59,10 @@ def _in_one_source(folder: Path) -> Counts:
     files = {f"case-{number:02}.png": case for number, case in enumerate(CASES.values())}
     for name, case in files.items():
         (source / name).write_bytes(case.make())
-    settings = {"height": SHAPE.height, "width": SHAPE.width, "bad_images_limit": 0.5, "seed": 0}
     dataset = folder / "dataset"
-    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **settings))
+    height, width = SHAPE.height, SHAPE.width
+    given = PreprocessConfig(source=str(source), dataset=str(dataset), height=height, width=width, bad_images_limit=0.5)
+    preprocess.run(given)
     manifest = records.read_manifest(str(dataset))
     lines = (dataset / preprocess.QUARANTINE).read_text(encoding="utf-8").splitlines()
     aside = {entry["name"]: entry for entry in map(json.loads, lines)}

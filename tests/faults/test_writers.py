@@ -1,6 +1,6 @@
 """Every writer killed at every system call, without power after every one, and with every one failing.
 
-Publications take long; `make soak` looks at every call of theirs.
+Changes of a registry take long; `make soak` looks at every call of theirs.
 """
 
 from pathlib import Path
@@ -15,8 +15,8 @@ from tests.faults.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.power_loss import lose_power_everywhere
 from tests.faults.writers import BY_NAME
 
-PUBLICATIONS = ("first version", "second version")
-QUICK = [name for name in BY_NAME if name not in PUBLICATIONS]
+REGISTRIES = ("first version", "second version", "roll-back", "versions removed")
+QUICK = [name for name in BY_NAME if name not in REGISTRIES]
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,8 @@ def test_every_call_fails(name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PUBLICATIONS)
-def test_a_publication_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_change_of_a_registry_killed_at_some_calls_and_with_some_failing(name: str, folder: Path) -> None:
     all_well(kill_everywhere(BY_NAME[name], folder / "killed", every=4))
     all_well(fail_everywhere(BY_NAME[name], folder / "failing", every=10))
 

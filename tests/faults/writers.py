@@ -4,7 +4,9 @@ Writers and readers are the project's own. What stages write with TensorFlow goe
 whole stages are killed by tests/faults/kills.py.
 """
 
+import contextlib
 import dataclasses
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +18,11 @@ from components import checkpoints, evaluations, lineage, models, records, regis
 from components.executor import RunOf
 from components.publish import run as publish
 from components.publish.config import PublishConfig
+from components.record import run as record
+from components.record.config import RecordConfig
 from components.source_index import SourceIndex, Stamp
 from components.train import window
+from pipeline import model_upkeep
 from pipeline.cache import Cache
 from pipeline.history import History
 from pipeline.package import Task
@@ -137,6 +142,22 @@ def _note(state: str) -> Callable[[Path], None]:
         run_records.write(RunOf(str(folder / "records"), "run-1"), run_records.Note(stage="train", state=state))
 
     return write
+
+
+def _note_stages(folder: Path) -> None:
+    for stage in ("fingerprint", "decide"):
+        run_records.write(
+            RunOf(str(folder / "records"), "run-1"), run_records.Note(stage=stage, state=run_records.DONE)
+        )
+
+
+def _record(folder: Path) -> None:
+    record.run(RecordConfig(records=str(folder / "records"), run="run-1"))
+
+
+def _read_record(folder: Path) -> Any:
+    path = folder / "records" / "run-1" / run_records.RECORD
+    return storage.read_json(path, "record") if path.exists() else None
 
 
 def _read_notes(folder: Path) -> Any:
@@ -276,10 +297,35 @@ def _publish(number: int) -> Callable[[Path], object]:
     return write
 
 
+def _prepare_two_versions(folder: Path) -> None:
+    prepare_second_version(folder)
+    _publish(2)(folder)
+
+
+def _prepare_three_versions(folder: Path) -> None:
+    _prepare_two_versions(folder)
+    champion = registry.read_champion(folder / "registry")
+    assert champion
+    make_evaluation(folder / "3" / "evaluation", make_model(folder / "3", 3), (champion.model_digest, 2))
+    _publish(3)(folder)
+
+
+def _roll_back(folder: Path) -> None:
+    champion = registry.read_champion(folder / "registry")
+    if champion and champion.version == 2:
+        with contextlib.redirect_stdout(io.StringIO()):
+            model_upkeep.rollback(str(folder / "registry"))
+
+
+def _remove_versions(folder: Path) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        model_upkeep.gc(str(folder / "registry"), keep=1, uncommitted=False, yes=True)
+
+
 def read_registry(folder: Path) -> Any:
     """The champion, its model, evaluation and card checked; every other version is whole as well."""
     champion = registry.read_champion(folder / "registry")
-    for number in registry.versions(folder / "registry"):
+    for number in registry.versions(folder / "registry", champion):
         registry.read_version(folder / "registry", number, champion)
     return champion
 
@@ -299,10 +345,13 @@ WRITERS = [
     Writer("checkpoint", _save_three, lambda folder: _save(folder, 4), _read_checkpoint),
     Writer("rows of a log", _old_rows, _go_on_with_rows, _read_rows),
     Writer("note of a stage", _note("running"), _note("done"), _read_notes, tolerant=True),
+    Writer("record of a run", _note_stages, _record, _read_record),
     Writer("kept result", _nothing, _keep, _look_up),
     Writer("state of a run", _begin_run, _end_run, _read_run),
     Writer("source's index", _index("0" * 64), _index("1" * 64), _read_index, tolerant=True),
     Writer("first version", prepare_first_version, _publish(1), read_registry),
     Writer("second version", prepare_second_version, _publish(2), read_registry),
+    Writer("roll-back", _prepare_two_versions, _roll_back, read_registry),
+    Writer("versions removed", _prepare_three_versions, _remove_versions, read_registry),
 ]
 BY_NAME = {writer.name: writer for writer in WRITERS}
