@@ -1,0 +1,55 @@
+"""Runs of the whole pipeline that are small enough for a test, and what came of them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.limits import NO_LIMITS
+
+SMALL = {
+    "source": "digits",
+    "height": 12,
+    "width": 12,
+    "batch_size": 32,
+    "base_filters": 8,
+    "latent_size": 16,
+    "steps": 300,
+    "checkpoint_every": 100,
+    "sample_every": 100,
+    "log_every": 100,
+    "classifier_epochs": 6,
+    "sample_count": 300,
+    **NO_LIMITS,  # so few steps draw nothing good; what is tested is the way
+}
+_DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
+
+
+def start(root: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Starts such a run; what it says is kept for `communicate`."""
+    flags = [f"--{name}={value}" for name, value in SMALL.items()]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def run(root: str | Path) -> str:
+    """Runs it to a good end; returns its log."""
+    with start(root) as process:
+        log = process.communicate()[1]
+    assert process.returncode == 0, log
+    return log
+
+
+def outputs(record: str | bytes) -> dict[str, Any]:
+    """What a run made, by its record: digests, verdict and version."""
+    found: dict[str, Any] = {}
+    for stage in json.loads(record)["stages"].values():
+        found |= stage["outputs"]
+    return {name: found[name] for name in (*_DIGESTS, "verdict", "version")}
