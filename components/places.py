@@ -197,6 +197,15 @@ def artefacts(folder: Path, manifest: str) -> list[Path]:
     return sorted({folder / names[0] for names in parts if len(names) == 2 and names[1] in (COMMITTED, manifest)})
 
 
+def folders(place: Path) -> list[Path]:
+    """The folders that lie in one, by name, but for hidden ones; mirrors of those in a bucket, which may be empty."""
+    if in_bucket(place):
+        names = {name.partition("/")[0] for name in _files_below(given(place)) if "/" in name}
+    else:
+        names = {path.name for path in place.glob("*") if path.is_dir()}
+    return [place / name for name in sorted(names) if not name.startswith(".")]
+
+
 def send_file(path: Path) -> None:
     """Puts one file of a mirror, which one writer has, into the bucket, whatever was there."""
     if in_bucket(path):

@@ -30,3 +30,17 @@ def test_a_root_in_a_bucket_and_one_in_a_folder(gcs: Server, tmp_path: Path) -> 
     assert changed
     assert {name.split("/")[1] for name in changed} <= {"records", "history"}  # what tells of the run, and nothing else
     assert before.keys() <= held.keys()
+
+    # Every stage once more, as what an earlier run noted of them is gone: they find what they would make.
+    shutil.rmtree(places.local("gs://b").parent.parent)
+    before, asked = dict(held), len(gcs.requests)
+    log = run("gs://b/runs", refresh="yes")
+    for stage in ("preprocess", "embed", "train", "export"):
+        assert f"{stage}: done" in log
+    changed = {name for name in held if before.get(name) != held[name]}
+    assert {name.split("/")[1] for name in changed} == {"records", "history", "evaluations"}  # by the champion
+    writes = [request for request in gcs.requests[asked:] if request.method != "GET"]
+    assert writes
+    for request in writes:
+        asked_for = f"{request.path} {request.query}"
+        assert not any(place in asked_for for place in ("datasets", "embeddings", "checkpoints", "models")), asked_for

@@ -49,7 +49,7 @@ def test_two_machines_and_one_bucket(gcs: Server, alone: Path, tmp_path: Path) -
     gcs.create_bucket("b")
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-    finish([start("gs://b/runs", TMPDIR=str(tmp_path / name)) for name in ("first", "second")])
+    finish([start("gs://b/runs", {"TMPDIR": str(tmp_path / name)}) for name in ("first", "second")])
     held = gcs.objects["b"]
     assert champion_of(held["runs/registry/champion.json"].content) == champion_of(
         (alone / "registry/champion.json").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.limits import NO_LIMITS
 
-SMALL = {
+SMALL: dict[str, object] = {
     "source": "digits",
     "height": 12,
     "width": 12,
@@ -27,21 +27,21 @@ SMALL = {
 _DIGESTS = ("dataset_digest", "embedding_digest", "checkpoint_digest", "evaluation_digest", "model_digest")
 
 
-def start(root: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """Starts such a run; what it says is kept for `communicate`."""
-    flags = [f"--{name}={value}" for name, value in SMALL.items()]
+def start(root: str | Path, environment: dict[str, str] | None = None, /, **changes: object) -> subprocess.Popen[str]:
+    """Starts such a run, with some settings changed; what it says is kept for `communicate`."""
+    flags = [f"--{name}={value}" for name, value in {**SMALL, **changes}.items()]
     return subprocess.Popen(
         [sys.executable, "-m", "pipeline", "run", f"--root={root}", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, **(environment or {})},
     )
 
 
-def run(root: str | Path) -> str:
+def run(root: str | Path, **changes: object) -> str:
     """Runs it to a good end; returns its log."""
-    with start(root) as process:
+    with start(root, **changes) as process:
         log = process.communicate()[1]
     assert process.returncode == 0, log
     return log

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from components import checkpoints, embeddings, records, storage
+from components import checkpoints, embeddings, places, records, storage
 from components.errors import ConfigError, DataError
-from components.evaluate import scores, scores_table
+from components.evaluate import scores, scores_table, training_folder
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.checkpoint_scores import Scorer
 from components.evaluate.scores_table import Row
@@ -63,10 +63,10 @@ def run(config: AllCheckpointsConfig) -> StageResult:
 
 def _find(config: AllCheckpointsConfig, problems: list[str]) -> list[_Comparable]:
     """The trainings of each dataset, with its embedding; those without either are added to the problems."""
-    root = Path(config.root)
+    root = places.local(config.root)
     datasets = {
         manifest.digest: (folder, manifest)
-        for folder, manifest in _kept(config.dataset, root / "datasets", records.read_manifest, problems)
+        for folder, manifest in _kept(config.dataset, root / "datasets", _described, problems)
     }
     trainings: dict[str, list[Path]] = {}
     for training, digest in _kept(config.checkpoints, root / "checkpoints", _dataset_digest, problems):
@@ -76,7 +76,7 @@ def _find(config: AllCheckpointsConfig, problems: list[str]) -> list[_Comparable
             problems.append(f"{training} was made of dataset {digest}; give its folder by --dataset")
     kept = _kept(config.embedding, root / "embeddings", _certified, problems)
     found = []
-    for digest, places in trainings.items():
+    for digest, of_dataset in trainings.items():
         # The same embedding may be kept under several keys.
         fit = {of.digest: (folder, of) for folder, of in kept if of.dataset_digest == digest}
         if len(fit) > 1:
@@ -86,35 +86,42 @@ def _find(config: AllCheckpointsConfig, problems: list[str]) -> list[_Comparable
             )
         if fit:
             (embedding,) = fit.values()
-            found.append(_Comparable(dataset=datasets[digest], embedding=embedding, trainings=places))
+            found.append(_Comparable(dataset=datasets[digest], embedding=embedding, trainings=of_dataset))
         else:
             problems.append(f"there is no embedding of dataset {datasets[digest][0]}; give its folder by --embedding")
     return found
 
 
 def _kept(
-    named: str, place: Path, describe: Callable[[str], Described], problems: list[str]
+    named: str, place: Path, describe: Callable[[Path], Described], problems: list[str]
 ) -> list[tuple[Path, Described]]:
     """The folder that was named, or else every one in a place, with what it says of itself, if it can be read."""
-    folders = sorted(path for path in place.glob("*") if path.is_dir() and not path.name.startswith("."))
     found = []
-    for folder in [Path(named)] if named else folders:
+    for folder in [places.local(named)] if named else places.folders(place):
         try:
-            found.append((folder, describe(str(folder))))
+            found.append((folder, describe(folder)))
         except DataError as error:
             problems.append(str(error))
     return found
 
 
-def _dataset_digest(training: str) -> str:
+def _described(dataset: Path) -> records.Manifest:
+    places.holds(dataset, records.MANIFEST, whole=False)  # the images only if there is something to compare with them
+    return records.read_manifest(str(dataset))
+
+
+def _dataset_digest(training: Path) -> str:
     """The dataset of a training, as its newest checkpoint names it."""
-    found = checkpoints.newest(Path(training))
+    training_folder.fetch(training)
+    places.fetch_all(training, checkpoints.MANIFEST)
+    found = checkpoints.newest(training)
     if found is None:
         raise DataError(f"there is no checkpoint in {training}")
     return found[1].dataset_digest
 
 
-def _certified(embedding: str) -> embeddings.Description:
+def _certified(place: Path) -> embeddings.Description:
+    embedding = places.fetched(place, embeddings.MANIFEST, "embedding")
     description = embeddings.describe(embedding)
     embeddings.require_certified(embedding, description)
     return description
@@ -123,6 +130,7 @@ def _certified(embedding: str) -> embeddings.Description:
 def _score(config: AllCheckpointsConfig, together: _Comparable, problems: list[str]) -> Rows:
     """The rows of trainings on one dataset; none, and one more problem, if its images are too few or damaged."""
     try:
+        places.fetched(together.dataset[0], records.MANIFEST, "dataset")
         scorer = Scorer(*together.dataset, *together.embedding, config.sample_count, config.seed)
         return [(training, row) for training in together.trainings for row in scorer.score_all(training)]
     except DataError as error:
@@ -135,7 +143,8 @@ def _print(together: _Comparable, rows: Rows) -> None:
     comparison = rows[0][1].comparison
     print(
         f"{comparison.samples:,} samples of each checkpoint, {comparison.compared:,} of them compared with as many "
-        f"{comparison.split} images of {together.dataset[0]} in {together.embedding[0]}"
+        f"{comparison.split} images of {places.given(together.dataset[0])} in "
+        f"{places.given(together.embedding[0])}"
     )
     if comparison.compared < scores.ENOUGH:
         print("there are few images: the distances are noisy, and small differences mean nothing")
@@ -154,7 +163,8 @@ def _print(together: _Comparable, rows: Rows) -> None:
         print("best: none, as no checkpoint has a distance")
     else:
         training = next(training for training, row in rows if row is best)
-        print(f"best: {checkpoints.step_folder(training, best.step)}, with the smallest {comparison.distance}")
+        folder = places.given(checkpoints.step_folder(training, best.step))
+        print(f"best: {folder}, with the smallest {comparison.distance}")
 
 
 def _differing(rows: Rows) -> list[str]:

@@ -14,7 +14,9 @@ class AllCheckpointsConfig:
     The scores are kept in `scores.jsonl` beside the checkpoints; what is there already is not scored again.
     """
 
-    root: Annotated[str, Setting("Folder of runs, in which everything is looked for that is not named.")] = "runs"
+    root: Annotated[
+        str, Setting("Folder of runs, here or gs://BUCKET/FOLDER, in which everything is looked for that is not named.")
+    ] = "runs"
     checkpoints: Annotated[str, Setting("Folder of a training's checkpoints; those of every training when empty.")] = ""
     dataset: Annotated[str, Setting("Folder of the dataset of the trainings; all that there are when empty.")] = ""
     embedding: Annotated[

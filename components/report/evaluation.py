@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components import evaluations, storage
+from components import evaluations, places, storage
 from components.errors import DataError
 
 
@@ -42,7 +42,7 @@ def read(given: str) -> Evaluation:
     Raises:
         DataError: There is none, it is damaged, or it was made by another version of this program.
     """
-    folder = find(Path(given))
+    folder = find(places.local(given))
     described = evaluations.describe(folder)
     try:
         missing = {evaluations.METRICS, evaluations.TRAINING, evaluations.SAMPLES} - described.files.keys()
@@ -66,7 +66,7 @@ def read(given: str) -> Evaluation:
 
 
 def find(place: Path) -> Path:
-    """The folder of the evaluation that a place stands for.
+    """The folder of the evaluation that a place stands for, on this machine.
 
     Args:
         place: An evaluation, a version of a registry, or the root of runs with one evaluation.
@@ -75,9 +75,9 @@ def find(place: Path) -> Path:
         DataError: There is none, or a root has several.
     """
     for folder in (place, place / "evaluation"):
-        if (folder / evaluations.MANIFEST).is_file():
+        if places.holds(folder, evaluations.MANIFEST):
             return folder
-    found = sorted(path.parent for path in place.glob(f"evaluations/*/{evaluations.MANIFEST}"))
+    found = [each for each in places.folders(place / "evaluations") if places.holds(each, evaluations.MANIFEST)]
     if not found:
         raise DataError(
             f"no evaluation at {place}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import checkpoint_networks, checkpoints, datasets, embeddings, evaluations, networks, records
+from components import checkpoint_networks, checkpoints, datasets, embeddings, evaluations, networks, places, records
 from components.errors import ConfigError, DataError
 from components.evaluate import all_checkpoints, scores, scores_table
 from components.evaluate import run as evaluate
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.config import EvaluateConfig
+from tests.gcs_server.server import Server
 from tests.limits import NO_LIMITS
 
 SAMPLES = 200
@@ -137,6 +138,26 @@ def test_the_table_names_the_best_and_what_differs_and_nothing_is_scored_again(
         written = list(csv.DictReader(file))
     assert [float(row["fcd"]) for row in written] == [row["fcd"] for _, row in rows]
     assert [(row["training"], row["settings.rate"]) for row in written] == [("one", "0.1")] * 3 + [("two", "0.2")]
+
+
+def test_a_root_in_a_bucket(
+    root: Path, scored: list[scores_table.Row], gcs: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gcs.create_bucket("b")
+    for artefact in [*root.glob("datasets/*"), *root.glob("embeddings/*"), *root.glob("checkpoints/*/step-*")]:
+        places.send(artefact, f"gs://b/runs/{artefact.relative_to(root)}")
+    all_checkpoints.run(dataclasses.replace(config(root), root="gs://b/runs"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "validation images of gs://b/runs/datasets/d in gs://b/runs/embeddings/e" in lines[0]
+    assert lines[-1].startswith("best: gs://b/runs/checkpoints/")
+    kept = gcs.objects["b"]["runs/checkpoints/one/scores.jsonl"].content
+    assert kept == (root / "checkpoints" / "one" / scores_table.FILE).read_bytes()
+    # From another machine nothing is scored again.
+    shutil.rmtree(places.local("gs://b").parent.parent)
+    before = {name: stored.generation for name, stored in gcs.objects["b"].items()}
+    all_checkpoints.run(dataclasses.replace(config(root), root="gs://b/runs"))
+    assert {name: stored.generation for name, stored in gcs.objects["b"].items()} == before
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_killed_between_rows_and_the_same_command_again(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import cli, evaluations, grids, storage
+from components import buckets, cli, evaluations, grids, places, storage
 from components.report.config import ReportConfig
+from tests.gcs_server.server import Server
 
 SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "components": 24}]
 
@@ -74,7 +75,7 @@ class Page(html.parser.HTMLParser):
             self.tables[-1][-1][-1] += data
 
 
-def compare(folder: Path, first: Path, second: Path) -> Page:
+def compare(folder: Path, first: Path | str, second: Path | str) -> Page:
     words = ["compare", str(first), "--output", str(folder / "page.html"), str(second)]
     assert cli.main("report", ReportConfig, words) == 0
     return Page(folder / "page.html")
@@ -118,6 +119,16 @@ def test_a_run_is_named_by_its_root_and_a_version_by_its_folder(tmp_path: Path) 
     write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
     write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
     page = compare(tmp_path, tmp_path / "runs", tmp_path / "registry" / "versions" / "1")
+    assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
+
+
+def test_runs_and_versions_in_a_bucket(tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    places.send(write_evaluation(tmp_path / "one", 1.0), "gs://b/runs/evaluations/a")
+    version = write_evaluation(tmp_path / "two", 3.0)
+    for name in storage.files_in(version):  # as they lie in the registry
+        buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)
+    page = compare(tmp_path, "gs://b/runs", "gs://b/registry/versions/1")
     assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
 
 
