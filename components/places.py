@@ -100,19 +100,20 @@ def holds(place: Path, manifest: str, whole: bool = True) -> bool:
     return _fetch(given(place), manifest, ("",) if whole else ())
 
 
-def fetched(place: str | Path, manifest: str, what: str) -> Path:
+def fetched(place: str | Path, manifest: str, what: str, whole: bool = True) -> Path:
     """The folder of an artefact on this machine, with what is in the bucket.
 
     Args:
         place: Its folder.
         manifest: The name of its description.
         what: What it is, for the message ("dataset", "checkpoint", ...).
+        whole: Whether all of it is wanted, or its description alone.
 
     Raises:
         DataError: There is none in the bucket, or it is damaged. A folder of this machine is not looked at.
     """
     folder = local(place)
-    if in_bucket(folder) and not _fetch(given(folder), manifest):
+    if in_bucket(folder) and not holds(folder, manifest, whole):
         raise DataError(f"no {what} at {given(folder)}: neither {COMMITTED} nor {manifest} is there")
     return folder
 

@@ -30,8 +30,9 @@ def run(config: EmbedConfig) -> StageResult:
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
-    config = places.with_mirrors(config, "embedding", dataset=records.MANIFEST, own_embedding=own_embedding.GRAPH)
-    manifest = records.read_manifest(config.dataset, config.dataset_digest)
+    config = places.with_mirrors(config, "embedding", own_embedding=own_embedding.GRAPH)
+    dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
+    manifest = records.read_manifest(str(dataset), config.dataset_digest)
     own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
     inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
@@ -50,7 +51,7 @@ def run(config: EmbedConfig) -> StageResult:
         from components.embed.artefact import make_embedding
 
         places.require_writable(place)
-        make_embedding(config, manifest, place, cluster)
+        make_embedding(places.with_mirrors(config, dataset=records.MANIFEST), manifest, place, cluster)
     # A worker that is not the chief has it from where the chief has put it.
     description = embeddings.describe(places.fetched(place, embeddings.MANIFEST, "embedding"))
     return StageResult(

@@ -36,8 +36,9 @@ def run(config: TrainConfig) -> StageResult:
         Superseded: Another process trains in the same folder of a bucket, and otherwise.
     """
     cluster = cluster_for(config.accelerator)
-    config = places.with_mirrors(config, "checkpoints", "initial_checkpoint", dataset=records.MANIFEST)
-    manifest = records.read_manifest(config.dataset, config.dataset_digest)
+    config = places.with_mirrors(config, "checkpoints", "initial_checkpoint")
+    dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
+    manifest = records.read_manifest(str(dataset), config.dataset_digest)
     _require_labels(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config))
     place = place_of(config, manifest.digest)
@@ -68,7 +69,7 @@ def run(config: TrainConfig) -> StageResult:
             # Only here, so that a training that is complete says so at once, without TensorFlow.
             from components.train.training import train
 
-            train(config, manifest, place, found, cluster)
+            train(places.with_mirrors(config, dataset=records.MANIFEST), manifest, place, found, cluster)
     folder = checkpoints.step_folder(place, config.steps)
     if not _writes(cluster):
         places.fetched(folder, checkpoints.MANIFEST, "checkpoint")

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import datasets, embeddings, errors, records
+from components import datasets, embeddings, errors, places, records
+from tests.gcs_server.server import Server
 
 
-def command(dataset: Path, folder: Path, **changes: object) -> list[str]:
+def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "embedding": folder, "classifier_batch_size": 16, **changes}
     return [sys.executable, "-m", "components.embed", *(f"--{name}={value}" for name, value in settings.items())]
 
 
-def embed(dataset: Path, folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+def embed(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
 
 
@@ -68,6 +69,16 @@ def test_again_it_does_nothing_and_others_are_refused(embedding: Path, tiny_data
     other = embed(tiny_dataset, embedding, classifier_epochs=9)
     assert other.returncode == errors.BAD_CONFIGURATION
     assert "classifier_epochs was 5 there and is 9 now" in other.stderr
+
+
+def test_in_a_bucket_a_complete_one_fetches_no_images(embedding: Path, tiny_dataset: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    places.send(tiny_dataset, "gs://b/dataset")
+    places.send(embedding, "gs://b/embedding")
+    again = embed("gs://b/dataset", "gs://b/embedding")
+    assert again.returncode == 0, again.stderr
+    assert "already complete" in again.stderr
+    assert [path.name for path in places.local("gs://b/dataset").iterdir()] == [records.MANIFEST]
 
 
 def test_a_damaged_file_is_noticed(embedding: Path, tmp_path: Path) -> None:

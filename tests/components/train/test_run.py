@@ -17,17 +17,18 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components import checkpoint_networks, checkpoints, datasets, errors, networks, records
+from components import buckets, checkpoint_networks, checkpoints, datasets, errors, networks, places, records
 from components.conditioning import GRID_COLUMNS
 from components.records import ImageShape
 from components.train.config import TrainConfig
 from components.train.training import _Batches
+from tests.gcs_server.server import Server
 
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
 
 
-def command(dataset: Path, folder: Path | str, **changes: object) -> list[str]:
+def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
     flags = [f"--{name}={value}" for name, value in settings.items()]
     return [sys.executable, "-m", "components.train", *flags]
@@ -38,7 +39,7 @@ def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
     return command(dataset, folder, checkpoint_every=1, **changes)
 
 
-def train(dataset: Path, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
+def train(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
 
 
@@ -138,6 +139,20 @@ def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrup
     assert done.returncode == 0
     assert "already complete" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
+
+
+def test_in_a_bucket_a_complete_training_fetches_no_images(
+    tiny_dataset: Path, uninterrupted: Path, gcs: Server
+) -> None:
+    gcs.create_bucket("b")
+    places.send(tiny_dataset, "gs://b/dataset")
+    for checkpoint in uninterrupted.glob("step-*"):
+        places.send(checkpoint, f"gs://b/training/{checkpoint.name}")
+    buckets.create("gs://b/training/training.json", uninterrupted / "training.json")
+    done = train("gs://b/dataset", "gs://b/training")
+    assert done.returncode == 0, done.stderr
+    assert "already complete" in done.stderr
+    assert [path.name for path in places.local("gs://b/dataset").iterdir()] == [records.MANIFEST]
 
 
 def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
