@@ -23,14 +23,13 @@ from components.data_order import EndlessOrder
 from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
 from components.precision import choose_precision
-from components.train import fingerprint, health
+from components.train import fingerprint, health, uploads
 from components.train.config import TrainConfig, deciding_settings
 from components.train.heartbeat import Heartbeat
 from components.train.progress import Progress
 from components.train.roll_back import STATE as ROLL_BACKS
 from components.train.roll_back import RollBacks
 from components.train.step import NETWORKS, WganStep, network_of, seed_after
-from components.train.uploads import Uploads
 from components.train.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -119,6 +118,7 @@ def _train(
         if len(roll_backs) == config.roll_backs:
             raise TrainingDiverged(_diverged(fault, config))
         back = roll_backs.add(fault.step)
+        uploads.fetch_former(place, back.step)  # which this machine may not have, if the training began on another
         good = checkpoints.newest(place, back.step)
         returned = 0 if good is None else good[1].step
         workers.require_same({}, returned)
@@ -146,7 +146,7 @@ def _train(
         progress.drop_after(step)
         watch.drop_after(step)
 
-    sending = Uploads(own_place)
+    sending = uploads.Uploads(own_place)
     with deferred() as stop, sending.running(), progress, Heartbeat() as heart:
         drop_after(step)
         compiling = True

@@ -39,7 +39,29 @@ def fetch(place: Path) -> None:
         return
     here = max(checkpoints.steps(place), default=-1)
     there = [step for step in _steps_in_bucket(place) if step > here]
-    for step in reversed(there):
+    if _fetch_last_whole(place, there):
+        places.fetch_files(place, _LOGS)
+    elif there and here < 0:
+        raise DataError(
+            f"none of the {len(there)} checkpoints in {places.given(place)} is whole; remove them to start again"
+        )
+
+
+def fetch_former(place: Path, step: int) -> None:
+    """Brings the newest whole checkpoint up to a step to this machine, for a training that goes back there.
+
+    Args:
+        place: The training's folder; nothing is done for one of this machine.
+        step: Generator updates done in it, at most.
+    """
+    if places.in_bucket(place):
+        here = max((found for found in checkpoints.steps(place) if found <= step), default=-1)
+        _fetch_last_whole(place, [found for found in _steps_in_bucket(place) if here < found <= step])
+
+
+def _fetch_last_whole(place: Path, steps: list[int]) -> bool:
+    """Fetches the last checkpoint that is whole, and tells of those that are not; whether there was one."""
+    for step in reversed(steps):
         folder = checkpoints.step_folder(place, step)
         try:
             places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
@@ -47,12 +69,8 @@ def fetch(place: Path) -> None:
         except DataError as error:
             log.error("passed over: %s", error)
             continue
-        places.fetch_files(place, _LOGS)
-        return
-    if there and here < 0:
-        raise DataError(
-            f"none of the {len(there)} checkpoints in {places.given(place)} is whole; remove them to start again"
-        )
+        return True
+    return False
 
 
 def send_all(place: Path, keep: int) -> None:

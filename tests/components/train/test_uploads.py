@@ -235,6 +235,23 @@ def test_a_damaged_newest_one_is_told_and_the_one_before_used(
     assert found[1].step == 1
 
 
+def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> None:
+    for step in (1, 2, 3, 4):
+        place = train_to(step)
+        uploads.send_all(place, 0)
+    forget()
+    uploads.fetch(place)
+    assert checkpoints.steps(place) == [4]
+    uploads.fetch_former(place, 3)
+    assert checkpoints.steps(place) == [3, 4]
+    asked = len(bucket.requests)
+    uploads.fetch_former(place, 3)
+    assert {request.method for request in bucket.requests[asked:]} == {"GET"}
+    assert not any("/step-0000000003/" in request.path for request in bucket.requests[asked:])
+    uploads.fetch_former(place, 0)
+    assert checkpoints.steps(place) == [3, 4]
+
+
 def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
     uploads.send_all(train_to(1), KEEP)
     for name in content(bucket):
