@@ -43,7 +43,11 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
     paths = [str(Path(dataset) / shard.file) for shard in described.shards]
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     start = 0
-    for batch in tf.data.TFRecordDataset(paths).batch(_PARSE_BATCH):
+    # No thread that tunes anything: there is nothing to tune, and where the clock jumps back, it may wait until the old
+    # time is reached again, and the end of the dataset with it.
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    for batch in tf.data.TFRecordDataset(paths).batch(_PARSE_BATCH).with_options(untuned):
         parsed = tf.io.parse_example(batch, features)
         pixels = tf.io.decode_raw(parsed["image"], tf.uint8).numpy()
         end = start + len(pixels)

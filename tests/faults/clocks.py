@@ -6,14 +6,17 @@ Nothing but the wall clock is faked: durations are measured by another.
     python -m tests.faults.clocks FOLDER
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from components.train.config import TrainConfig
@@ -22,6 +25,7 @@ from tests.faults.kills import OUTPUT, TRAINING, Stage, content, light_stages
 
 ROOT = Path(__file__).parents[2]
 CLOCKS = ("-1d", "+1d", "jumping")
+_PATIENCE_SECONDS = 900
 
 
 def library() -> Path | None:
@@ -34,22 +38,56 @@ def library() -> Path | None:
 def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
     """What stages make under a clock (the true one if empty): the digest of each file, and by how much it was wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder, "clock")
-        told.write_text(clock if clock in ("-1d", "+1d") else "+0")
-        environment = {**os.environ, "LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(told)}
-        environment |= {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
-        done = threading.Event()
-        jumps = threading.Thread(target=_jump, args=(told, done)) if clock == "jumping" else None
-        if jumps:
-            jumps.start()
         command = [sys.executable, "-m", "tests.faults.clocks", f"{folder}/work"]
-        made = subprocess.run(command, cwd=ROOT, env=environment if clock else None, capture_output=True, text=True)
-        done.set()
-        if jumps:
-            jumps.join()
-    assert made.returncode == 0, made.stderr
-    found = json.loads(made.stdout.splitlines()[-1])
+        found = json.loads(output_under(clock, faketime, command, _PATIENCE_SECONDS).splitlines()[-1])
     return found["digests"], max((abs(seen - time.time()) for seen in found["seen"]), default=0.0)
+
+
+def output_under(clock: str, faketime: Path, command: list[str], seconds: float) -> str:
+    """What a process prints that comes to a good end under a clock (the true one if empty).
+
+    Raises:
+        TimeoutExpired: It takes longer; it is ended then, with all that it started.
+    """
+    with _wrong_clock(clock, faketime) as environment:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert process.returncode == 0, stderr
+    return stdout
+
+
+@contextlib.contextmanager
+def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
+    """The environment of a process with such a clock, which jumps, if it does, as long as the block lasts."""
+    if not clock:
+        yield dict(os.environ)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        told, done = Path(folder, "clock"), threading.Event()
+        told.write_text("+0" if clock == "jumping" else clock)
+        jumps = threading.Thread(target=_jump, args=(told, done))
+        if clock == "jumping":
+            jumps.start()
+        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(told), "FAKETIME_NO_CACHE": "1"}
+        try:
+            yield {**os.environ, **faked, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
+        finally:
+            done.set()
+            if clock == "jumping":
+                jumps.join()
 
 
 def run_under_wrong_clocks(faketime: Path) -> Counts:

@@ -1,11 +1,12 @@
 """Nothing is decided by the wall clock: where the code looks at it, and what stages make under a wrong one."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.faults.clocks import CLOCKS, library, run_under_wrong_clocks
+from tests.faults.clocks import CLOCKS, library, output_under, run_under_wrong_clocks
 
 ROOT = Path(__file__).parents[2]
 _CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", "localtime", "gmtime", "strftime"}
@@ -53,6 +54,26 @@ def test_who_looks_at_a_clock_is_known_and_says_why() -> None:
 )
 def test_a_look_at_a_clock_is_seen(source: str) -> None:
     assert looks_at_a_clock(source)
+
+
+_READS = """
+import sys
+from components import datasets, records
+manifest = records.read_manifest(sys.argv[1])
+for _ in range(300):
+    datasets.load_split(sys.argv[1], manifest, "train")
+print("read")
+"""
+
+
+@pytest.mark.slow
+def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
+    """TensorFlow's tuning of datasets did: 300 readings hung for the day that the clock went back."""
+    faketime = library()
+    if faketime is None:
+        pytest.skip("no libfaketime here: make .venv-soak/installed")
+    command = [sys.executable, "-c", _READS, str(tiny_dataset)]
+    assert output_under("jumping", faketime, command, seconds=300) == "read\n"
 
 
 @pytest.mark.slow
