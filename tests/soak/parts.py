@@ -128,7 +128,7 @@ def mutants(folder: Path) -> dict[str, Counts]:
     with publication.bench(folder / "publications") as bench:
         for name in publication_mutants.MUTANTS:
             caught = publication_mutants.caught(bench, name, range(_SEEDS))
-            found[name] = Counts(_SEEDS, _SEEDS, [f"{name}: noticed"] * caught)
+            found[f"publication: {name}"] = Counts(_SEEDS, _SEEDS, [f"{name}: noticed"] * caught)
     return found
 
 
