@@ -19,6 +19,7 @@ SHAPE = ImageShape(6, 5, 3)
 LIMITS = decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=5)
 FAULTS = """
 import ctypes, os, signal, time
+import numpy
 from PIL import PngImagePlugin
 
 load = PngImagePlugin.PngImageFile.load_prepare
@@ -39,7 +40,7 @@ def load_prepare(self):
         case "sleep":
             time.sleep(1000)
         case "memory":
-            held = [(ctypes.c_char * (50 << 20))() for _ in range(1000)]  # not touched, so that it takes no time
+            held = [numpy.empty(50 << 20, numpy.uint8) for _ in range(1000)]  # not touched, so that it takes no time
         case "nonsense":
             os.write(1, bytes([9] * 100))
             os._exit(0)

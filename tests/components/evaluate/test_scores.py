@@ -121,4 +121,7 @@ def test_batches_do_not_matter(reference: scores.Reference, split: Callable[[str
     whole, single = _score(reference, images).scores, scores.score(reference, one_by_one(), "images").scores
     assert whole.keys() == single.keys()
     for name, value in whole.items():
-        assert value == single[name] if value is None else pytest.approx(single[name], rel=1e-4, abs=1e-4) == value
+        # A difference of distances over their spread: what is rounded otherwise weighs more there.
+        tolerance = 1e-3 if name == "copy_z" else 1e-4
+        expected = value if value is None else pytest.approx(value, rel=tolerance, abs=tolerance)
+        assert single[name] == expected, name
