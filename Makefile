@@ -50,7 +50,7 @@ $(VENV)/installed: requirements/dev.txt pyproject.toml
 
 demo: install ## Run the whole pipeline on handwritten digits and publish a first champion
 	$(BIN)/wgan run --root $(RUNS)/demo --source digits --height 16 --width 16 \
-	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20
+	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1
 
 test: install ## Run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow and not long"
