@@ -175,6 +175,14 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 	$(BIN)/python -m benchmarks.stage
 	$(BIN)/python -m benchmarks.evaluation
 
+bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage beside a plain loop and TensorFlow Datasets
+	$(BIN)/python -m benchmarks.preprocess
+
+.venv-tfds/installed: $(VENV)/installed requirements/tfds.txt
+	$(PYTHON) -m venv .venv-tfds
+	$(BIN)/uv pip install --python .venv-tfds/bin/python --require-hashes -r requirements/tfds.txt
+	touch $@
+
 # PyTorch alone, to compare with. The lock leaves out what PyTorch's wheel asks for on Linux and never loads on a CPU.
 .venv-bench/installed: $(VENV)/installed requirements/bench.txt
 	$(PYTHON) -m venv .venv-bench
@@ -191,6 +199,7 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
+	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt
 	$(LOCK_IMAGE) --extra cpu --excludes requirements/train-excludes.txt -c requirements/dev.txt \
@@ -201,4 +210,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench lock
+  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

@@ -8,19 +8,16 @@ are PNG files of 128x128, made once under `build/bench/incremental`, and lie in 
 
 import argparse
 import filecmp
-import os
 import shutil
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from benchmarks import fashion_mnist, tables
+from benchmarks.processes import Turn, measured
 from tests.proofs.stages import command
 
 _PLACE = fashion_mnist.BUILD / "incremental"
@@ -36,25 +33,6 @@ def write_images(folder: Path, numbers: range) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             noise = np.random.default_rng(number).integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
             Image.fromarray(noise).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC).save(path)
-
-
-class Turn(NamedTuple):
-    """Seconds that a stage took by the clock and of processors, and the MiB that it took at most."""
-
-    seconds: float
-    cpu: float
-    mebibytes: float
-
-
-def measured(stage: str, **settings: object) -> Turn:
-    """Runs a stage."""
-    started = time.monotonic()
-    process = subprocess.Popen(command(stage, **settings), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{stage} ended with {os.waitstatus_to_exitcode(status)}")
-    memory = usage.ru_maxrss / 1024  # Linux counts in KiB
-    return Turn(time.monotonic() - started, usage.ru_utime + usage.ru_stime, memory)
 
 
 def _require_same(one: Path, other: Path) -> None:
@@ -79,7 +57,7 @@ def main() -> None:
 
     def note(stage: str, way: str, **settings: object) -> None:
         print(f"{stage} {way}", file=sys.stderr)
-        found.setdefault((stage, way), []).append(measured(stage, source=source, **settings))
+        found.setdefault((stage, way), []).append(measured(command(stage, source=source, **settings)))
 
     for number in range(given.rounds):
         place = _PLACE / "rounds" / str(number)

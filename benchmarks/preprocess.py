@@ -1,0 +1,103 @@
+"""The preprocess stage against a plain loop and against TensorFlow Datasets: the same images, whole processes.
+
+    python -m benchmarks.preprocess --rounds 5 --files 50000
+
+Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
+as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess` and lie in the
+system's cache. What TensorFlow Datasets keeps is checked to have as many images.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import fashion_mnist, tables
+from benchmarks.processes import Turn, measured
+from tests.proofs.stages import command
+
+_PLACE = fashion_mnist.BUILD / "preprocess"
+_TFDS = Path(".venv-tfds") / "bin" / "python"
+_SMALLEST, _LARGEST = 32, 160  # pixels on a side
+_DETAIL = 16  # pixels of noise on a side, which are enlarged: files of some kilobytes, as of drawings
+_OURS, _PLAIN, _BUILDER = "preprocess stage", "plain loop", "TensorFlow Datasets"
+
+
+def write_files(folder: Path, count: int) -> None:
+    """Writes those images that are not there yet: PNG and JPEG in turns, in ten classes, of mixed sizes."""
+    for number in range(count):
+        path = folder / f"class-{number % 10}" / f"{number}.{('png', 'jpg')[number // 10 % 2]}"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            generator = np.random.default_rng(number)
+            noise = generator.integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
+            width, height = generator.integers(_SMALLEST, _LARGEST, 2)
+            aside = path.with_suffix(f".tmp{path.suffix}")
+            Image.fromarray(noise).resize((int(width), int(height)), Image.Resampling.BICUBIC).save(aside)
+            aside.replace(path)
+
+
+def contenders(source: Path, place: Path, processes: int) -> dict[str, list[str]]:
+    """The command of each that is here, by name."""
+    several = f"--beam_options=--direct_running_mode=multi_processing --direct_num_workers={processes}"
+    ours = command("preprocess", source=source, dataset=place / "ours")
+    found = {_OURS: ours}
+    if processes > 1:
+        found[f"{_OURS}, {processes} processes"] = [*ours, several]
+    found[_PLAIN] = [sys.executable, "-m", "benchmarks.plain_preprocess", str(source), str(place / "plain")]
+    if _TFDS.exists():
+        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.tfds_preprocess", str(source), str(place / "tfds")]
+    return found
+
+
+def compare(what: str, source: Path, rounds: int, processes: int) -> None:
+    """Measures each contender on a source, `rounds` times, and prints medians."""
+    turns: dict[str, list[Turn]] = {}
+    for number in range(rounds):
+        place = _PLACE / "made"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        these = [*contenders(source, place, processes).items()]
+        for name, words in these if number % 2 == 0 else reversed(these):
+            print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
+            turns.setdefault(name, []).append(measured(words))
+            shutil.rmtree(place / "ours", ignore_errors=True)
+    rows = []
+    for name, made in turns.items():
+        seconds, cpu = (statistics.median(turn[of] for turn in made) for of in (0, 1))
+        ratios = [_ratio(turns.get(other), made) for other in (_PLAIN, _BUILDER)]
+        rows.append([name, f"{seconds:.1f}", f"{cpu:.1f}", *ratios, f"{max(turn.mebibytes for turn in made):,.0f}"])
+    columns = ["", "seconds", "CPU seconds", "x plain loop", "x TensorFlow Datasets", "MiB at most"]
+    tables.show(f"{what}, {os.cpu_count()} cores", columns, rows, ["x: times as fast, the median over the rounds"])
+    tables.keep(f"preprocess-{what.split(' ')[0]}", {"turns": turns})
+
+
+def _ratio(others: Sequence[Turn] | None, made: Sequence[Turn]) -> str:
+    if others is None:
+        return ""
+    pairs = zip(others, made, strict=True)
+    return f"{statistics.median(other.seconds / own.seconds for other, own in pairs):.2f}"
+
+
+def main() -> None:
+    """Compares all on both sources."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")
+    given = parser.parse_args()
+    idx = os.environ.get("FASHION_MNIST_DIR", str(Path("..") / "shared" / "data" / "fashion-mnist"))
+    compare("Fashion-MNIST from IDX files", Path(idx), given.rounds, 1)
+    if given.files:
+        source = _PLACE / f"files-{given.files}"
+        write_files(source, given.files)
+        compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds, os.cpu_count() or 1)
+
+
+if __name__ == "__main__":
+    main()
