@@ -4,7 +4,7 @@
 
 Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
 as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess` and lie in the
-system's cache. What TensorFlow Datasets keeps is checked to have as many images.
+system's cache.
 """
 
 import argparse

@@ -5,7 +5,10 @@ from typing import Annotated
 
 from components.settings import Setting, require_valid
 
-_PLACE = "the folder of an evaluation, of a version in a registry, or the root of runs that has one evaluation; here or gs://BUCKET/FOLDER"
+_PLACE = (
+    "the folder of an evaluation, of a version in a registry, or the root of runs that has one evaluation; "
+    "here or gs://BUCKET/FOLDER"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
