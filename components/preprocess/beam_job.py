@@ -1,22 +1,17 @@
 """The data's journey as an Apache Beam pipeline: read, decode, gather by shard, write."""
 
 import contextlib
-import io
 import logging
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components import records, sources, storage
 from components.errors import ConfigError, DataError, StageError, TransientError
-from components.preprocess import shards, survey
+from components.preprocess import runners, shards, survey
 from components.preprocess.examples import (
     Damaged,
     Example,
@@ -35,7 +30,6 @@ from components.preprocess.survey import ImagesPart, Part
 log = logging.getLogger(__name__)
 
 _FACTS = "facts.json"
-_LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
 _SECONDS_BETWEEN_LINES = 5
 
@@ -55,7 +49,7 @@ def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, b
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    options, runner = _options(beam_options)
+    options, runner = runners.chosen(beam_options)
     with _quiet(), beam.Pipeline(runner=runner, options=options) as pipeline:
         build(pipeline, parts, plan, class_count, str(folder))
     if not (folder / _FACTS).exists():
@@ -208,42 +202,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def _options(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
-    """Options and runner: the one named, else Beam in this process.
-
-    Beam's own default would first try to fetch another runner's program over the network.
-    """
-    try:
-        words = shlex.split(beam_options)
-    except ValueError as error:
-        raise ConfigError(f"beam_options: {error} in {beam_options!r}") from None
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            options = PipelineOptions(words)
-            named = options.view_as(StandardOptions).runner
-            unknown = _unknown_words(words)
-    except SystemExit:
-        reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
-        raise ConfigError(f"beam_options: {reason}") from None
-    if named in _LOCAL_RUNNERS:
-        if unknown:
-            raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
-        return options, FnApiRunner()
-    # Other runners have options that only they know, and check them themselves.
-    try:
-        return options, create_runner(named)
-    except (ValueError, ImportError, AttributeError) as error:
-        raise ConfigError(f"beam_options: {error}") from None
-
-
-def _unknown_words(words: list[str]) -> list[str]:
-    unknown = list(words)
-
-    def note(parser: Any) -> None:
-        unknown[:] = parser.parse_known_args(words)[1]
-
-    PipelineOptions(words).get_all_options(add_extra_args_fn=note, retain_unknown_options=True)
-    return unknown
