@@ -5,6 +5,7 @@ the source has no classes). It is encoded here without TensorFlow, so that the B
 """
 
 import dataclasses
+import functools
 import os
 import reprlib
 import struct
@@ -25,6 +26,7 @@ _PIXEL_RANGE = (0, 255)
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
 _HEAD_BYTES = _LENGTH_BYTES + _CRC_BYTES
+_FORMS_KEPT = 4096  # lengths and labels whose encoding is remembered
 _Kind = TypeVar("_Kind")
 
 
@@ -224,20 +226,19 @@ def encode_example(image: bytes, label: int) -> bytes:
     The layout is that of tensorflow/core/example/{example,feature}.proto: Example.features = 1, Features.feature = 1
     (a map: key = 1, value = 2), Feature.bytes_list = 1 or int64_list = 3, each with value = 1.
     """
-    pixels = _field(1, _field(1, image))
-    entry = _field(1, b"image") + _field(2, pixels)
-    return _field(1, _field(1, entry) + _label_entry(label))
+    before, after = _around_image(len(image), label)
+    return before + image + after
 
 
-def offset_of_image(framed_bytes: int, image_bytes: int, label: int) -> int:
-    """Where in an example's framed record its pixels begin.
+def size_and_offset(image_bytes: int, label: int) -> tuple[int, int]:
+    """The size of an example's framed record, and where in it the pixels begin.
 
     Args:
-        framed_bytes: Size of the record, as `frame` returns it.
         image_bytes: Number of its pixels' bytes.
         label: Its label.
     """
-    return framed_bytes - _CRC_BYTES - len(_label_entry(label)) - image_bytes
+    before, after = _around_image(image_bytes, label)
+    return _HEAD_BYTES + len(before) + image_bytes + len(after) + _CRC_BYTES, _HEAD_BYTES + len(before)
 
 
 def frame(records: Iterable[bytes]) -> Iterable[bytes]:
@@ -246,8 +247,25 @@ def frame(records: Iterable[bytes]) -> Iterable[bytes]:
     The checksum is crc32c, rotated and offset as in tensorflow/core/lib/hash/crc32c.h.
     """
     for record in records:
-        length = struct.pack("<Q", len(record))
-        yield b"".join((length, _masked_crc(length), record, _masked_crc(record)))
+        yield b"".join((_frame_head(len(record)), record, _masked_crc(record)))
+
+
+@functools.lru_cache(maxsize=_FORMS_KEPT)
+def _frame_head(length: int) -> bytes:
+    packed = struct.pack("<Q", length)
+    return packed + _masked_crc(packed)
+
+
+@functools.lru_cache(maxsize=_FORMS_KEPT)
+def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
+    """What comes before an image of so many bytes in its encoded example, and after it: alike in a whole dataset."""
+    after = _label_entry(label)
+    before = b""
+    # From the inside out: the value, its list, the map's value and its entry, the features.
+    for number, key in ((1, b""), (1, b""), (2, _field(1, b"image")), (1, b"")):
+        size = len(before) + length
+        before = key + _field_head(number, size) + before
+    return _field_head(1, len(before) + length + len(after)) + before, after
 
 
 def _label_entry(label: int) -> bytes:
@@ -262,7 +280,11 @@ def _masked_crc(content: bytes) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+    return _field_head(number, len(content)) + content
+
+
+def _field_head(number: int, length: int) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(length)
 
 
 def _varint(value: int) -> bytes:

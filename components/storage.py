@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,17 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: It cannot be written; the error names the file, and what was there before still is.
     """
+    write_parts(path, [content])
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """Writes a file as `write_file` does, one part after another, so that they need not be in memory together."""
     with _naming(path):
         make_folder(path.parent)
         with _aside(path, is_folder=False) as aside:
             with open(aside, "wb") as file:
-                file.write(content)
+                for part in parts:
+                    file.write(part)
                 file.flush()
                 os.fchmod(file.fileno(), 0o644)
                 os.fsync(file.fileno())

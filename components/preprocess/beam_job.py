@@ -1,46 +1,53 @@
-"""The data's journey as an Apache Beam pipeline: read, decode, gather by shard, write."""
+"""The data's journey as an Apache Beam pipeline: read and decode, gather by shard, write.
+
+What Beam passes on is a run of rows for some shard, or where one lies: its cost by element is paid some thousand images
+at a time. A step that fails yields its failure as a fact, and the others then do nothing more.
+"""
 
 import contextlib
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
 
-from components import records, sources, storage
-from components.errors import ConfigError, DataError, StageError, TransientError
-from components.preprocess import runners, shards, survey
-from components.preprocess.examples import (
-    Damaged,
-    Example,
-    Original,
-    Plan,
-    Rejected,
-    Taken,
-    TakenOver,
-    examples_by_shard,
-    taken_by_shard,
-    with_pixels,
-)
+from components import records, storage
+from components.errors import TransientError
+from components.preprocess import examples, failures, rows, runners, shards, survey
+from components.preprocess.examples import Found, Plan, Rejected
+from components.preprocess.facts import Gather
+from components.preprocess.failures import Failure, failure_of
+from components.preprocess.progress import Tally, told_progress
+from components.preprocess.rows import Rows, Spilled
 from components.preprocess.shards import Made, ShardFacts
 from components.preprocess.survey import ImagesPart, Part
 
 log = logging.getLogger(__name__)
 
 _FACTS = "facts.json"
-_STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
-_SECONDS_BETWEEN_LINES = 5
+_PARTS = "parts.pickle"
+_FAILED = "failed"
+_HELD_BYTES = 16 << 20  # of rows, by each worker, until they are passed on
+
+Key = tuple[str, int]  # split, number of the shard
+Piece = tuple[int, int]  # offset and bytes of a part in the file of parts
 
 
-def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, beam_options: str) -> Made:
+def make_shards(
+    parts: Iterable[Part], plan: Plan, class_count: int, images: int, folder: Path, beam_options: str
+) -> Made:
     """Makes the shards of a dataset.
 
     Args:
         parts: What to read.
         plan: How images become examples.
         class_count: Number of classes; 0 where there are none.
+        images: How many the parts have together, to tell how far it is.
         folder: Where shards are written. Every worker must see it.
         beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
 
@@ -50,146 +57,175 @@ def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, b
         OSError: A shard cannot be written.
     """
     options, runner = runners.chosen(beam_options)
-    with _quiet(), beam.Pipeline(runner=runner, options=options) as pipeline:
-        build(pipeline, parts, plan, class_count, str(folder))
+    pieces = _write_parts(parts, folder / _PARTS)
+    shard_count = sum(plan.shard_counts.values())
+    with (
+        _quiet(),
+        told_progress(folder, images, shard_count),
+        beam.Pipeline(runner=runner, options=options) as pipeline,
+    ):
+        build(pipeline, pieces, plan, class_count, str(folder), runners.keeps_in_memory(options))
     if not (folder / _FACTS).exists():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
-    facts = storage.read_json(folder / _FACTS, "set of shards")
-    for failure in facts["failures"]:
-        raise _error(Failure(*failure), folder.parent)
-    found = [ShardFacts(**{**fact, "shard": records.Shard(**fact["shard"])}) for fact in facts["shards"]]
+    found = storage.read_json(folder / _FACTS, "set of shards")
+    for failure in found["failures"]:
+        raise failures.error_of(Failure(*failure), folder.parent)
     return Made(
-        found,
-        [Rejected(*rejected) for rejected in facts["rejected"]],
-        _added(facts["taken_over"]),
-        _added(facts["damaged"]),
+        [ShardFacts(**{**fact, "shard": records.Shard(**fact["shard"])}) for fact in found["shards"]],
+        [Rejected(*rejected) for rejected in found["rejected"]],
+        found["rejected_count"],
+        found["taken_over"],
+        found["damaged"],
     )
 
 
-def build(pipeline: beam.Pipeline, parts: list[Part], plan: Plan, class_count: int, folder: str) -> None:
-    """Wires the pipeline; everything that it does is a plain function of plain values."""
-    read = pipeline | "List" >> beam.Create(parts, reshuffle=True) | "Read" >> _step(_read, plan)
-    decoded = read.done | "Spread" >> beam.Reshuffle() | "Decode" >> _step(_decode, plan)
+def build(
+    pipeline: beam.Pipeline, pieces: list[Piece], plan: Plan, class_count: int, folder: str, spilled: bool
+) -> None:
+    """Wires the pipeline; everything that it does is a plain function of plain values.
+
+    Args:
+        pipeline: Where the steps are added.
+        pieces: Where the parts lie in the file of parts.
+        plan: How images become examples.
+        class_count: Number of classes.
+        folder: The folder that is being made.
+        spilled: Whether rows wait for their shard in files rather than in the runner.
+    """
+    made = (
+        pipeline
+        | "List" >> beam.Create(pieces, reshuffle=True)
+        | "Make examples" >> beam.ParDo(MakeExamples(plan, folder, spilled)).with_outputs("facts", main="groups")
+    )
     written = (
-        (decoded.done, read.taken)
-        | "Add what is taken over" >> beam.Flatten()
+        made.groups
         | "Gather shards" >> beam.GroupByKey()
-        | "Write shards" >> _step(_write, plan, folder, class_count)
+        | "Write shards" >> beam.ParDo(_write, plan, folder, class_count)
     )
     (
-        (written.done, decoded.rejected, read.failed, decoded.failed, written.failed)
+        (written, made.facts)
         | beam.Flatten()
-        | "Gather facts" >> beam.combiners.ToList()
+        | "Gather facts" >> beam.CombineGlobally(Gather())
         | "Write facts" >> beam.Map(_write_facts, folder)
     )
 
 
-class Failure(NamedTuple):
-    """An error for the user, as a plain value: class, message, and for an `OSError` its number and file.
+def _write_parts(parts: Iterable[Part], path: Path) -> list[Piece]:
+    """Leaves the parts where every worker finds them, as what a pipeline is made of has to be small."""
+    pieces = []
+    with open(path, "wb") as file:
+        for part in parts:
+            start = file.tell()
+            pickle.dump(part, file)
+            pieces.append((start, file.tell() - start))
+    return pieces
 
-    Steps yield it like a result. An exception would reach the user as a page of Beam's tracebacks, whose form and
-    place depend on the runner.
+
+def _read_part(folder: str, piece: Piece) -> Part:
+    offset, size = piece
+    with open(Path(folder) / _PARTS, "rb") as file:
+        file.seek(offset)
+        part: Part = pickle.loads(file.read(size))  # noqa: S301 - written by this stage, in a folder of its own
+    return part
+
+
+def examples_of(part: Part, plan: Plan) -> Iterator[Found]:
+    """Reads a part, but for files that are known to be in an earlier dataset, and makes examples of it.
+
+    Raises:
+        DataError: A file is damaged, gone, or not what it was when the source was fingerprinted.
+    """
+    if isinstance(part, ImagesPart):
+        found, rest = examples.taken_over(part.images, plan)
+        yield from found
+        part = ImagesPart(tuple(rest))
+    for originals in survey.read(part):
+        yield from examples.of_originals(originals, plan)
+
+
+class MakeExamples(beam.DoFn):
+    """Makes examples of parts; yields rows by shard as soon as some have come together, and facts.
+
+    Args:
+        plan: How images become examples.
+        folder: The folder that is being made.
+        spilled: Whether to yield where rows lie rather than rows.
     """
 
-    kind: str
-    message: str
-    number: int = 0
-    file: str = ""
+    def __init__(self, plan: Plan, folder: str, spilled: bool) -> None:
+        self._plan, self._folder, self._spilled = plan, folder, spilled
+
+    def start_bundle(self) -> None:
+        """Begins with nothing held."""
+        self._held: list[Rows] = []
+        self._bytes = 0
+        self._tally = Tally(self._folder)
+
+    def process(self, piece: Piece) -> Iterator[Any]:
+        """Makes examples of one part."""
+        if (Path(self._folder) / _FAILED).exists():
+            return
+        try:
+            for found in examples_of(_read_part(self._folder, piece), self._plan):
+                if not isinstance(found, Rows):
+                    self._tally.add(set_aside=isinstance(found, Rejected))
+                    yield beam.pvalue.TaggedOutput("facts", found)
+                    continue
+                self._tally.add(images=len(found.rows))
+                self._held.append(found)
+                self._bytes += found.rows.nbytes
+                if self._bytes >= _HELD_BYTES:
+                    yield from self._passed_on()
+        except failures.EXPECTED as error:
+            yield beam.pvalue.TaggedOutput("facts", _noted(error, self._folder))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Passes on what is left."""
+        try:
+            for group in self._passed_on():
+                yield _of_all_time(group)
+        except failures.EXPECTED as error:
+            yield beam.pvalue.TaggedOutput("facts", _of_all_time(_noted(error, self._folder)))
+        self._tally.close()
+
+    def _passed_on(self) -> Iterator[tuple[Key, bytes | Spilled]]:
+        if self._held:
+            groups = rows.by_shard(self._held)
+            self._held, self._bytes = [], 0
+            for split, number, rest in rows.spill(groups, Path(self._folder)) if self._spilled else groups:
+                yield (split, number), rest
 
 
-def _step(function: Callable[..., Iterator[Any]], *arguments: Any) -> Any:
-    """A generator as a Beam step with four outputs: done, taken, rejected, failed."""
-    return beam.FlatMap(_failures_yielded, function, *arguments).with_outputs(
-        "taken", "rejected", "failed", main="done"
-    )
-
-
-def _failures_yielded(element: Any, function: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
-    try:
-        yield from function(element, *arguments)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        file = "" if error.filename is None else sources.printable(str(error.filename))
-        yield beam.pvalue.TaggedOutput("failed", Failure("OSError", reason, error.errno or 0, file))
-    except (StageError, MemoryError) as error:
-        yield beam.pvalue.TaggedOutput("failed", Failure(type(error).__name__, str(error)))
-
-
-def _error(failure: Failure, place: Path) -> Exception:
-    if failure.kind == "OSError":
-        return OSError(failure.number, failure.message, failure.file or str(place))
-    if failure.kind == "MemoryError":
-        return TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
-    return _STAGE_ERRORS.get(failure.kind, StageError)(failure.message)
-
-
-def _read(part: Part, plan: Plan) -> Iterator[Any]:
-    """Reads a part, but for files that are known to be in an earlier dataset."""
-    if plan.former is not None and isinstance(part, ImagesPart):
-        groups, found = taken_by_shard(part.images, plan)
-        for group in groups:
-            yield beam.pvalue.TaggedOutput("taken", group)
-        places = {file.place for file in found}
-        part = ImagesPart(tuple(image for image in part.images if image[0].place not in places))
-    yield from survey.read(part)
-
-
-def _decode(originals: list[Original], plan: Plan) -> Iterator[Any]:
-    for found in examples_by_shard(originals, plan):
-        yield beam.pvalue.TaggedOutput("rejected", found) if isinstance(found, Rejected) else found
-    _progress.add(len(originals))
+def _of_all_time(value: Any) -> WindowedValue:
+    """As Beam wants what comes at the end of a bundle."""
+    return WindowedValue(value, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
 def _write(
-    shard: tuple[tuple[str, int], Iterable[list[Example | Taken]]], plan: Plan, folder: str, class_count: int
-) -> Iterator[ShardFacts | TakenOver | Damaged]:
+    shard: tuple[Key, Iterable[bytes | Spilled]], plan: Plan, folder: str, class_count: int
+) -> Iterator[ShardFacts | Failure]:
     (split, number), groups = shard
+    if (Path(folder) / _FAILED).exists():
+        return
     name = f"{split}-{number:05d}-of-{plan.shard_counts[split]:05d}.tfrecord"
-    examples, facts = with_pixels((each for group in groups for each in group), plan)
-    yield shards.write_shard(split, name, examples, folder, class_count, plan.recipe)
-    yield from facts
+    try:
+        found = rows.gathered(groups, rows.row_type(plan.image))
+        yield shards.write_shard(split, name, found, folder, class_count, plan.recipe)
+    except failures.EXPECTED as error:
+        yield _noted(error, folder)
 
 
-def _write_facts(found: list[ShardFacts | TakenOver | Damaged | Rejected | Failure], folder: str) -> None:
+def _noted(error: BaseException, folder: str) -> Failure:
+    """An error as a value. A file says that there is one, so that nobody works for nothing."""
+    with contextlib.suppress(OSError):
+        (Path(folder) / _FAILED).touch()
+    return failure_of(error)
+
+
+def _write_facts(found: dict[str, Any], folder: str) -> None:
     """Leaves the facts in the folder, because that is what a program and its workers on any runner share."""
-    facts = sorted((fact for fact in found if isinstance(fact, ShardFacts)), key=lambda fact: fact.shard.file)
-    value = {
-        "shards": [vars(fact) | {"shard": vars(fact.shard)} for fact in facts],
-        "taken_over": sorted(fact for fact in found if isinstance(fact, TakenOver)),
-        "damaged": sorted(fact for fact in found if isinstance(fact, Damaged)),
-        "rejected": sorted(fact for fact in found if isinstance(fact, Rejected)),
-        "failures": sorted(fact for fact in found if isinstance(fact, Failure)),
-    }
     with contextlib.suppress(OSError):  # the absence of the file tells
-        storage.write_json(Path(folder) / _FACTS, value)
-
-
-def _added(counts: list[tuple[str, int]]) -> dict[str, int]:
-    """The sum of the counts of each name."""
-    found: dict[str, int] = {}
-    for name, count in counts:
-        found[name] = found.get(name, 0) + count
-    return found
-
-
-class _Progress:
-    """Images decoded by this process, told every few seconds."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._started = self._told = 0.0
-
-    def add(self, images: int) -> None:
-        now = time.monotonic()
-        if not self._started:
-            self._started = self._told = now
-        self._count += images
-        if now - self._told > _SECONDS_BETWEEN_LINES:
-            log.info("decoded %d images, %d images/s", self._count, self._count / (now - self._started))
-            self._told = now
-
-
-_progress = _Progress()
+        storage.write_json(Path(folder) / _FACTS, found)
 
 
 @contextlib.contextmanager

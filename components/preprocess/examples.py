@@ -7,18 +7,24 @@ identical images never lie in two splits, and the order of arrival does not matt
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import decoder, former, pixels
+from components.preprocess import decoder, former, pixels, rows
 from components.preprocess.former import Former, Located
+from components.preprocess.rows import Rows
 from components.records import ImageShape
 from components.sources import SourceFile
 
 # Taken in this order from the range of the hash.
 _MADE_SPLITS = ("test", "validation")
+_WORDS = 4  # of 64 bits in a sha256
+
+Labelled = tuple[SourceFile, str, int]  # a file, its split, its label
 
 
 class Original(NamedTuple):
@@ -32,31 +38,6 @@ class Original(NamedTuple):
     label: int
     content: bytes
     file: SourceFile | None = None
-
-
-class Example(NamedTuple):
-    """One image of a shard. Sorted, examples are in the order of the shard: `order` is random, the rest breaks ties.
-
-    `content` is the sha256 of what the image was made of.
-    """
-
-    order: bytes
-    label: int
-    image: bytes
-    content: bytes
-
-
-class Taken(NamedTuple):
-    """An example whose pixels are taken over from an earlier dataset when its shard is written; else as `Example`."""
-
-    order: bytes
-    label: int
-    located: Located
-    content: bytes
-    file: SourceFile
-
-
-Group = tuple[tuple[str, int], list[Example | Taken]]
 
 
 class TakenOver(NamedTuple):
@@ -79,6 +60,9 @@ class Rejected(NamedTuple):
     name: str
     sha256: str
     reason: str
+
+
+Found = Rows | Rejected | TakenOver | Damaged
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,81 +103,52 @@ def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard
     return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in records.SPLITS}
 
 
-def examples_by_shard(originals: list[Original], plan: Plan) -> Iterator[Group | Rejected]:
-    """Decodes some originals; yields the examples of each (split, shard), and what cannot be decoded.
+def of_originals(originals: list[Original], plan: Plan) -> Iterator[Found]:
+    """Decodes some originals, but for those whose pixels an earlier dataset has; what cannot be decoded is rejected.
 
     Raises:
         DataError: A file is not what it was when the source was fingerprinted.
     """
-    shards: dict[tuple[str, int], list[Example | Taken]] = {}
-    new: list[tuple[Original, bytes]] = []
-    for original in originals:
-        content_hash = _hash_of(original)
-        taken = _taken(original.file, original.split, original.label, content_hash, plan)
-        if taken is None:
-            new.append((original, content_hash))
-        else:
-            shards.setdefault(_shard_of(content_hash, original.split, plan), []).append(taken)
-    decoded = _decode([original.content for original, _ in new], plan)
-    for (original, content_hash), image in zip(new, decoded, strict=True):
+    hashes = [_hash_of(original) for original in originals]
+    images, facts = _former_pixels([_located(*each, plan) for each in zip(originals, hashes, strict=True)], plan)
+    yield from facts
+    new = [number for number, image in enumerate(images) if image is None]
+    decoded = _decode([originals[number].content for number in new], plan)
+    for number, image in zip(new, decoded, strict=True):
         if isinstance(image, pixels.UndecodableImage):
-            yield Rejected(original.name, content_hash.hex(), str(image))
-            continue
-        example = Example(_order_of(content_hash, plan), original.label, image, content_hash)
-        shards.setdefault(_shard_of(content_hash, original.split, plan), []).append(example)
-    yield from shards.items()
+            yield Rejected(originals[number].name, hashes[number].hex(), str(image))
+        else:
+            images[number] = image
+    made = [
+        (original.split, original.label, content_hash, image)
+        for original, content_hash, image in zip(originals, hashes, images, strict=True)
+        if image is not None
+    ]
+    yield from _rows(made, plan)
 
 
-def taken_by_shard(images: Iterable[tuple[SourceFile, str, int]], plan: Plan) -> tuple[list[Group], list[SourceFile]]:
-    """Finds files in earlier datasets by the sha256 that is known of them, without reading them.
+def taken_over(images: Sequence[Labelled], plan: Plan) -> tuple[list[Found], list[Labelled]]:
+    """Takes images over from earlier datasets by the sha256 that is known of their files, without reading these.
 
     Args:
         images: Files, each with its split and label.
         plan: How they become examples.
 
     Returns:
-        The examples of each (split, shard); the files that were found.
+        What came of it; the files that have to be read.
     """
-    shards: dict[tuple[str, int], list[Example | Taken]] = {}
-    found = []
-    for file, split, label in images:
-        content_hash = bytes.fromhex(file.sha256)
-        taken = _taken(file, split, label, content_hash, plan) if content_hash else None
-        if taken is not None:
-            shards.setdefault(_shard_of(content_hash, split, plan), []).append(taken)
-            found.append(file)
-    return list(shards.items()), found
-
-
-def with_pixels(found: Iterable[Example | Taken], plan: Plan) -> tuple[list[Example], list[TakenOver | Damaged]]:
-    """Reads the pixels of the examples that are taken over; those that are not what they were are decoded again.
-
-    Returns:
-        The examples, in no order; what became of each earlier shard.
-
-    Raises:
-        DataError: A file that has to be decoded again is gone, or is not what it was.
-    """
-    examples: list[Example] = []
-    by_shard: dict[str, list[Taken]] = {}
-    for each in found:
-        if isinstance(each, Taken):
-            by_shard.setdefault(each.located.shard, []).append(each)
-        else:
-            examples.append(each)
-    facts: list[TakenOver | Damaged] = []
-    length = plan.image.height * plan.image.width * plan.image.channels
-    for shard, members in sorted(by_shard.items()):
-        members.sort(key=lambda taken: taken.located.offset)
-        damaged = 0
-        for taken, image in zip(members, _read_or_none(shard, members, length), strict=True):
-            damaged += image is None
-            image = image if image is not None else _decode_again(taken, plan)
-            examples.append(Example(taken.order, taken.label, image, taken.content))
-        facts.append(TakenOver(shard, len(members) - damaged))
-        if damaged:
-            facts.append(Damaged(shard, damaged))
-    return examples, facts
+    if plan.former is None:
+        return [], [*images]
+    located = [plan.former.find(bytes.fromhex(file.sha256)) if file.sha256 else None for file, _, _ in images]
+    found, facts = _former_pixels(located, plan)
+    made = [
+        (split, label, bytes.fromhex(file.sha256), image)
+        for (file, split, label), image in zip(images, found, strict=True)
+        if image is not None
+    ]
+    rest = [each for each, image in zip(images, found, strict=True) if image is None]
+    # What is damaged there is counted where it is read again.
+    return [*_rows(made, plan), *(fact for fact in facts if isinstance(fact, TakenOver))], rest
 
 
 def split_of(content_hash: bytes, found_in: str, made: dict[str, float]) -> str:
@@ -231,40 +186,53 @@ def _decode(contents: list[bytes], plan: Plan) -> list[bytes | pixels.Undecodabl
     return [pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes() for content in contents]
 
 
-def _shard_of(content_hash: bytes, found_in: str, plan: Plan) -> tuple[str, int]:
-    split = split_of(content_hash, found_in, plan.made_splits)
-    return split, int.from_bytes(content_hash[8:16]) % plan.shard_counts[split]
+def _rows(made: list[tuple[str, int, bytes, bytes]], plan: Plan) -> Iterator[Rows]:
+    """Examples as rows, from the split each was found in, its label, the sha256 of its original, and its pixels."""
+    if not made:
+        return
+    found_in, labels, hashes, images = zip(*made, strict=True)
+    splits, shards = _places(hashes, found_in, plan)
+    orders = [hashlib.sha256(b"%d:" % plan.seed + content_hash).digest() for content_hash in hashes]
+    yield Rows(splits, shards, rows.rows_of(orders, labels, hashes, images, rows.row_type(plan.image)))
 
 
-def _order_of(content_hash: bytes, plan: Plan) -> bytes:
-    return hashlib.sha256(b"%d:" % plan.seed + content_hash).digest()
+def _places(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Split and shard of images, from the first 16 bytes of their sha256."""
+    numbers = {split: number for number, split in enumerate(records.SPLITS)}
+    found = [numbers[split_of(*each, plan.made_splits)] for each in zip(hashes, found_in, strict=True)]
+    splits = np.array(found, np.uint8)
+    counts = np.array([plan.shard_counts[split] for split in records.SPLITS], np.uint64)
+    words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
+    return splits, (words[:, 1] % counts[splits]).astype(np.int64)
 
 
-def _taken(file: SourceFile | None, split: str, label: int, content_hash: bytes, plan: Plan) -> Taken | None:
-    located = plan.former.find(content_hash) if plan.former is not None and file is not None else None
-    if located is None or file is None:
-        return None
-    return Taken(_order_of(content_hash, plan), label, located, content_hash, file)
+def _located(original: Original, content_hash: bytes, plan: Plan) -> Located | None:
+    return plan.former.find(content_hash) if plan.former is not None and original.file is not None else None
 
 
-def _read_or_none(shard: str, members: list[Taken], length: int) -> list[bytes | None]:
-    try:
-        return list(former.read_pixels(shard, [taken.located for taken in members], length))
-    except OSError:
-        return [None] * len(members)
+def _former_pixels(located: list[Located | None], plan: Plan) -> tuple[list[bytes | None], list[TakenOver | Damaged]]:
+    """Reads pixels from earlier datasets.
 
-
-def _decode_again(taken: Taken, plan: Plan) -> bytes:
-    with sources.open_file(taken.file.place) as opened:
-        content = opened.read(pixels.LARGEST_FILE + 1)
-    if hashlib.sha256(content).digest() != taken.content:
-        raise _changed(taken.file)
-    (image,) = _decode([content], plan)
-    if isinstance(image, pixels.UndecodableImage):
-        raise DataError(
-            f"{taken.file.name} was decoded for an earlier dataset and {image} now; give no former_datasets"
-        )
-    return image
+    Returns:
+        The pixels of each; None where there are none, or not those that there were; what became of each shard.
+    """
+    images: list[bytes | None] = [None] * len(located)
+    facts: list[TakenOver | Damaged] = []
+    length = plan.image.height * plan.image.width * plan.image.channels
+    by_shard: dict[str, list[tuple[Located, int]]] = {}
+    for number, each in enumerate(located):
+        if each is not None:
+            by_shard.setdefault(each.shard, []).append((each, number))
+    for shard, members in sorted(by_shard.items()):
+        members.sort()
+        found = former.read_pixels(shard, [each for each, _ in members], length)
+        for (_, number), image in zip(members, found, strict=True):
+            images[number] = image
+        damaged = sum(images[number] is None for _, number in members)
+        facts.append(TakenOver(shard, len(members) - damaged))
+        if damaged:
+            facts.append(Damaged(shard, damaged))
+    return images, facts
 
 
 def _changed(file: SourceFile) -> DataError:

@@ -9,6 +9,7 @@ damaged, and nothing that belongs to another shard, gets into a dataset.
 """
 
 import bisect
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -160,7 +161,7 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, fold
     return Former(str(table), tuple(shards))
 
 
-def read_pixels(shard: str, wanted: list[Located], length: int) -> Iterator[bytes | None]:
+def read_pixels(shard: str, wanted: list[Located], length: int) -> list[bytes | None]:
     """Reads the pixels of some images of one shard.
 
     Args:
@@ -168,17 +169,16 @@ def read_pixels(shard: str, wanted: list[Located], length: int) -> Iterator[byte
         wanted: Which; best by offset.
         length: Bytes of the pixels of an image.
 
-    Yields:
-        The pixels of each, or None if they are not what they were.
-
-    Raises:
-        OSError: The shard is gone, or cannot be read.
+    Returns:
+        The pixels of each, or None if they are not what they were, or cannot be read.
     """
-    with open(shard, "rb") as file:
+    found: list[bytes | None] = []
+    with contextlib.suppress(OSError), open(shard, "rb") as file:
         for located in wanted:
             file.seek(located.offset)
-            found = file.read(length)
-            yield found if hashlib.sha256(found).digest() == located.pixels else None
+            image = file.read(length)
+            found.append(image if hashlib.sha256(image).digest() == located.pixels else None)
+    return found + [None] * (len(wanted) - len(found))
 
 
 @functools.lru_cache(maxsize=1)

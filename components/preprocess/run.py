@@ -12,9 +12,9 @@ from components.errors import DataError
 from components.executor import StageResult
 from components.preprocess import download, examples, former
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.examples import Plan, Rejected
+from components.preprocess.examples import Plan
 from components.preprocess.former import Former
-from components.preprocess.shards import Made, ShardFacts
+from components.preprocess.shards import MOST_SET_ASIDE, Made, ShardFacts
 from components.preprocess.survey import Survey, survey
 from components.records import ImageShape, Manifest, Split
 from components.sources import Contents
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
-_MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
 QUARANTINE = "quarantine.jsonl"
 _LARGEST_SHARD = 256 << 20  # bytes of pixels; a shard is sorted in memory
 
@@ -60,15 +59,16 @@ def run(config: PreprocessConfig) -> StageResult:
             logging.disable(logging.NOTSET)
 
         plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
-        made = make_shards(found.parts, plan, len(found.classes), folder, config.beam_options)
+        images = sum(found.counts.values())
+        made = make_shards(found.parts, plan, len(found.classes), images, folder, config.beam_options)
         shards, rejected = made.shards, made.rejected
-        quarantine = _quarantine(rejected, sum(found.counts.values()), config.bad_images_limit, folder)
+        quarantine = _quarantine(made, images, config.bad_images_limit, folder)
         if rejected:
             log.warning("set aside %s images; all, with reasons: %s", f"{len(rejected):,}", place / QUARANTINE)
         splits = _splits(shards, len(found.classes))
         _require_images(splits, found, len(rejected))
         _require_classes(splits, found.classes, plan.made_splits)
-        taken_over = _taken_over(made, sum(found.counts.values())) if plan.recipe and config.former_datasets else {}
+        taken_over = _taken_over(made, images) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -77,7 +77,7 @@ def run(config: PreprocessConfig) -> StageResult:
             source={
                 "kind": found.kind,
                 "fingerprint": fingerprint,
-                "images": sum(found.counts.values()),
+                "images": images,
                 **_repeated(shards),
             },
             preprocessing=settings.values_in_key(config),
@@ -166,25 +166,26 @@ def _taken_over(made: Made, images: int) -> dict[str, Any]:
     return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _quarantine(rejected: list[Rejected], images: int, limit: float, folder: Path) -> dict[str, Any]:
+def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str, Any]:
     """Writes the list of what was set aside; returns what the dataset says of it.
 
     Raises:
         DataError: They are more than allowed.
     """
-    if len(rejected) > min(limit * images, _MOST_SET_ASIDE):
+    rejected, count = made.rejected, made.rejected_count
+    if count > min(limit * images, MOST_SET_ASIDE):
         reasons = [f"{entry.name} {entry.reason}" for entry in rejected[:_REASONS_SHOWN]]
         allowed = (
             f"bad_images_limit {limit:g} allows"
-            if len(rejected) > limit * images
-            else f"the {_MOST_SET_ASIDE:,} that may be set aside"
+            if count > limit * images
+            else f"the {MOST_SET_ASIDE:,} that may be set aside"
         )
-        problem = f"{len(rejected):,} of {images:,} images cannot be used, more than {allowed}; "
+        problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
         raise DataError("\n".join([problem + remedy, *reasons]))
     for entry in rejected[:_REASONS_SHOWN]:
         log.warning("set aside: %s %s", entry.name, entry.reason)
-    found = {"count": len(rejected), "limit": limit, "entries": [each._asdict() for each in rejected[:_ENTRIES_KEPT]]}
+    found = {"count": count, "limit": limit, "entries": [each._asdict() for each in rejected[:_ENTRIES_KEPT]]}
     if rejected:
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in rejected)
         storage.write_file(folder / QUARANTINE, content)

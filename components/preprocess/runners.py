@@ -5,7 +5,7 @@ import io
 import shlex
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
@@ -47,6 +47,12 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         return options, create_runner(named)
     except (ValueError, ImportError, AttributeError) as error:
         raise ConfigError(f"beam_options: {error}") from None
+
+
+def keeps_in_memory(options: PipelineOptions) -> bool:
+    """Whether what a job gathers stays in this machine's memory rather than in that of a cluster, or on its disks."""
+    named = options.view_as(StandardOptions).runner
+    return named in _LOCAL_RUNNERS or options.view_as(PortableOptions).environment_type == "LOOPBACK"
 
 
 def _unknown_words(words: list[str]) -> list[str]:

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from components import records, storage
-from components.preprocess import former
-from components.preprocess.examples import Example, Rejected
+from components.preprocess import former, rows
+from components.preprocess.examples import Rejected
 from components.preprocess.former import Member
 
 _LEVELS = np.arange(256, dtype=np.int64)
-_COUNTED_AT_ONCE = 1 << 24  # bytes
+_BYTES_AT_ONCE = 1 << 20
 _SHOWN = 3
+MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,69 +46,98 @@ class ShardFacts:
 
 
 class Made(NamedTuple):
-    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name; how many
-    were taken over from each shard of earlier datasets, and how many could not be, because the shard is damaged.
+    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name, the first
+    `MOST_SET_ASIDE` and one more, and how many they are; how many were taken over from each shard of earlier datasets,
+    and how many could not be, because the shard is damaged.
     """
 
     shards: list[ShardFacts]
     rejected: list[Rejected]
+    rejected_count: int
     taken_over: dict[str, int]
     damaged: dict[str, int]
 
 
 def write_shard(
-    split: str, name: str, found: list[Example], folder: str, class_count: int, recipe: bytes = b""
+    split: str, name: str, found: np.ndarray, folder: str, class_count: int, recipe: bytes = b""
 ) -> ShardFacts:
     """Sorts a shard's examples, whatever the order they came in, and writes them.
 
     Args:
         split: The split that the shard belongs to.
         name: The shard's file name.
-        found: Its examples.
+        found: Its examples, [n] of `rows.row_type`.
         folder: The folder of the dataset.
         class_count: Number of classes; 0 where there are none.
         recipe: If not empty, a members file is written as well, which names it.
     """
-    examples = sorted(found)
-    framed = list(records.frame(records.encode_example(example.image, example.label) for example in examples))
-    sizes = [len(record) for record in framed]
-    content = b"".join(framed)
-    del framed  # as large as the shard
-    storage.write_file(Path(folder) / name, content)
-    shard = records.Shard(name, len(examples), len(content), hashlib.sha256(content).hexdigest())
+    order = rows.in_order(found)
+    writing = _Writing(found, order)
+    storage.write_parts(Path(folder) / name, writing.parts())
+    shard = records.Shard(name, len(found), writing.bytes, writing.sha256.hexdigest())
     if recipe:
-        former.write_members(Path(folder), shard, recipe, _members(examples, sizes))
-    labels = [example.label for example in examples]
-    labels_of: dict[bytes, set[int]] = {}
-    for example in examples:
-        labels_of.setdefault(example.content, set()).add(example.label)
-    contradicting = sorted(content for content, found_with in labels_of.items() if len(found_with) > 1)
-    histogram = _histogram([example.image for example in examples])
+        former.write_members(Path(folder), shard, recipe, _members(found, order))
+    labels = found["label"]
+    repeats, contradicting = _repeats(found, order)
     return ShardFacts(
         split=split,
         shard=shard,
         class_counts=np.bincount(labels, minlength=class_count).tolist() if class_count else [],
-        pixel_sum=int((histogram * _LEVELS).sum()),
-        pixel_square_sum=int((histogram * _LEVELS**2).sum()),
-        duplicates=len(examples) - len(labels_of),
+        pixel_sum=int((writing.histogram * _LEVELS).sum()),
+        pixel_square_sum=int((writing.histogram * _LEVELS**2).sum()),
+        duplicates=repeats,
         contradictions=len(contradicting),
-        contradicting=[content.hex() for content in contradicting[:_SHOWN]],
+        contradicting=contradicting[:_SHOWN],
     )
 
 
-def _members(examples: list[Example], sizes: list[int]) -> Iterator[Member]:
+class _Writing:
+    """A shard on its way to its file: a block of records at a time, and what is counted of them on the way.
+
+    Attributes:
+        bytes: Written so far.
+        sha256: Of what was written so far.
+        histogram: How often each value 0 to 255 occurred in it: int64 [256].
+    """
+
+    def __init__(self, found: np.ndarray, order: np.ndarray) -> None:
+        self._found, self._order = found, order
+        self.bytes = 0
+        self.sha256 = hashlib.sha256()
+        self.histogram = np.zeros(256, np.int64)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yields the file's content."""
+        for block in _blocks(self._found, self._order):
+            encoded = (
+                records.encode_example(image.tobytes(), label)
+                for image, label in zip(block["image"], block["label"].tolist(), strict=True)
+            )
+            part = b"".join(records.frame(encoded))
+            self.bytes += len(part)
+            self.sha256.update(part)
+            self.histogram += np.bincount(block["image"].reshape(-1), minlength=256)
+            yield part
+
+
+def _blocks(found: np.ndarray, order: np.ndarray) -> Iterator[np.ndarray]:
+    at_once = max(1, _BYTES_AT_ONCE // found.dtype.itemsize)
+    for start in range(0, len(order), at_once):
+        yield found[order[start : start + at_once]]
+
+
+def _repeats(found: np.ndarray, order: np.ndarray) -> tuple[int, list[str]]:
+    """How many examples are of an image that another before them is of; the sha256 of images with several labels."""
+    same = (found["order"][order[1:]] == found["order"][order[:-1]]).all(axis=1)
+    differ = same & (found["label"][order[1:]] != found["label"][order[:-1]])
+    return int(same.sum()), sorted({found["content"][number].tobytes().hex() for number in order[1:][differ]})
+
+
+def _members(found: np.ndarray, order: np.ndarray) -> Iterator[Member]:
     start = 0
-    for example, size in zip(examples, sizes, strict=True):
-        within = records.offset_of_image(size, len(example.image), example.label)
-        yield Member(example.content, hashlib.sha256(example.image).digest(), start + within)
-        start += size
-
-
-def _histogram(images: list[bytes]) -> np.ndarray:
-    """How often each value 0 to 255 occurs: int64 [256]."""
-    at_once = max(1, _COUNTED_AT_ONCE // len(images[0]))
-    counts = np.zeros(256, np.int64)
-    for start in range(0, len(images), at_once):
-        values = np.frombuffer(b"".join(images[start : start + at_once]), np.uint8)
-        counts += np.bincount(values, minlength=256)
-    return counts
+    for block in _blocks(found, order):
+        for content, image, label in zip(block["content"], block["image"], block["label"].tolist(), strict=True):
+            pixels = image.tobytes()
+            size, within = records.size_and_offset(len(pixels), label)
+            yield Member(content.tobytes(), hashlib.sha256(pixels).digest(), start + within)
+            start += size

@@ -31,7 +31,8 @@ def test_examples_are_tensorflow_s(image: bytes, label: int) -> None:
 @given(image=st.binary(max_size=300), label=LABELS)
 def test_the_image_is_where_it_is_said_to_be(image: bytes, label: int) -> None:
     (framed,) = records.frame([records.encode_example(b"\xff%b\xfe" % image, label)])
-    start = records.offset_of_image(len(framed), len(image) + 2, label)
+    size, start = records.size_and_offset(len(image) + 2, label)
+    assert size == len(framed)
     assert framed[start : start + len(image) + 2] == b"\xff%b\xfe" % image
     assert framed[start - len(records._varint(len(image) + 2)) : start] == records._varint(len(image) + 2)
 

@@ -2,10 +2,12 @@
 
 import hashlib
 
+import numpy as np
 import pytest
 
-from components.preprocess import examples
-from components.preprocess.examples import Example, Original, Plan, Rejected
+from components.preprocess import examples, rows
+from components.preprocess.examples import Original, Plan, Rejected
+from components.preprocess.rows import Rows
 from components.records import ImageShape
 
 SHAPE = ImageShape(2, 2, 1)
@@ -27,14 +29,19 @@ def originals(count: int, split: str = "train") -> list[Original]:
     return [Original(f"{n}", split, n % 3, n.to_bytes(4, "big")) for n in range(count)]
 
 
-def by_shard(found: list[Original], **changes: object) -> dict[tuple[str, int], list[Example]]:
-    return dict(examples.examples_by_shard(found, plan(**changes)))  # type: ignore[arg-type]
+def by_shard(found: list[Original], **changes: object) -> dict[tuple[str, int], list[bytes]]:
+    """The images of each split and shard, in the shard's order."""
+    settings = plan(**changes)
+    made = [each for each in examples.of_originals(found, settings) if isinstance(each, Rows)]
+    kind = rows.row_type(settings.image)
+    shards = {(split, number): np.frombuffer(content, kind) for split, number, content in rows.by_shard(made)}
+    return {key: [each.tobytes() for each in shard[rows.in_order(shard)]["image"]] for key, shard in shards.items()}
 
 
-def images_by_split(found: dict[tuple[str, int], list[Example]]) -> dict[str, set[bytes]]:
+def images_by_split(found: dict[tuple[str, int], list[bytes]]) -> dict[str, set[bytes]]:
     splits: dict[str, set[bytes]] = {}
     for (split, _), shard in found.items():
-        splits.setdefault(split, set()).update(example.image for example in shard)
+        splits.setdefault(split, set()).update(shard)
     return splits
 
 
@@ -80,7 +87,7 @@ def test_the_seed_alone_changes_the_order() -> None:
     orders = []
     for seed in (0, 0, 1):
         train = [shard for (split, _), shard in sorted(by_shard(originals(400), seed=seed).items()) if split == "train"]
-        orders.append([[example.image for example in sorted(shard)] for shard in train])
+        orders.append(train)
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
     assert [sorted(shard) for shard in orders[0]] == [sorted(shard) for shard in orders[2]]
@@ -88,7 +95,7 @@ def test_the_seed_alone_changes_the_order() -> None:
 
 def test_what_cannot_be_decoded_is_set_aside() -> None:
     bad = Original("a/b.png", "train", 0, b"<html>")
-    (found,) = examples.examples_by_shard([bad], plan(stored=None))
+    (found,) = examples.of_originals([bad], plan(stored=None))
     assert found == Rejected(
         "a/b.png", hashlib.sha256(b"<html>").hexdigest(), "is neither PNG nor JPEG: it starts with b'<html>'"
     )

@@ -22,10 +22,11 @@ from PIL import Image
 
 from components import buckets, digests, places, records, sources, storage
 from components.errors import DataError
-from components.preprocess import decoder, examples, former, pixels, shards
+from components.preprocess import beam_job, decoder, examples, former, pixels, rows, shards
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.examples import Damaged, Example, Original, Plan, Rejected, Taken, TakenOver
+from components.preprocess.examples import Damaged, Original, Plan, Rejected, TakenOver
+from components.preprocess.rows import Rows
 from components.preprocess.survey import ImagesPart, survey
 from components.records import ImageShape
 from tests.gcs_server.server import Server
@@ -138,29 +139,20 @@ def shards_of(source: Path, plan: Plan, folder: Path) -> tuple[dict[str, str], l
     """What the Beam pipeline does, in plain order: the files made, what was set aside, how many were taken over."""
     folder.mkdir()
     found = survey(str(source), sources.contents(str(source)).listing)
-    gathered: dict[tuple[str, int], list[Example | Taken]] = {}
-    rejected = []
+    made, rejected, count = [], [], 0
     for part in found.parts:
-        assert isinstance(part, ImagesPart)
-        groups, taken = examples.taken_by_shard(part.images, plan)
-        originals = [
-            Original(file.name, split, label, Path(file.place).read_bytes(), file)
-            for file, split, label in part.images
-            if file not in taken
-        ]
-        for each in [*groups, *examples.examples_by_shard(originals, plan)]:
-            if isinstance(each, Rejected):
+        for each in beam_job.examples_of(part, plan):
+            if isinstance(each, Rows):
+                made.append(each)
+            elif isinstance(each, Rejected):
                 rejected.append(each)
-            else:
-                gathered.setdefault(each[0], []).extend(each[1])
-    count = 0
-    for (split, number), group in gathered.items():
-        with_images, facts = examples.with_pixels(group, plan)
-        count += sum(fact.images for fact in facts if isinstance(fact, TakenOver))
-        made = shards.write_shard(
-            split, f"{split}-{number}.tfrecord", with_images, str(folder), len(found.classes), plan.recipe
-        )
-        storage.write_json(folder / f"{split}-{number}.json", {**vars(made), "shard": vars(made.shard)})
+            elif isinstance(each, TakenOver):
+                count += each.images
+    for split, number, group in rows.by_shard(made) if made else []:
+        name = f"{split}-{number}.tfrecord"
+        gathered = rows.gathered([group], rows.row_type(plan.image))
+        facts = shards.write_shard(split, name, gathered, str(folder), len(found.classes), plan.recipe)
+        storage.write_json(folder / f"{split}-{number}.json", {**vars(facts), "shard": vars(facts.shard)})
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}, sorted(rejected), count
 
 
@@ -415,19 +407,21 @@ def test_a_dataset_that_is_removed_meanwhile(kept: Path, tmp_path: Path) -> None
     plan = plan_of(kept, tmp_path)
     listing = sources.contents(str(tmp_path / "pets")).listing
     assert listing is not None
-    groups, found = examples.taken_by_shard([(file, "train", 0) for file in listing.files], plan)
-    assert len(found) == 52
-    ((_, group),) = groups
-    before, facts = examples.with_pixels(group, plan)
-    assert sum(fact.images for fact in facts if isinstance(fact, TakenOver)) == 52
+    part = ImagesPart(tuple((file, "train", 0) for file in listing.files))
+    before = list(beam_job.examples_of(part, plan))
+    assert sum(fact.images for fact in before if isinstance(fact, TakenOver)) == 52
     shutil.rmtree(kept)
-    after, facts = examples.with_pixels(group, plan)
-    assert sorted(after) == sorted(before)
-    assert sum(fact.images for fact in facts if isinstance(fact, Damaged)) == 52
-    write(tmp_path / "pets", [0])
+    after = list(beam_job.examples_of(part, plan))
+    assert in_order(after) == in_order(before)
+    assert sum(fact.images for fact in after if isinstance(fact, Damaged)) == 52
+    assert sum(fact.images for fact in after if isinstance(fact, TakenOver)) == 0
     (tmp_path / "pets" / "a" / "0.png").write_bytes(picture(1))
     with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted; fingerprint the source again$"):
-        examples.with_pixels(group, plan)
+        list(beam_job.examples_of(part, plan))
+
+
+def in_order(found: list[examples.Found]) -> list[bytes]:
+    return sorted(row.tobytes() for each in found if isinstance(each, Rows) for row in each.rows)
 
 
 def test_a_file_that_changed_since_it_was_fingerprinted() -> None:
@@ -437,9 +431,9 @@ def test_a_file_that_changed_since_it_was_fingerprinted() -> None:
         stored=None, image=SHAPE, resize="fill", made_splits={}, shard_counts=dict.fromkeys(records.SPLITS, 1), seed=0
     )
     with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted"):
-        list(examples.examples_by_shard([original], plan))
+        list(examples.of_originals([original], plan))
     in_a_bucket = dataclasses.replace(file, place="gs://photos/a/0.png")
-    assert list(examples.examples_by_shard([original._replace(file=in_a_bucket)], plan))
+    assert list(examples.of_originals([original._replace(file=in_a_bucket)], plan))
 
 
 def test_recipe_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Examples on their way to their shards: rows of one NumPy array, which travel as one run of bytes for each shard.
+
+An object for each image would be encoded by itself wherever Beam passes it on, which takes longer than all the rest.
+A row has fields `order` (uint64 [4], the numbers that a hash is if read as big-endian: sorted by it, examples are in
+their shard's order), `label` (int32), `content` (the sha256 of what the image was made of) and `image` (its pixels,
+uint8 row by row).
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from components import records
+from components.records import ImageShape
+
+_HASH_BYTES = 32
+_SPILLED = "spilled-"
+Spilled = tuple[str, int, int]  # file, offset, bytes; a plain tuple, which Beam encodes without pickle
+
+
+class Rows(NamedTuple):
+    """Some examples and where they go.
+
+    Attributes:
+        splits: uint8 [n], the number in `records.SPLITS` of each one's split.
+        shards: int64 [n], the number of each one's shard within its split.
+        rows: [n] of `row_type`.
+    """
+
+    splits: np.ndarray
+    shards: np.ndarray
+    rows: np.ndarray
+
+
+def row_type(image: ImageShape) -> np.dtype:
+    """The type of rows for images of a shape."""
+    pixels = image.height * image.width * image.channels
+    # Little-endian: `np.concatenate` turns whatever else into the machine's own order.
+    return np.dtype(
+        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (pixels,))]
+    )
+
+
+def rows_of(
+    orders: Sequence[bytes], labels: Sequence[int], contents: Sequence[bytes], images: Sequence[bytes], kind: np.dtype
+) -> np.ndarray:
+    """Rows from the fields of each.
+
+    Args:
+        orders: 32 bytes each.
+        labels: Class indices.
+        contents: 32 bytes each.
+        images: The pixels of each.
+        kind: Their `row_type`.
+    """
+    rows = np.empty(len(orders), kind)
+    rows["order"] = np.frombuffer(b"".join(orders), ">u8").reshape(-1, 4)
+    rows["label"] = labels
+    rows["content"] = np.frombuffer(b"".join(contents), np.uint8).reshape(-1, _HASH_BYTES)
+    rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(len(images), -1)
+    return rows
+
+
+def in_order(rows: np.ndarray) -> np.ndarray:
+    """The numbers of rows in the order of the shard: int64 [n].
+
+    `order` is a hash of the content, so that those who share it are of one image, and only their labels can differ.
+    """
+    order = rows["order"]
+    return np.lexsort((rows["label"], *(order[:, column] for column in (3, 2, 1, 0))))
+
+
+def by_shard(found: Sequence[Rows]) -> Iterator[tuple[str, int, bytes]]:
+    """Yields split, number of the shard, and the bytes of its rows, for each shard that some of the rows go to."""
+    splits = np.concatenate([each.splits for each in found])
+    shards = np.concatenate([each.shards for each in found])
+    rows = np.concatenate([each.rows for each in found])
+    order = np.lexsort((shards, splits))
+    last = np.flatnonzero(np.diff(splits[order]) | np.diff(shards[order])) + 1
+    for numbers in np.split(order, last):
+        first = numbers[0]
+        yield records.SPLITS[splits[first]], int(shards[first]), rows[numbers].tobytes()
+
+
+def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> Iterator[tuple[str, int, Spilled]]:
+    """Writes the rows of some shards to a new file; yields where those of each lie.
+
+    For runners that keep in memory whatever they gather. The file lies in the folder that is being made and goes with
+    whatever does not belong to the dataset. It is no part of any result, and so not synced.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with tempfile.NamedTemporaryFile(prefix=_SPILLED, dir=folder, delete=False) as file:
+        for split, number, content in groups:
+            start = file.tell()
+            file.write(content)
+            yield split, number, (file.name, start, len(content))
+
+
+def gathered(groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:
+    """The rows of one shard, in no order: [n] of `kind`.
+
+    Raises:
+        OSError: What was spilled cannot be read.
+        EOFError: It is cut short.
+    """
+    content = bytearray()
+    for group in groups:
+        content += group if isinstance(group, bytes) else _read(*group)
+    return np.frombuffer(content, kind)
+
+
+def _read(file: str, offset: int, size: int) -> bytes:
+    with open(file, "rb") as opened:
+        opened.seek(offset)
+        found = opened.read(size)
+    if len(found) < size:
+        raise EOFError(f"{file} ends at {offset + len(found)}")
+    return found
