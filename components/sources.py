@@ -40,6 +40,7 @@ _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|label
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".npz")
 _NAMES_SHOWN = 3
+_READ_AT_ONCE = 1 << 20
 _SECONDS_BETWEEN_LINES = 5
 
 
@@ -369,10 +370,25 @@ def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[s
 def sha256_of_file(file: SourceFile) -> str:
     """sha256 (64 hexadecimal digits) of a file of a source, whatever its size."""
     digest = hashlib.sha256()
+    at_once = min(file.bytes + 1, _READ_AT_ONCE)  # a buffer of that size is made for each file
     with open_file(file.place) as opened:
-        while block := opened.read(1 << 20):
+        while True:
+            block = opened.read(at_once)
             digest.update(block)
-    return digest.hexdigest()
+            if len(block) < at_once:
+                return digest.hexdigest()
+
+
+def content_of(file: SourceFile, at_most: int) -> bytes:
+    """What a file of a source holds, or as many bytes of it as are asked for.
+
+    Raises:
+        DataError: As `open_file`.
+    """
+    at_once = min(file.bytes + 1, at_most)  # as in `sha256_of_file`
+    with open_file(file.place, file.checksum) as opened:
+        content = opened.read(at_once)
+        return content if len(content) < at_once else content + opened.read(at_most - at_once)
 
 
 def _progress(done: str) -> Callable[[int], None]:

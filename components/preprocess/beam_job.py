@@ -6,6 +6,7 @@ at a time. A step that fails yields its failure as a fact, and the others then d
 
 import contextlib
 import logging
+import os
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -56,7 +57,9 @@ def make_shards(
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    options, runner = runners.chosen(beam_options)
+    # A thread has a process that decodes; pixels as they are need neither.
+    threads = 1 if plan.stored == plan.image else len(os.sched_getaffinity(0))
+    options, runner = runners.chosen(beam_options, threads)
     pieces = _write_parts(parts, folder / _PARTS)
     shard_count = sum(plan.shard_counts.values())
     with (

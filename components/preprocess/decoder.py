@@ -7,6 +7,8 @@ or a reason, are taken from it, and the number of the image that it is at.
 """
 
 import atexit
+import contextlib
+import fcntl
 import json
 import os
 import select
@@ -23,7 +25,7 @@ from components.preprocess.pixels import UndecodableImage
 from components.records import ImageShape
 
 _LARGEST_REASON = 1 << 16
-_READ_AT_ONCE = 1 << 16  # what a pipe holds
+_PIPE_BYTES = 1 << 20  # the most that Linux lets a pipe hold without a privilege
 _SECONDS_TO_END = 10
 _SECONDS_TO_START = 300.0
 # `sys.path` is handed over, so that the process has this code, whatever folder it is started in.
@@ -138,6 +140,9 @@ class _Process:
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._requests, self._responses = self._process.stdin, self._process.stdout
+        for pipe in (self._requests, self._responses):
+            with contextlib.suppress(OSError):  # the user's pipes hold too much already; then there are more wake-ups
+                fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._answered = select.poll()
         self._answered.register(self._responses, select.POLLIN)
         try:
@@ -163,8 +168,7 @@ class _Process:
         os.pwrite(self._numbers.fileno(), process.NUMBER.pack(0), 0)
         self._count = len(contents)
         try:
-            for part in (told, *backwards):
-                self._write(part)
+            self._write(b"".join([told, *backwards]))  # at once, since each write wakes the process
         except BrokenPipeError:
             raise self._died() from None
         for _ in contents:
@@ -191,22 +195,24 @@ class _Process:
             rest = rest[os.write(self._requests.fileno(), rest) :]
 
     def _read(self, count: int, patience: float = 0.0) -> bytes:
-        seconds = patience or self._limits.seconds
-        number = self._number()
         while len(self._buffer) < count:
-            if not self._answered.poll(1000 * seconds):
-                before, number = number, self._number()
-                if number == before:
-                    reason = f"cannot be decoded: it does nothing for {seconds:g} s"
-                    raise _Died(reason, number)
-                continue
-            read = os.read(self._responses.fileno(), _READ_AT_ONCE)
+            self._wait(patience or self._limits.seconds)
+            read = os.read(self._responses.fileno(), _PIPE_BYTES)
             if not read:
                 raise self._died()
             self._buffer += read
-        found = bytes(self._buffer[:count])
+        with memoryview(self._buffer) as buffered:
+            found = bytes(buffered[:count])
         del self._buffer[:count]
         return found
+
+    def _wait(self, seconds: float) -> None:
+        """Waits for an answer as long as the process gets from image to image."""
+        number = -1
+        while not self._answered.poll(1000 * seconds):
+            before, number = number, self._number()
+            if number == before:
+                raise _Died(f"cannot be decoded: it does nothing for {seconds:g} s", number)
 
     def _number(self) -> int:
         """The image of the batch that the process is at, as it says."""

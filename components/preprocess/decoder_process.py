@@ -20,6 +20,7 @@ READY = b"decoder\n"
 DECODED, UNDECODABLE = 0, 1
 ANSWER = struct.Struct("<BI")  # which of the two, bytes that follow: pixels, or the reason
 NUMBER = struct.Struct("<I")  # of the image within its batch
+_READ_AT_ONCE = 1 << 20  # bytes
 _ANSWERED_AT_ONCE = 1 << 20  # bytes
 OUT_OF_MEMORY = 77  # exit status
 
@@ -37,7 +38,7 @@ def main(memory: int, seconds: int, numbers: int) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    requests, answers = sys.stdin.buffer, sys.stdout.fileno()
+    requests, answers = open(sys.stdin.fileno(), "rb", _READ_AT_ONCE, closefd=False), sys.stdout.fileno()  # noqa: SIM115
     _write(answers, READY)
     while line := requests.readline():
         shape, resize, sizes = json.loads(line)

@@ -5,22 +5,24 @@ import io
 import shlex
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.errors import ConfigError
 
+_DIRECT = ("--direct_num_workers", "--direct_running_mode")
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 
 
-def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
+def chosen(beam_options: str, threads: int) -> tuple[PipelineOptions, PipelineRunner]:
     """Options and runner: the one named, else Beam in this process.
 
     Beam's own default would first try to fetch another runner's program over the network.
 
     Args:
         beam_options: Options in Beam's own words.
+        threads: How many work in this process, unless the options say how many or how.
 
     Raises:
         ConfigError: Beam does not know an option or a runner.
@@ -41,6 +43,9 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     if named in _LOCAL_RUNNERS:
         if unknown:
             raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
+        if threads > 1 and not any(word.startswith(_DIRECT) for word in words):
+            direct = options.view_as(DirectOptions)
+            direct.direct_num_workers, direct.direct_running_mode = threads, "multi_threading"
         return options, FnApiRunner()
     # Other runners have options that only they know, and check them themselves.
     try:

@@ -220,7 +220,7 @@ def _read_images(part: ImagesPart) -> Iterator[list[Original]]:
     found: list[Original] = []
     size = 0
     for file, split, label in part.images:
-        content = _content(file)
+        content = sources.content_of(file, pixels.LARGEST_FILE + 1)  # of one that is too large, enough to tell
         if found and size + len(content) > _BYTES_AT_ONCE:
             yield found
             found, size = [], 0
@@ -228,12 +228,6 @@ def _read_images(part: ImagesPart) -> Iterator[list[Original]]:
         size += len(content)
     if found:
         yield found
-
-
-def _content(file: SourceFile) -> bytes:
-    """What a file holds; of one that is too large to be decoded, enough to tell."""
-    with sources.open_file(file.place, file.checksum) as opened:
-        return opened.read(pixels.LARGEST_FILE + 1)
 
 
 def _read_digits() -> list[Original]:
