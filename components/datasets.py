@@ -1,5 +1,6 @@
-"""Reading a dataset back: every shard checked against `dataset.json`, then decoded into memory."""
+"""Reading a dataset back: every shard checked against `dataset.json`, then decoded into memory, or read as needed."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -8,9 +9,26 @@ import tensorflow as tf
 
 from components import digests, records
 from components.errors import DataError
+from components.mapped_images import Images, MappedImages
+
+log = logging.getLogger(__name__)
 
 _PARSE_BATCH = 1024
 _MEMORY_SHARE = 0.5
+
+
+def open_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[Images, np.ndarray]:
+    """Loads a split as `load_split` does, or, if it is too large for this machine's memory, opens it where it lies.
+
+    Of either, `images[numbers]` are the images of an array of numbers, and `shape` and `len` are the same.
+    """
+    described = manifest.splits[split]
+    if _fits(described.records, manifest.image):
+        return load_split(dataset, manifest, split)
+    log.info("the %s split is too large for the memory here, and is read from its shards as it is needed", split)
+    _require_shards(dataset, described)
+    images = MappedImages(Path(dataset), described.shards, manifest.image)
+    return images, images.labels
 
 
 def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -35,11 +53,14 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
             f"{records.MANIFEST} of {dataset} says {described.records} records of {split}, and {held} of its shards"
         )
     shape = manifest.image
-    _check_memory(described.records * shape.height * shape.width * shape.channels, split)
+    if not _fits(described.records, shape):
+        raise DataError(
+            f"the {split} split needs {_bytes(described.records, shape) / 2**30:.1f} GiB of memory, of "
+            f"{_memory() / 2**30:.1f} GiB here; make a dataset of fewer or smaller images, or take a larger machine"
+        )
     images = np.empty((described.records, shape.height, shape.width, shape.channels), np.uint8)
     labels = np.empty(described.records, np.int32)
-    for shard in described.shards:
-        require_shard(Path(dataset) / shard.file, shard)
+    _require_shards(dataset, described)
     paths = [str(Path(dataset) / shard.file) for shard in described.shards]
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     start = 0
@@ -59,13 +80,21 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
     return images, labels
 
 
-def _check_memory(needed: int, split: str) -> None:
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > _MEMORY_SHARE * available:
-        raise DataError(
-            f"the {split} split needs {needed / 2**30:.1f} GiB of memory, of {available / 2**30:.1f} GiB here; "
-            "make a dataset of fewer or smaller images, or take a larger machine"
-        )
+def _fits(count: int, image: records.ImageShape) -> bool:
+    return _bytes(count, image) <= _MEMORY_SHARE * _memory()
+
+
+def _bytes(count: int, image: records.ImageShape) -> int:
+    return count * image.height * image.width * image.channels
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _require_shards(dataset: str, described: records.Split) -> None:
+    for shard in described.shards:
+        require_shard(Path(dataset) / shard.file, shard)
 
 
 def require_shard(path: Path, shard: records.Shard) -> None:

@@ -24,8 +24,9 @@ SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
 _PIXEL_RANGE = (0, 255)
 _LENGTH_BYTES = 8
-_CRC_BYTES = 4
-_HEAD_BYTES = _LENGTH_BYTES + _CRC_BYTES
+CRC_BYTES = 4
+_HEAD_BYTES = _LENGTH_BYTES + CRC_BYTES
+FRAME_BYTES = _HEAD_BYTES + CRC_BYTES  # around each record
 _FORMS_KEPT = 4096  # lengths and labels whose encoding is remembered
 _Kind = TypeVar("_Kind")
 
@@ -206,11 +207,11 @@ def find_damage(path: Path) -> str:
             length = int.from_bytes(head[:_LENGTH_BYTES], "little")
             if len(head) < _HEAD_BYTES or head[_LENGTH_BYTES:] != _masked_crc(head[:_LENGTH_BYTES]):
                 return f"the length of record {number} at byte {offset} is damaged"
-            end = offset + _HEAD_BYTES + length + _CRC_BYTES
+            end = offset + _HEAD_BYTES + length + CRC_BYTES
             if end > size:
                 return f"it ends within record {number} at byte {offset}"
             record = file.read(length)
-            if file.read(_CRC_BYTES) != _masked_crc(record):
+            if file.read(CRC_BYTES) != _masked_crc(record):
                 return f"record {number} at byte {offset} is damaged"
             number, offset = number + 1, end
     return ""
@@ -238,7 +239,7 @@ def size_and_offset(image_bytes: int, label: int) -> tuple[int, int]:
         label: Its label.
     """
     before, after = _around_image(image_bytes, label)
-    return _HEAD_BYTES + len(before) + image_bytes + len(after) + _CRC_BYTES, _HEAD_BYTES + len(before)
+    return _HEAD_BYTES + len(before) + image_bytes + len(after) + CRC_BYTES, _HEAD_BYTES + len(before)
 
 
 def frame(records: Iterable[bytes]) -> Iterable[bytes]:

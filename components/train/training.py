@@ -22,6 +22,7 @@ from components.cluster import Cluster
 from components.data_order import EndlessOrder
 from components.errors import ConfigError, DataError, TrainingDiverged
 from components.interruption import deferred
+from components.mapped_images import Images
 from components.precision import choose_precision
 from components.train import fingerprint, health, uploads
 from components.train.config import TrainConfig, deciding_settings
@@ -78,13 +79,13 @@ def _train(
     workers: Agreement,
     precision: str,
 ) -> None:
-    images, labels = datasets.load_split(config.dataset, manifest, "train")
+    images, labels = datasets.open_split(config.dataset, manifest, "train")
     network = network_of(config, manifest.image, manifest.class_count)
     wgan = WganStep(config, network, strategy, precision)
     own_place = place if workers.is_chief else None
     progress = Progress(own_place, config)
     class_counts = manifest.splits["train"].class_counts if network.classes else []
-    held_out = datasets.load_split(config.dataset, manifest, "validation")
+    held_out = datasets.open_split(config.dataset, manifest, "validation")
     watch = Watch(own_place, config, wgan, class_counts, (images, labels), held_out)
     roll_backs = RollBacks(config)
     at_start = {**progress.state(), **watch.state()}
@@ -225,9 +226,9 @@ def _common_settings(config: TrainConfig, manifest: records.Manifest) -> dict[st
 class _Batches:
     """The images of every critic update, by position alone; with their labels where training is conditional."""
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray, config: TrainConfig) -> None:
+    def __init__(self, images: Images, labels: np.ndarray, config: TrainConfig) -> None:
         self._config = config
-        self._arrays = (images,) if config.conditioning == "none" else (images, labels)
+        self._arrays: tuple[Images, ...] = (images,) if config.conditioning == "none" else (images, labels)
         self._order, self._roll_backs = EndlessOrder(len(images), config.seed), 0
 
     def block(self, first_step: int, steps: int, roll_backs: int = 0) -> tuple[np.ndarray, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from components import conditioning, networks
+from components.mapped_images import Images
 from components.train import health
 from components.train.config import TrainConfig
 from components.train.step import WganStep
@@ -44,8 +45,8 @@ class Watch:
         config: TrainConfig,
         wgan: WganStep,
         class_counts: list[int],
-        train: Labelled,
-        validation: Labelled,
+        train: tuple[Images, np.ndarray],
+        validation: tuple[Images, np.ndarray],
     ) -> None:
         self._path = None if place is None else place / HEALTH_FILE
         self._failing, self._last_good, self._told = 0, 0, set[str]()
@@ -141,7 +142,7 @@ class Watch:
         return float(tf.reduce_mean(self._score(networks.with_labels(pixels, labels, self._classes))))
 
 
-def _some(split: Labelled, seed: int) -> Labelled:
+def _some(split: tuple[Images, np.ndarray], seed: int) -> Labelled:
     chosen = np.random.default_rng(seed).permutation(len(split[0]))[:_IMAGES]
     return split[0][chosen], split[1][chosen]
 
