@@ -1,7 +1,7 @@
 """Where images come from: what a source holds, and the fingerprint that tells whether it holds something else now.
 
-A source is `digits`, `fashion-mnist`, or a folder or URI of either IDX files or PNG and JPEG images. Standard library
-only for what lies on this machine; a URI is read through Apache Beam, imported where it is needed.
+A source is `digits`, `fashion-mnist`, or a folder or URI of either IDX files or PNG, JPEG and WebP images. Standard
+library only for what lies on this machine; a URI is read through Apache Beam, imported where it is needed.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ FASHION_MNIST_MD5 = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
-_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".npz")
 _NAMES_SHOWN = 3
 _SECONDS_BETWEEN_LINES = 5
@@ -104,7 +104,7 @@ def is_uri(place: str) -> bool:
 
 
 def list_source(source: str) -> Listing:
-    """Lists a folder or URI: its IDX files if there are any at its top, else every PNG and JPEG image in and below it.
+    """Lists a folder or URI: its IDX files if there are any at its top, else every PNG, JPEG and WebP image below it.
 
     Hidden files and folders do not count.
 
@@ -120,7 +120,7 @@ def list_source(source: str) -> Listing:
     if not files:
         held = f"only {_some(left_out)}" if left_out else "nothing"
         packed = "; unpack what is packed" if any(name.lower().endswith(_ARCHIVE_SUFFIXES) for name in left_out) else ""
-        raise DataError(f"source {source} holds {held}, expected IDX files, or PNG or JPEG images{packed}")
+        raise DataError(f"source {source} holds {held}, expected IDX files, or PNG, JPEG or WebP images{packed}")
     twice = next((one.name for one, other in itertools.pairwise(found) if one.name == other.name), "")
     if twice:
         raise DataError(f"source {source} holds two files whose names are both written {twice}; rename one of them")
@@ -154,7 +154,7 @@ def contents(source: str, index: str = "") -> Contents:
         return Contents(found, "4 official IDX files, 30.9 MB")
     listing = list_source(source)
     if listing.left_out:
-        expected = "IDX files" if listing.kind == IDX else "PNG or JPEG images by name"
+        expected = "IDX files" if listing.kind == IDX else "PNG, JPEG or WebP images by name"
         log.info("left out %d files that are not %s: %s", len(listing.left_out), expected, _some(listing.left_out))
     checksums = _checksums_of_uris(listing.files) if is_uri(source) else _sha256_of_files(source, listing.files, index)
     files = [

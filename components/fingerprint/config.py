@@ -13,7 +13,9 @@ class FingerprintConfig:
 
     source: Annotated[
         str,
-        Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.", place=True),
+        Setting(
+            "Folder or URI of IDX files or of PNG, JPEG and WebP images, or `digits`, or `fashion-mnist`.", place=True
+        ),
     ]
     own_embedding: OwnEmbedding = ""
     index: Annotated[

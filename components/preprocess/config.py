@@ -13,7 +13,7 @@ class PreprocessConfig:
     source: Annotated[
         str,
         Setting(
-            "Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.",
+            "Folder or URI of IDX files or of PNG, JPEG and WebP images, or `digits`, or `fashion-mnist`.",
             in_key=False,
             place=True,
         ),

@@ -62,7 +62,7 @@ class Survey:
         parts: What `read` reads, each on whatever machine.
         counts: Number of images in each split that the source has.
         classes: Names of the classes by label; empty where there are none.
-        stored: Shape of images kept as plain pixels; None for PNG and JPEG files.
+        stored: Shape of images kept as plain pixels; None for image files.
         natural: The shape that the dataset's images have unless another is asked for.
     """
 

@@ -79,7 +79,7 @@ def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
     for source, message in (
         (tmp_path / "nowhere", "does not exist; give a folder or URI"),
         (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
-        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG or JPEG images"),
+        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images"),
     ):
         with pytest.raises(DataError, match=message):
             sources.fingerprint(str(source))
@@ -280,7 +280,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
     assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
     assert all(Path(file.place).read_bytes() for file in found.listing.files)
-    assert r"left out 1 files that are not PNG or JPEG images by name: cats/\x80.txt" in caplog.text
+    assert r"left out 1 files that are not PNG, JPEG or WebP images by name: cats/\x80.txt" in caplog.text
     assert all(record.getMessage().isprintable() for record in caplog.records)
     assert sources.contents(str(pets)).fingerprint == found.fingerprint
 
