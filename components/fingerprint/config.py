@@ -14,7 +14,9 @@ class FingerprintConfig:
     source: Annotated[
         str,
         Setting(
-            "Folder or URI of IDX files or of PNG, JPEG and WebP images, or `digits`, or `fashion-mnist`.", place=True
+            "Folder, URI or glob of images (PNG, JPEG, WebP; or in zip or tar archives), or of IDX, NPZ or TFRecord "
+            "files; or `digits`, or `fashion-mnist`.",
+            place=True,
         ),
     ]
     own_embedding: OwnEmbedding = ""
