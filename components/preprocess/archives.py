@@ -10,6 +10,7 @@ A zip file and a plain tar file are read from the middle; a packed one only from
 import bz2
 import contextlib
 import dataclasses
+import errno
 import gzip
 import itertools
 import logging
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from components import sources
-from components.errors import DataError
+from components.errors import DataError, StageError
 from components.preprocess.pixels import LARGEST_FILE
 from components.sources import SourceFile
 
@@ -72,7 +73,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
     """
     with open_archive(file) as opened:
         kind = _kind(opened)
-        with _as_data_error(file):
+        with as_data_error(file):
             found = list(_zip_members(file, opened) if kind == "zip" else _tar_members(file, opened))
     images = [member for member in found if sources.is_image_name(member.name)]
     table = next((member for member in found if member.name.rpartition("/")[2] == sources.LABELS), None)
@@ -113,7 +114,7 @@ def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
     with open_archive(file) as opened:
         kind = _kind(opened)
         for member in members:
-            with _as_data_error(file):
+            with as_data_error(file):
                 content = _zip_content(file, opened, member) if kind == "zip" else _tar_content(file, opened, member)
             yield content
 
@@ -150,14 +151,14 @@ def _kind(opened: BinaryIO) -> str:
 
 
 @contextlib.contextmanager
-def _as_data_error(file: SourceFile) -> Iterator[None]:
+def as_data_error(file: SourceFile) -> Iterator[None]:
     """Whatever the libraries raise on a damaged archive becomes an error for users."""
     try:
         yield
-    except (DataError, MemoryError, GeneratorExit):
+    except (StageError, MemoryError):
         raise
     except OSError as error:
-        if error.errno:  # the disk's; gzip and bzip2 have none
+        if error.errno not in (None, errno.EINVAL):  # the disk's; gzip has none, the other is of an offset below 0
             raise
         raise _damaged(file, error) from None
     except Exception as error:

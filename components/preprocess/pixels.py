@@ -63,6 +63,11 @@ def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: s
     return fitted(image, shape, resize)
 
 
+def of_16_bit(values: np.ndarray) -> np.ndarray:
+    """Values of 16 bit as uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
 def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
@@ -166,7 +171,7 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
     ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
     if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
         values = np.asarray(image)
-        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        grey = of_16_bit(values)
         if "transparency" in image.info:  # one value that stands for nothing there
             grey[values == image.info["transparency"]] = 255
         return Image.fromarray(grey)

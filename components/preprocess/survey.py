@@ -8,9 +8,11 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import archives, idx, labels, pixels
+from components.preprocess import archives, idx, labels, npz, pixels
 from components.preprocess.archives import Member
 from components.preprocess.examples import Original
 from components.records import ImageShape
@@ -58,7 +60,17 @@ class ArchivePart:
     members: tuple[tuple[Member, str, int], ...]
 
 
-Part = DigitsPart | IdxPart | ImagesPart | ArchivePart
+@dataclasses.dataclass(frozen=True)
+class NpzPart:
+    """The images from `start` to before `stop` of an array, and their labels, 32 bit each; empty if there are none."""
+
+    images: npz.Images
+    start: int
+    stop: int
+    labels: bytes
+
+
+Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,6 +112,8 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
     match listing.kind:
         case sources.IDX:
             return _survey_idx(listing.files)
+        case sources.ARRAYS:
+            return _survey_npz(place, listing.files)
         case sources.ARCHIVES:
             return _survey_archives(place, listing)
         case _:
@@ -121,6 +135,8 @@ def read(part: Part) -> Iterator[list[Original]]:
             yield from _read_images(part)
         case ArchivePart():
             yield from _read_archive(part)
+        case NpzPart():
+            yield from _read_npz(part)
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
@@ -136,9 +152,7 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
                     f"{pair.labels.name} has {count:,} labels; they must be as many"
                 )
             values_of[pair.split] = idx.read_labels(pair.labels)
-    if len(set(shapes.values())) > 1:
-        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise DataError(f"the images of all splits must have one shape: {described}")
+    _require_one_shape(shapes)
     values = bytes(sorted(set().union(*values_of.values())))
     shape = next(iter(shapes.values()))
     return Survey(
@@ -149,6 +163,13 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
         stored=shape,
         natural=shape,
     )
+
+
+def _require_one_shape(shapes: dict[str, ImageShape]) -> None:
+    """Refuses shapes that differ, by the files or arrays that have them."""
+    if len(set(shapes.values())) > 1:
+        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"the images of all splits must have one shape: {described}")
 
 
 def _idx_classes(values: bytes, train_labels: bytes) -> list[str]:
@@ -170,6 +191,52 @@ def _read_idx(part: IdxPart) -> Iterator[list[Original]]:
             for n, image in zip(numbers, images, strict=True)
         ]
         start += len(images)
+
+
+def _survey_npz(place: str, files: list[SourceFile]) -> Survey:
+    arrays = [images for file in files for images in npz.list_images(file)]
+    _require_one_shape({f"{images.file.name}[{images.array}]": images.shape for images in arrays})
+    unlabelled = [images for images in arrays if not images.labels]
+    if unlabelled and len(unlabelled) < len(arrays):
+        raise DataError(
+            f"{place} has labels, but none for {unlabelled[0].array} of {unlabelled[0].file.name}; add them, or take "
+            "all labels away"
+        )
+    values_of = [npz.read_labels(images) if images.labels else np.empty(0, int) for images in arrays]
+    values = sorted(set[int]().union(*(np.unique(found).tolist() for found in values_of)))
+    counts: dict[str, int] = {}
+    parts: list[Part] = []
+    for images, found in zip(arrays, values_of, strict=True):
+        counts[images.split] = counts.get(images.split, 0) + images.count
+        label_of = np.searchsorted(values, found).astype("<i4")
+        at_once = npz.images_at_once(images) if images.offset is not None else images.count
+        for start in range(0, images.count, at_once):
+            stop = min(start + at_once, images.count)
+            parts.append(NpzPart(images, start, stop, label_of[start:stop].tobytes()))
+    if "train" not in counts:
+        raise DataError(f"{place} has images for {' and '.join(counts)} but none to train on; call their array x_train")
+    shape = arrays[0].shape
+    return Survey(
+        kind=sources.ARRAYS,
+        parts=parts,
+        counts=counts,
+        classes=[str(value) for value in values],
+        stored=shape,
+        natural=shape,
+    )
+
+
+def _read_npz(part: NpzPart) -> Iterator[list[Original]]:
+    name, split = f"{part.images.file.name}[{part.images.array}]", part.images.split
+    labels_of = np.frombuffer(part.labels, "<i4").tolist()
+    number = part.start
+    for images in npz.read_images(part.images, part.start, part.stop):
+        numbers = range(number, number + len(images))
+        yield [
+            Original(f"{name}[{n}]", split, labels_of[n - part.start] if labels_of else records.NO_LABEL, image)
+            for n, image in zip(numbers, images, strict=True)
+        ]
+        number += len(images)
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
