@@ -1,10 +1,11 @@
 """Where images come from: what a source holds, and the fingerprint that tells whether it holds something else now.
 
-A source is `digits`, `fashion-mnist`, or a folder or URI of either IDX files or PNG and JPEG images. Standard library
-only for what lies on this machine; a URI is read through Apache Beam, imported where it is needed.
+A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder or URI of them, a glob, or one file.
+Standard library only for what lies on this machine; a URI is read through Apache Beam, imported where it is needed.
 """
 
 import dataclasses
+import fnmatch
 import hashlib
 import importlib.util
 import itertools
@@ -28,6 +29,10 @@ DIGITS = "digits"
 FASHION_MNIST = "fashion-mnist"
 IDX = "idx"
 IMAGES = "images"
+TFRECORDS = "tfrecord"
+ARRAYS = "npz"
+ARCHIVES = "archives"
+LABELS = "labels.csv"  # at the top of a source of images or archives, what they show
 
 # MD5 sums as published with the data set (github.com/zalandoresearch/fashion-mnist).
 FASHION_MNIST_MD5 = {
@@ -37,8 +42,11 @@ FASHION_MNIST_MD5 = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
-_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
-_ARCHIVE_SUFFIXES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".npz")
+_TFRECORD_NAME = re.compile(r"\.tfrec(ords?)?([-.][^/]*)?$", re.IGNORECASE)
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
+_UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
+_WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 3
 _READ_AT_ONCE = 1 << 20
 _SECONDS_BETWEEN_LINES = 5
@@ -70,18 +78,40 @@ class SourceFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Kind:
+    """A kind of source: its name, what its files are called, which names they have, whether one alone is a source."""
+
+    name: str
+    plural: str
+    is_name: Callable[[str], bool]
+    alone: bool = True
+
+
+# In the order in which they are looked for: the first of which there is a file is the kind of the source.
+_KINDS = (
+    _Kind(IDX, "IDX files", lambda name: "/" not in name and bool(_IDX_NAME.search(name)), alone=False),
+    _Kind(IMAGES, "PNG, JPEG or WebP images", lambda name: is_image_name(name), alone=False),
+    _Kind(TFRECORDS, "TFRecord files", lambda name: bool(_TFRECORD_NAME.search(name))),
+    _Kind(ARRAYS, "NPZ files", lambda name: name.lower().endswith(".npz")),
+    _Kind(ARCHIVES, "archives (zip, tar, tar.gz, tar.bz2)", lambda name: name.lower().endswith(_ARCHIVE_SUFFIXES)),
+)
+
+
+@dataclasses.dataclass(frozen=True)
 class Listing:
     """The files of a source, by name.
 
     Attributes:
-        kind: `IDX` or `IMAGES`.
+        kind: `IDX`, `IMAGES`, `TFRECORDS`, `ARRAYS` or `ARCHIVES`.
         files: Those that are read.
         left_out: Names of the others.
+        labels: The file `labels.csv` of a source of images or archives; None if there is none.
     """
 
     kind: str
     files: list[SourceFile]
     left_out: list[str]
+    labels: SourceFile | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,28 +134,59 @@ def is_uri(place: str) -> bool:
     return "://" in place
 
 
+def is_image_name(name: str) -> bool:
+    """Whether a file is taken for an image by its name."""
+    return name.lower().endswith(_IMAGE_SUFFIXES)
+
+
 def list_source(source: str) -> Listing:
-    """Lists a folder or URI: its IDX files if there are any at its top, else every PNG and JPEG image in and below it.
+    """Lists a folder, a URI, a glob or one file: what there is of the first kind of `_KINDS` that there is.
 
     Hidden files and folders do not count.
 
+    Args:
+        source: Which. In a glob `*` and `?` stay within a name, `[...]` is one of some characters, `**` is any folders;
+            names are those below the last folder before the first of them.
+
     Raises:
-        DataError: There is no such folder, it holds neither kind, or a link leads out of it.
+        DataError: There is no such place, it holds no kind, or a link leads out of it.
     """
-    found = sorted(_list_uri(source) if is_uri(source) else _list_folder(source), key=lambda file: file.name)
-    idx = [file for file in found if "/" not in file.name and _IDX_NAME.search(file.name)]
-    images = [file for file in found if file.name.lower().endswith(_IMAGE_SUFFIXES)]
-    kind, files = (IDX, idx) if idx else (IMAGES, images)
-    read = set(files)
-    left_out = [file.name for file in found if file not in read]
-    if not files:
-        held = f"only {_some(left_out)}" if left_out else "nothing"
-        packed = "; unpack what is packed" if any(name.lower().endswith(_ARCHIVE_SUFFIXES) for name in left_out) else ""
-        raise DataError(f"source {source} holds {held}, expected IDX files, or PNG or JPEG images{packed}")
+    place, pattern = _split_glob(source)
+    found = sorted(_list_uri(place) if is_uri(place) else _list_path(place), key=lambda file: file.name)
+    if pattern:
+        found = [file for file in found if _matches(file.name.split("/"), pattern)]
+    kind = next((kind for kind in _KINDS if any(kind.is_name(file.name) for file in found)), None)
+    if kind is None:
+        held = f"only {_some([file.name for file in found])}" if found else "nothing"
+        packed = any(file.name.lower().endswith(_UNREADABLE_SUFFIXES) for file in found)
+        remedy = "; unpack what is packed" if packed else ""
+        expected = ", or ".join(kind.plural for kind in _KINDS)
+        raise DataError(f"source {source} holds {held}, expected {expected}{remedy}")
     twice = next((one.name for one, other in itertools.pairwise(found) if one.name == other.name), "")
     if twice:
         raise DataError(f"source {source} holds two files whose names are both written {twice}; rename one of them")
-    return Listing(kind, files, left_out)
+    files = [file for file in found if kind.is_name(file.name)]
+    may_have_labels = kind.name in (IMAGES, ARCHIVES)
+    labels = next((file for file in found if file.name == LABELS and may_have_labels), None)
+    read = {file.name for file in (*files, *([labels] if labels else []))}
+    return Listing(kind.name, files, [file.name for file in found if file.name not in read], labels)
+
+
+def _split_glob(source: str) -> tuple[str, list[str]]:
+    """The folder or URI before a glob, and the glob's parts; none where the source is no glob."""
+    if not _WILDCARD.search(source) or (not is_uri(source) and Path(source).exists()):
+        return source, []
+    parts = source.split("/")
+    first = next(number for number, part in enumerate(parts) if _WILDCARD.search(part))
+    return "/".join(parts[:first]) or ("/" if source.startswith("/") else "."), parts[first:]
+
+
+def _matches(name: list[str], pattern: list[str]) -> bool:
+    if not pattern:
+        return not name
+    if pattern[0] == "**":
+        return _matches(name, pattern[1:]) or (bool(name) and _matches(name[1:], pattern))
+    return bool(name) and fnmatch.fnmatchcase(name[0], pattern[0]) and _matches(name[1:], pattern[1:])
 
 
 def fingerprint(source: str, index: str = "") -> tuple[str, str]:
@@ -155,15 +216,19 @@ def contents(source: str, index: str = "") -> Contents:
         return Contents(found, "4 official IDX files, 30.9 MB")
     listing = list_source(source)
     if listing.left_out:
-        expected = "IDX files" if listing.kind == IDX else "PNG or JPEG images by name"
-        log.info("left out %d files that are not %s: %s", len(listing.left_out), expected, _some(listing.left_out))
-    checksums = _checksums_of_uris(listing.files) if is_uri(source) else _sha256_of_files(source, listing.files, index)
+        expected = _plural(listing.kind)
+        log.info(
+            "left out %d files that are not %s by name: %s", len(listing.left_out), expected, _some(listing.left_out)
+        )
+    listed = [*listing.files, *([listing.labels] if listing.labels else [])]
+    checksums = _checksums_of_uris(listed) if is_uri(source) else _sha256_of_files(source, listed, index)
     files = [
         dataclasses.replace(file, stamp=None, checksum=checksum)  # a stamp has served, and travels to no worker
-        for file, checksum in zip(listing.files, checksums, strict=True)
+        for file, checksum in zip(listed, checksums, strict=True)
     ]
-    listing = dataclasses.replace(listing, files=files)
     held = [[file.name, file.bytes, file.checksum] for file in files]
+    labels = files.pop() if listing.labels else None
+    listing = dataclasses.replace(listing, files=files, labels=labels)
     return Contents(digests.digest_of({"kind": listing.kind, "files": held}), _summary(listing), listing)
 
 
@@ -235,17 +300,36 @@ def printable(name: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def _list_folder(source: str) -> Iterator[SourceFile]:
+def _list_path(source: str) -> Iterator[SourceFile]:
     root = Path(source)
     if not root.exists():
         raise DataError(
-            f"source {source} does not exist; give a folder or URI of IDX files or of images, "
-            f"or `{DIGITS}`, or `{FASHION_MNIST}`"
+            f"source {source} does not exist; give a folder, a URI or a glob of images, or of IDX, NPZ or TFRecord "
+            f"files, or an archive, or `{DIGITS}`, or `{FASHION_MNIST}`"
         )
-    if not root.is_dir():
-        packed = source.lower().endswith(_ARCHIVE_SUFFIXES)
+    if root.is_dir():
+        return _list_folder(source)
+    return iter([_list_file(source)])
+
+
+def _list_file(source: str) -> SourceFile:
+    name = Path(source).name
+    if not Path(source).is_file():
+        raise DataError(f"source {source} is neither a folder nor a file")
+    if not _is_source_alone(name):
+        packed = name.lower().endswith(_UNREADABLE_SUFFIXES)
         remedy = "unpack it and give the folder" if packed else "give the folder that holds it"
         raise DataError(f"source {source} is a file; {remedy}")
+    found = Path(source).stat()
+    return SourceFile(printable(name), source, found.st_size, Stamp.of(found))
+
+
+def _is_source_alone(name: str) -> bool:
+    return any(kind.alone and kind.is_name(name) for kind in _KINDS)
+
+
+def _list_folder(source: str) -> Iterator[SourceFile]:
+    root = Path(source)
     within = root.resolve()
     written: dict[str, str] = {}  # folders by how their names are written
     no_files: list[str] = []
@@ -296,6 +380,8 @@ def _raise_unreadable(error: OSError) -> None:
 def _list_uri(source: str) -> Iterator[SourceFile]:
     root = source.rstrip("/") + "/"
     found = _list_bucket(root) if buckets.is_uri(source) else _list_by_beam(root)
+    if _is_source_alone(root[:-1]):
+        found = itertools.chain(_list_object(root[:-1]), found)
     empty = True
     for file in found:
         empty = False
@@ -312,6 +398,21 @@ def _list_bucket(root: str) -> Iterator[SourceFile]:
         name = printable(stored.uri.removeprefix(f"{uri}/"))
         yield SourceFile(name, stored.uri, stored.bytes, checksum=stored.crc32c)
         progress(number)
+
+
+def _list_object(uri: str) -> Iterator[SourceFile]:
+    """The object or file of just this URI, if there is one."""
+    name = printable(uri.rpartition("/")[2])
+    if buckets.is_uri(uri):
+        stored = buckets.stat(uri)
+        if stored is not None:
+            yield SourceFile(name, uri, stored.bytes, checksum=stored.crc32c)
+        return
+    from apache_beam.io.filesystems import FileSystems
+
+    if FileSystems.exists(uri):
+        for entry in FileSystems.match([uri])[0].metadata_list:
+            yield SourceFile(name, entry.path, entry.size_in_bytes)
 
 
 def _list_by_beam(root: str) -> Iterator[SourceFile]:
@@ -406,8 +507,12 @@ def _progress(done: str) -> Callable[[int], None]:
 
 def _summary(listing: Listing) -> str:
     size = sum(file.bytes for file in listing.files)
-    what = "IDX files" if listing.kind == IDX else "images"
+    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, _plural(listing.kind))
     return f"{len(listing.files):,} {what}, {size / 1e6:,.1f} MB"
+
+
+def _plural(kind: str) -> str:
+    return next(each.plural for each in _KINDS if each.name == kind)
 
 
 def _some(names: list[str]) -> str:

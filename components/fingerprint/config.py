@@ -13,7 +13,11 @@ class FingerprintConfig:
 
     source: Annotated[
         str,
-        Setting("Folder or URI of IDX files or of PNG and JPEG images, or `digits`, or `fashion-mnist`.", place=True),
+        Setting(
+            "Folder, URI or glob of images (PNG, JPEG, WebP; or in zip or tar archives), or of IDX, NPZ or TFRecord "
+            "files; or `digits`, or `fashion-mnist`.",
+            place=True,
+        ),
     ]
     own_embedding: OwnEmbedding = ""
     index: Annotated[

@@ -66,6 +66,7 @@ def recipe(image: ImageShape, resize: str) -> bytes:
         "code": digests.sha256_of_file(Path(pixels.__file__)),
         "pillow": PIL.__version__,
         "libjpeg": [features.version("jpg"), features.version("libjpeg_turbo")],
+        "libwebp": features.version("webp"),
     }
     return bytes.fromhex(digests.digest_of(decided_by))
 

@@ -7,7 +7,7 @@ import warnings
 import zlib
 
 import numpy as np
-from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin
+from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from components.records import ImageShape
 
@@ -16,6 +16,7 @@ LARGEST_FILE = 64 << 20  # bytes; with the pixels of the largest image, decoding
 _LONGEST_REASON = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
+_RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -24,7 +25,7 @@ class UndecodableImage(Exception):
 
 
 def from_file(content: bytes, shape: ImageShape, resize: str) -> np.ndarray:
-    """Decodes a PNG or JPEG file.
+    """Decodes a PNG, JPEG or WebP file.
 
     The kind is told by content, not by name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
     scaled, not clipped; colours are as stored, without colour management.
@@ -62,6 +63,11 @@ def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: s
     return fitted(image, shape, resize)
 
 
+def of_16_bit(values: np.ndarray) -> np.ndarray:
+    """Values of 16 bit as uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
 def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
@@ -74,7 +80,7 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     Returns:
         uint8 [height, width, channels].
     """
-    image = image.convert(_MODES[shape.channels])
+    image = _of_mode(image, _MODES[shape.channels])
     size = (shape.width, shape.height)
     if image.size != size:
         lanczos = Image.Resampling.LANCZOS
@@ -94,7 +100,7 @@ def _said(error: Exception) -> str:
 
 
 def _open(content: bytes) -> Image.Image:
-    """Reads an image's header. The two formats are named, because Pillow by itself would try dozens."""
+    """Reads an image's header. The formats are named, because Pillow by itself would try dozens."""
     if not content:
         raise UndecodableImage("is empty")
     if len(content) > LARGEST_FILE:
@@ -104,15 +110,45 @@ def _open(content: bytes) -> Image.Image:
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))
     elif content.startswith(_JPEG):
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    elif content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP":
+        _require_whole_webp(content)
+        _require_size(*_webp_size(content))  # before libwebp takes memory for it
+        image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
     else:
-        raise UndecodableImage(f"is neither PNG nor JPEG: it starts with {content[:8]!r}")
-    if image.width * image.height > LARGEST_IMAGE:
-        raise UndecodableImage(f"is {image.width}x{image.height}, more than {LARGEST_IMAGE:,} pixels")
+        raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
+    _require_size(image.width, image.height)
     if getattr(image, "is_animated", False):
         raise UndecodableImage("is animated")
     if isinstance(image, PngImagePlugin.PngImageFile):
         _require_checksums(content)
     return image
+
+
+def _require_size(width: int, height: int) -> None:
+    if width * height > LARGEST_IMAGE:
+        raise UndecodableImage(f"is {width}x{height}, more than {LARGEST_IMAGE:,} pixels")
+
+
+def _require_whole_webp(content: bytes) -> None:
+    """Compares the size that a WebP file says with what there is; libwebp draws what it has of some cut files."""
+    (size,) = struct.unpack_from("<I", content, 4)
+    if 8 + size > len(content):
+        raise UndecodableImage("is cut short")
+
+
+def _webp_size(content: bytes) -> tuple[int, int]:
+    """Width and height that the first chunk of a WebP file says (RFC 9649, sections 2.5 to 2.7; RFC 6386, 9.1)."""
+    kind, first = content[_RIFF_HEAD : _RIFF_HEAD + 4], content[_RIFF_HEAD + 8 : _RIFF_HEAD + 18]
+    if len(first) < 10:
+        raise UndecodableImage("is cut short")
+    if kind == b"VP8X":
+        return int.from_bytes(first[4:7], "little") + 1, int.from_bytes(first[7:10], "little") + 1
+    if kind == b"VP8L":
+        sizes = int.from_bytes(first[1:5], "little")
+        return (sizes & 0x3FFF) + 1, (sizes >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        return int.from_bytes(first[6:8], "little") & 0x3FFF, int.from_bytes(first[8:10], "little") & 0x3FFF
+    raise UndecodableImage(f"is damaged: a WebP file's first chunk is {kind!r}")
 
 
 def _require_checksums(content: bytes) -> None:
@@ -132,10 +168,10 @@ def _require_checksums(content: bytes) -> None:
 
 def _upright_8_bit(image: Image.Image) -> Image.Image:
     """The image as mode L or RGB, turned as its EXIF orientation says."""
-    image = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
     if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
         values = np.asarray(image)
-        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+        grey = of_16_bit(values)
         if "transparency" in image.info:  # one value that stands for nothing there
             grey[values == image.info["transparency"]] = 255
         return Image.fromarray(grey)
@@ -143,4 +179,8 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         return image.convert("RGB")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+    return _of_mode(image, "L" if image.mode in ("1", "L") else "RGB")
+
+
+def _of_mode(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)

@@ -5,12 +5,15 @@ import dataclasses
 import gzip
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import idx, pixels
+from components.preprocess import archives, idx, labels, npz, pixels
+from components.preprocess.archives import Member
 from components.preprocess.examples import Original
 from components.records import ImageShape
 from components.sources import Listing, SourceFile
@@ -22,7 +25,6 @@ FASHION_MNIST_CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip
 _FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
-_SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _FILES_AT_ONCE = 100
 _BYTES_AT_ONCE = 32 << 20
 _NAMES_SHOWN = 5
@@ -50,7 +52,25 @@ class ImagesPart:
     images: tuple[tuple[SourceFile, str, int], ...]
 
 
-Part = DigitsPart | IdxPart | ImagesPart
+@dataclasses.dataclass(frozen=True)
+class ArchivePart:
+    """Some images of an archive, in the order in which they lie there, each with its split and label."""
+
+    file: SourceFile
+    members: tuple[tuple[Member, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class NpzPart:
+    """The images from `start` to before `stop` of an array, and their labels, 32 bit each; empty if there are none."""
+
+    images: npz.Images
+    start: int
+    stop: int
+    labels: bytes
+
+
+Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,11 +78,11 @@ class Survey:
     """What a source holds.
 
     Attributes:
-        kind: `digits`, `idx` or `images`.
+        kind: `digits`, or that of the source's `Listing`.
         parts: What `read` reads, each on whatever machine.
         counts: Number of images in each split that the source has.
         classes: Names of the classes by label; empty where there are none.
-        stored: Shape of images kept as plain pixels; None for PNG and JPEG files.
+        stored: Shape of images kept as plain pixels; None for image files.
         natural: The shape that the dataset's images have unless another is asked for.
     """
 
@@ -89,7 +109,15 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
         counts = {"train": _DIGITS_COUNT}
         return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=shape, natural=shape)
     listing = listing or sources.list_source(place)
-    return _survey_idx(listing.files) if listing.kind == sources.IDX else _survey_images(place, listing.files)
+    match listing.kind:
+        case sources.IDX:
+            return _survey_idx(listing.files)
+        case sources.ARRAYS:
+            return _survey_npz(place, listing.files)
+        case sources.ARCHIVES:
+            return _survey_archives(place, listing)
+        case _:
+            return _survey_images(place, listing)
 
 
 def read(part: Part) -> Iterator[list[Original]]:
@@ -105,11 +133,15 @@ def read(part: Part) -> Iterator[list[Original]]:
             yield from _read_idx(part)
         case ImagesPart():
             yield from _read_images(part)
+        case ArchivePart():
+            yield from _read_archive(part)
+        case NpzPart():
+            yield from _read_npz(part)
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
     pairs = idx.pair_files(files)
-    counts, shapes, labels = {}, {}, {}
+    counts, shapes, values_of = {}, {}, {}
     for pair in pairs:
         counts[pair.split], shapes[pair.images.name] = idx.describe_images(pair.images)
         if pair.labels is not None:
@@ -119,20 +151,25 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
                     f"{pair.images.name} has {counts[pair.split]:,} images, "
                     f"{pair.labels.name} has {count:,} labels; they must be as many"
                 )
-            labels[pair.split] = idx.read_labels(pair.labels)
-    if len(set(shapes.values())) > 1:
-        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise DataError(f"the images of all splits must have one shape: {described}")
-    values = bytes(sorted(set().union(*labels.values())))
+            values_of[pair.split] = idx.read_labels(pair.labels)
+    _require_one_shape(shapes)
+    values = bytes(sorted(set().union(*values_of.values())))
     shape = next(iter(shapes.values()))
     return Survey(
         kind=sources.IDX,
         parts=[IdxPart(pair, values) for pair in pairs],
         counts=counts,
-        classes=_idx_classes(values, labels.get("train", b"")),
+        classes=_idx_classes(values, values_of.get("train", b"")),
         stored=shape,
         natural=shape,
     )
+
+
+def _require_one_shape(shapes: dict[str, ImageShape]) -> None:
+    """Refuses shapes that differ, by the files or arrays that have them."""
+    if len(set(shapes.values())) > 1:
+        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"the images of all splits must have one shape: {described}")
 
 
 def _idx_classes(values: bytes, train_labels: bytes) -> list[str]:
@@ -144,88 +181,177 @@ def _idx_classes(values: bytes, train_labels: bytes) -> list[str]:
 
 def _read_idx(part: IdxPart) -> Iterator[list[Original]]:
     file, split = part.pair.images, part.pair.split
-    labels = b"" if part.pair.labels is None else idx.read_labels(part.pair.labels)
+    values = b"" if part.pair.labels is None else idx.read_labels(part.pair.labels)
     label_of = {value: label for label, value in enumerate(part.label_values)}
     start = 0
     for images in idx.read_images(file):
         numbers = range(start, start + len(images))
         yield [
-            Original(f"{file.name}[{n}]", split, label_of[labels[n]] if labels else records.NO_LABEL, image)
+            Original(f"{file.name}[{n}]", split, label_of[values[n]] if values else records.NO_LABEL, image)
             for n, image in zip(numbers, images, strict=True)
         ]
         start += len(images)
 
 
-def _survey_images(place: str, files: list[SourceFile]) -> Survey:
-    split_folders = _has_split_folders(files)
-    found = [(file, *_split_and_class(place, file, split_folders)) for file in files]
-    classes = sorted({name for _, _, name in found if name})
-    if classes and any(not name for _, _, name in found):
-        loose = next(file.name for file, _, name in found if not name)
+def _survey_npz(place: str, files: list[SourceFile]) -> Survey:
+    arrays = [images for file in files for images in npz.list_images(file)]
+    _require_one_shape({f"{images.file.name}[{images.array}]": images.shape for images in arrays})
+    unlabelled = [images for images in arrays if not images.labels]
+    if unlabelled and len(unlabelled) < len(arrays):
         raise DataError(
-            f"{place} has images within class folders and beside them ({loose}); move them all into folders"
+            f"{place} has labels, but none for {unlabelled[0].array} of {unlabelled[0].file.name}; add them, or take "
+            "all labels away"
         )
-    empty = _folders_without_images(place, files, split_folders) if classes else []
+    values_of = [npz.read_labels(images) if images.labels else np.empty(0, int) for images in arrays]
+    values = sorted(set[int]().union(*(np.unique(found).tolist() for found in values_of)))
+    counts: dict[str, int] = {}
+    parts: list[Part] = []
+    for images, found in zip(arrays, values_of, strict=True):
+        counts[images.split] = counts.get(images.split, 0) + images.count
+        label_of = np.searchsorted(values, found).astype("<i4")
+        at_once = npz.images_at_once(images) if images.offset is not None else images.count
+        for start in range(0, images.count, at_once):
+            stop = min(start + at_once, images.count)
+            parts.append(NpzPart(images, start, stop, label_of[start:stop].tobytes()))
+    if "train" not in counts:
+        raise DataError(f"{place} has images for {' and '.join(counts)} but none to train on; call their array x_train")
+    shape = arrays[0].shape
+    return Survey(
+        kind=sources.ARRAYS,
+        parts=parts,
+        counts=counts,
+        classes=[str(value) for value in values],
+        stored=shape,
+        natural=shape,
+    )
+
+
+def _read_npz(part: NpzPart) -> Iterator[list[Original]]:
+    name, split = f"{part.images.file.name}[{part.images.array}]", part.images.split
+    labels_of = np.frombuffer(part.labels, "<i4").tolist()
+    number = part.start
+    for images in npz.read_images(part.images, part.start, part.stop):
+        numbers = range(number, number + len(images))
+        yield [
+            Original(f"{name}[{n}]", split, labels_of[n - part.start] if labels_of else records.NO_LABEL, image)
+            for n, image in zip(numbers, images, strict=True)
+        ]
+        number += len(images)
+
+
+def _survey_images(place: str, listing: Listing) -> Survey:
+    names = [file.name for file in listing.files]
+    table = labels.read_table(listing.labels) if listing.labels else None
+    found = labels.labelled(place, names, table)
+    empty = _folders_without_images(place, names) if found.classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
-    label_of = {name: label for label, name in enumerate(classes)} | {"": records.NO_LABEL}
-    labelled = [(file, split, label_of[name]) for file, split, name in found]
-    counts: dict[str, int] = {}
-    for _, split, _ in labelled:
-        counts[split] = counts.get(split, 0) + 1
-    if "train" not in counts:
-        raise DataError(f"{place} has images for {' and '.join(counts)} but none in a folder `train`")
-    starts = range(0, len(labelled), _FILES_AT_ONCE)
+    images = [(file, *each) for file, each in zip(listing.files, found.splits_and_labels, strict=True)]
+    starts = range(0, len(images), _FILES_AT_ONCE)
     return Survey(
         kind=sources.IMAGES,
-        parts=[ImagesPart(tuple(labelled[start : start + _FILES_AT_ONCE])) for start in starts],
-        counts=counts,
-        classes=classes,
+        parts=[ImagesPart(tuple(images[start : start + _FILES_AT_ONCE])) for start in starts],
+        counts=found.counts(),
+        classes=found.classes,
         stored=None,
         natural=_IMAGES_DEFAULT,
     )
 
 
-def _folders_without_images(place: str, files: list[SourceFile], split_folders: bool) -> list[str]:
+def _folders_without_images(place: str, names: list[str]) -> list[str]:
     """Folders where classes are, of a source on this machine, that hold no image."""
     if sources.is_uri(place):
         return []
-    depth = 2 if split_folders else 1
-    with_images = {tuple(file.name.split("/")[:depth]) for file in files if file.name.count("/") >= depth}
+    depth = 2 if labels.has_split_folders(names) else 1
+    with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
     found = (path.relative_to(place) for path in Path(place).glob("/".join("*" * depth)) if path.is_dir())
     parts = [tuple(sources.printable(part) for part in path.parts) for path in found]
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
-def _has_split_folders(files: list[SourceFile]) -> bool:
-    return any("/" in file.name and file.name.split("/")[0] in _SPLIT_FOLDERS for file in files)
+def _survey_archives(place: str, listing: Listing) -> Survey:
+    held = [(file, *archives.list_members(file)) for file in listing.files]
+    names = _names_in_archives([(file, [member.name for member in members]) for file, members, _ in held])
+    if not names:
+        raise DataError(f"{place} holds archives without images; expected PNG, JPEG or WebP files in them")
+    found = labels.labelled(place, names, _table_of_archives(listing, held))
+    split_and_label, parts = iter(found.splits_and_labels), list[Part]()
+    for file, members, _ in held:
+        images = [(member, *next(split_and_label)) for member in members]
+        at_once = _FILES_AT_ONCE if archives.can_be_read_from_the_middle(file) else max(1, len(images))
+        starts = range(0, len(images), at_once)
+        parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
+    return Survey(
+        kind=sources.ARCHIVES,
+        parts=parts,
+        counts=found.counts(),
+        classes=found.classes,
+        stored=None,
+        natural=_IMAGES_DEFAULT,
+    )
 
 
-def _split_and_class(place: str, file: SourceFile, split_folders: bool) -> tuple[str, str]:
-    """The split of an image file, and its class: the first folder below the split; empty where there is none."""
-    folders = file.name.split("/")[:-1]
-    if not split_folders:
-        return "train", folders[0] if folders else ""
-    if not folders or folders[0] not in _SPLIT_FOLDERS:
+def _names_in_archives(held: list[tuple[SourceFile, list[str]]]) -> list[str]:
+    """The paths of images as if each archive were unpacked into the folder where it lies, `train.zip` into `train`.
+
+    A folder at the top that holds all there is, as archives of a folder have one, is passed over.
+    """
+    tops = {name.partition("/")[0] if "/" in name else "" for _, names in held for name in names}
+    passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
+    found = []
+    for file, names in held:
+        *folders, name = file.name.split("/")
+        stem = name.partition(".")[0]
+        if stem in labels.SPLIT_FOLDERS and not labels.has_split_folders([*names, file.name]):
+            folders.append(stem)
+        within = [name.partition("/")[2] for name in names] if passed_over else names
+        found += ["/".join([*folders, name]) for name in within]
+    return found
+
+
+def _table_of_archives(
+    listing: Listing, held: list[tuple[SourceFile, list[Member], Member | None]]
+) -> dict[str, labels.Row] | None:
+    """What `labels.csv` says, beside the archives or within the only one."""
+    within = [(file, table) for file, _, table in held if table is not None]
+    if listing.labels is not None:
+        return labels.read_table(listing.labels)
+    if len(within) > 1 or (within and len(held) > 1):
         raise DataError(
-            f"{place} has folders for splits ({', '.join(_SPLIT_FOLDERS)}) but also {file.name}; "
-            "move it into one of them (a class of such a name goes within a folder `train`)"
+            f"{within[0][0].name} has a {sources.LABELS} and is not the only archive; put one for all beside them"
         )
-    return _SPLIT_FOLDERS[folders[0]], folders[1] if len(folders) > 1 else ""
+    for file, table in within:
+        (content,) = archives.read_members(file, [table])
+        return labels.parsed_table(f"{file.name}/{table.name}", content)
+    return None
 
 
 def _read_images(part: ImagesPart) -> Iterator[list[Original]]:
-    """Yields some images at a time, of no more bytes together than `_BYTES_AT_ONCE` or than one file has."""
+    enough = pixels.LARGEST_FILE + 1  # of a file that is too large, to tell
+    return _some_at_a_time(
+        Original(file.name, split, label, sources.content_of(file, enough), file) for file, split, label in part.images
+    )
+
+
+def _read_archive(part: ArchivePart) -> Iterator[list[Original]]:
+    contents = archives.read_members(part.file, [member for member, _, _ in part.members])
+    return _some_at_a_time(
+        Original(f"{part.file.name}/{member.name}", split, label, content)
+        for (member, split, label), content in zip(part.members, contents, strict=True)
+    )
+
+
+def _some_at_a_time(originals: Iterable[Original]) -> Iterator[list[Original]]:
+    """Yields as many together as have `_BYTES_AT_ONCE`, or one that has more, and no more than `_FILES_AT_ONCE`."""
     found: list[Original] = []
     size = 0
-    for file, split, label in part.images:
-        content = sources.content_of(file, pixels.LARGEST_FILE + 1)  # of one that is too large, enough to tell
-        if found and size + len(content) > _BYTES_AT_ONCE:
+    for original in originals:
+        if found and (size + len(original.content) > _BYTES_AT_ONCE or len(found) == _FILES_AT_ONCE):
             yield found
             found, size = [], 0
-        found.append(Original(file.name, split, label, content, file))
-        size += len(content)
+        found.append(original)
+        size += len(original.content)
     if found:
         yield found
 

@@ -1,14 +1,11 @@
 """Listing and fingerprinting: what counts, what does not, and what is refused."""
 
 import hashlib
-import io
 import logging
 import os
 import shutil
 import socket
 import sys
-import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -77,9 +74,9 @@ def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None
 def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for source, message in (
-        (tmp_path / "nowhere", "does not exist; give a folder or URI"),
+        (tmp_path / "nowhere", "does not exist; give a folder, a URI or a glob of images"),
         (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
-        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG or JPEG images"),
+        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
     ):
         with pytest.raises(DataError, match=message):
             sources.fingerprint(str(source))
@@ -161,6 +158,19 @@ def photos(gcs: Server) -> Server:
     return gcs
 
 
+def test_globs_and_single_objects_of_a_bucket(photos: Server) -> None:
+    listing = sources.list_source("gs://photos/pets/*/*.png")
+    assert [file.name for file in listing.files] == ["cats/1.png", "dogs/3.png"]
+    assert listing.files[0].place == "gs://photos/pets/cats/1.png"
+    assert [file.name for file in sources.list_source("gs://photos/pets/d*/**").files] == ["dogs/2.JPG", "dogs/3.png"]
+    buckets.put("gs://photos/packed.zip", b"packed")
+    listing = sources.list_source("gs://photos/packed.zip")
+    assert (listing.kind, [file.name for file in listing.files]) == (sources.ARCHIVES, ["packed.zip"])
+    assert listing.files[0].checksum == buckets.checksum(b"packed")
+    with pytest.raises(DataError, match=r"source gs://photos/none\.zip does not exist or is empty"):
+        sources.list_source("gs://photos/none.zip")
+
+
 def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
     fingerprint, summary = sources.fingerprint("gs://photos/pets/")
     files = [
@@ -206,35 +216,88 @@ def test_buckets_that_cannot_be_listed(photos: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.npz", "x.tgz"])
-def test_archives_are_no_source_and_are_never_unpacked(tmp_path: Path, name: str) -> None:
-    """Members that would land elsewhere, were anything unpacked: up, absolute, by way of a link."""
-    folder = tmp_path / "deep" / "source"
-    folder.mkdir(parents=True)
-    if name.endswith((".zip", ".npz")):
-        with zipfile.ZipFile(folder / name, "w") as archive:
-            for member in ("../../evil.png", f"{tmp_path}/evil.png", "a/1.png"):
-                archive.writestr(member, b"evil")
-    else:
-        with tarfile.open(folder / name, "w:gz" if name.endswith("gz") else "w") as archive:
-            link = tarfile.TarInfo("link")
-            link.type, link.linkname = tarfile.SYMTYPE, "../.."
-            archive.addfile(link)
-            for member in ("../../evil.png", f"{tmp_path}/evil.png", "link/evil.png", "a/1.png"):
-                found = tarfile.TarInfo(member)
-                found.size = 4
-                archive.addfile(found, io.BytesIO(b"evil"))
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(DataError, match=f"{name} is a file; unpack it and give the folder"):
-        sources.contents(str(folder / name))
-    with pytest.raises(DataError, match=f"holds only {name}, expected .* images; unpack what is packed"):
-        sources.contents(str(folder))
-    assert sorted(tmp_path.rglob("*")) == before
+def test_archives_are_a_source_alone_and_not_beside_images(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / name).write_bytes(b"packed")
+    (folder / "notes.txt").write_bytes(b"")
+    kind = sources.ARRAYS if name.endswith("npz") else sources.ARCHIVES
+    for source in (folder, folder / name, folder / "x.*"):
+        listing = sources.list_source(str(source))
+        assert (listing.kind, [file.name for file in listing.files]) == (kind, [name])
+    assert sources.fingerprint(str(folder / name))[0] == sources.fingerprint(str(folder))[0]
     (folder / "1.png").write_bytes(b"")
     listing = sources.list_source(str(folder))
-    assert ([file.name for file in listing.files], listing.left_out) == (["1.png"], [name])
-    sources.contents(str(folder), str(tmp_path / "index"))
-    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "index")}
-    assert after == {*before, folder / "1.png"}
+    assert ([file.name for file in listing.files], listing.left_out) == (["1.png"], ["notes.txt", name])
+
+
+@pytest.mark.parametrize("name", ["x.7z", "x.tar.xz", "x.rar", "x.csv.gz"])
+def test_what_is_packed_otherwise_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"packed")
+    with pytest.raises(DataError, match=f"{name} is a file; unpack it and give the folder"):
+        sources.contents(str(tmp_path / name))
+    with pytest.raises(DataError, match=f"holds only {name}, expected .* tar.bz2.; unpack what is packed"):
+        sources.contents(str(tmp_path))
+
+
+def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
+    (pets / "dogs" / "deep").mkdir()
+    (pets / "dogs" / "deep" / "4.png").write_bytes(b"")
+    (pets / "labels.csv").write_bytes(b"file,label")
+    for pattern, expected in (
+        ("cats/*", ["1.png", "2.JPG"]),
+        ("*/*.png", ["cats/1.png"]),
+        ("**/*.png", ["cats/1.png", "dogs/deep/4.png"]),
+        ("dogs/**", ["3.jpeg", "deep/4.png"]),
+        ("[!c]*/?.jpeg", ["dogs/3.jpeg"]),
+        ("**/[34].*", ["dogs/3.jpeg", "dogs/deep/4.png"]),
+    ):
+        listing = sources.list_source(f"{pets}/{pattern}")
+        assert [file.name for file in listing.files] == expected
+        assert listing.labels is None
+    labels = sources.list_source(f"{pets}/**").labels
+    assert labels is not None
+    assert labels.place == str(pets / "labels.csv")
+    with pytest.raises(DataError, match=r"/\*\.gif holds nothing, expected IDX files"):
+        sources.list_source(f"{pets}/*.gif")
+    with pytest.raises(DataError, match="does not exist; give a folder, a URI or a glob"):
+        sources.list_source(f"{pets}/birds/*.png")
+    named = pets / "[cats]"
+    named.mkdir()
+    (named / "5.png").write_bytes(b"")
+    assert names(named) == ["5.png"]
+
+
+def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Path) -> None:
+    before = sources.fingerprint(str(pets))[0]
+    (pets / "labels.csv").write_bytes(b"file,label")
+    listing = sources.contents(str(pets)).listing
+    assert listing is not None
+    assert ([file.name for file in listing.files], listing.left_out) == (
+        ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"],
+        [],
+    )
+    assert listing.labels is not None
+    assert listing.labels.sha256 == hashlib.sha256(b"file,label").hexdigest()
+    after = sources.fingerprint(str(pets))[0]
+    (pets / "labels.csv").write_bytes(b"file,label\n")
+    assert len({before, after, sources.fingerprint(str(pets))[0]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.tfrecord", sources.TFRECORDS),
+        ("mnist-train.tfrecord-00000-of-00010", sources.TFRECORDS),
+        ("x.TFRECORDS.gz", sources.TFRECORDS),
+        ("x.tfrec", sources.TFRECORDS),
+        ("x.NPZ", sources.ARRAYS),
+        ("x.tbz2", sources.ARCHIVES),
+    ],
+)
+def test_kinds_are_told_by_name(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert sources.list_source(str(tmp_path)).kind == sources.list_source(str(tmp_path / name)).kind == kind
 
 
 def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -280,7 +343,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
     assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
     assert all(Path(file.place).read_bytes() for file in found.listing.files)
-    assert r"left out 1 files that are not PNG or JPEG images by name: cats/\x80.txt" in caplog.text
+    assert r"left out 1 files that are not PNG, JPEG or WebP images by name: cats/\x80.txt" in caplog.text
     assert all(record.getMessage().isprintable() for record in caplog.records)
     assert sources.contents(str(pets)).fingerprint == found.fingerprint
 

@@ -36,6 +36,7 @@ def decode_everything(folder: Path) -> dict[str, Counts]:
         "each kind, in one source": _in_one_source(folder),
         "PNG, cut or flipped at each byte": _damaged([name for name in _WHOLE if name.startswith("PNG")]),
         "JPEG, cut at each byte": _damaged([name for name in _WHOLE if name.startswith("JPEG")], "cut"),
+        "WebP, cut at each byte": _damaged([name for name in _WHOLE if name.startswith("WebP")], "cut"),
         "decoder that crashes": _crashing(folder),
     }
 

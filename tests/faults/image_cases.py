@@ -115,7 +115,13 @@ def flipped(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
+def riff(chunks: bytes) -> bytes:
+    """A WebP file of these chunks."""
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
+
+
 JPEG = saved(Image.fromarray(NOISE), "JPEG", quality=90)
+WEBP = saved(Image.fromarray(NOISE), "WEBP", lossless=True)
 GIF = saved(Image.fromarray(NOISE), "GIF")
 ALPHA = LEVELS.astype(np.uint8)
 SHORT = "cannot be decoded: "
@@ -180,6 +186,18 @@ CASES: dict[str, Case] = {
         4,
     ),
     "JPEG with a flipped bit that decodes": Case(lambda: flipped(JPEG, len(JPEG) - 40), None, 0),
+    "WebP, lossless": Case(lambda: WEBP, NOISE, 0),
+    "WebP, lossy": Case(
+        lambda: saved(Image.new("RGB", (16, 16), (200, 30, 90)), "WEBP", quality=100),
+        np.broadcast_to([200, 30, 90], (16, 16, 3)),
+        3,
+    ),
+    "WebP, lossless with alpha": Case(
+        lambda: saved(Image.fromarray(np.dstack([NOISE, ALPHA])), "WEBP", lossless=True, exact=True),
+        on_white(NOISE, LEVELS),
+        1,
+    ),
+    "WebP named .png": Case(lambda: WEBP, NOISE, 0),
     "PNG, animated": Case(
         lambda: saved(Image.fromarray(NOISE), "PNG", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
         "is animated",
@@ -210,19 +228,35 @@ CASES: dict[str, Case] = {
         0,
     ),
     "JPEG, cut short": Case(lambda: JPEG[:-100], SHORT, 0),
-    "file of more than 64 MiB": Case(lambda: png(NOISE, 2) + bytes(64 << 20), "has more than 67,108,864 bytes", 0),
-    "GIF named .png": Case(lambda: GIF, "is neither PNG nor JPEG: it starts with b'GIF8", 0),
-    "GIF, animated": Case(
-        lambda: saved(Image.fromarray(NOISE), "GIF", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
-        "is neither PNG nor JPEG",
+    "WebP, animated": Case(
+        lambda: saved(Image.fromarray(NOISE), "WEBP", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
+        "is animated",
         0,
     ),
-    "WebP named .png": Case(lambda: saved(Image.fromarray(NOISE), "WEBP"), "is neither PNG nor JPEG", 0),
-    "TIFF named .jpg": Case(lambda: saved(Image.fromarray(NOISE), "TIFF"), "is neither PNG nor JPEG", 0),
-    "PostScript named .png": Case(lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is neither PNG nor JPEG", 0),
-    "HTML named .jpg": Case(lambda: b"<!DOCTYPE html><title>404</title>", "is neither PNG nor JPEG", 0),
-    "ZIP named .png": Case(lambda: b"PK\3\4" + bytes(40), "is neither PNG nor JPEG", 0),
+    "WebP, cut short": Case(lambda: WEBP[:-100], "is cut short", 0),
+    "WebP of 16383x16383": Case(
+        lambda: WEBP.replace(WEBP[20:25], b"\x2f" + (16382 << 14 | 16382).to_bytes(4, "little"), 1),
+        "is 16383x16383, more than 25,000,000 pixels",
+        0,
+    ),
+    "WebP of 16777216x16777216": Case(
+        lambda: riff(b"VP8X" + struct.pack("<I", 10) + bytes(4) + b"\xff" * 6 + WEBP[12:]),
+        "is 16777216x16777216, more than 25,000,000 pixels",
+        0,
+    ),
+    "file of more than 64 MiB": Case(lambda: png(NOISE, 2) + bytes(64 << 20), "has more than 67,108,864 bytes", 0),
+    "GIF named .png": Case(lambda: GIF, "is no PNG, JPEG or WebP file: it starts with b'GIF8", 0),
+    "GIF, animated": Case(
+        lambda: saved(Image.fromarray(NOISE), "GIF", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
+        "is no PNG, JPEG or WebP file",
+        0,
+    ),
+    "TIFF named .jpg": Case(lambda: saved(Image.fromarray(NOISE), "TIFF"), "is no PNG, JPEG or WebP file", 0),
+    "PostScript named .png": Case(lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is no PNG, JPEG or WebP file", 0),
+    "HTML named .jpg": Case(lambda: b"<!DOCTYPE html><title>404</title>", "is no PNG, JPEG or WebP file", 0),
+    "ZIP named .png": Case(lambda: b"PK\3\4" + bytes(40), "is no PNG, JPEG or WebP file", 0),
     "nothing": Case(lambda: b"", "is empty", 0),
     "PNG signature alone": Case(lambda: b"\x89PNG\r\n\x1a\n", SHORT, 0),
     "JPEG signature alone": Case(lambda: b"\xff\xd8\xff", SHORT, 0),
+    "WebP signature alone": Case(lambda: riff(b""), "is cut short", 0),
 }

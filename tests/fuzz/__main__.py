@@ -79,7 +79,7 @@ def seeds_of_idx() -> Iterator[bytes]:
 
 
 def seeds_of_image() -> Iterator[bytes]:
-    """PNG and JPEG files of every mode, and what they may carry beside pixels."""
+    """PNG, JPEG and WebP files of every mode, and what they may carry beside pixels."""
     from PIL import Image, PngImagePlugin
 
     chance = random.Random(0)
@@ -92,7 +92,7 @@ def seeds_of_image() -> Iterator[bytes]:
         side = 4
         size = len(Image.new(mode, (side, side)).tobytes())
         image = Image.frombytes(mode, (side, side), chance.randbytes(size))
-        for kind in ("JPEG",) if mode == "CMYK" else ("PNG",) if mode not in ("L", "RGB") else ("PNG", "JPEG"):
+        for kind in ("JPEG",) if mode == "CMYK" else ("PNG",) if mode not in ("L", "RGB") else ("PNG", "JPEG", "WEBP"):
             file = io.BytesIO()
             options = {"pnginfo": words} if kind == "PNG" else {"progressive": mode == "L"}
             image.save(file, kind, exif=turned, **options)

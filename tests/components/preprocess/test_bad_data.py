@@ -27,7 +27,7 @@ from components.preprocess.config import PreprocessConfig
 from components.records import ImageShape
 from components.sources import SourceFile
 from tests.faults.corruption import damages
-from tests.faults.image_cases import CASES, JPEG, NOISE, RAMP, SHAPE, blank_png, chunk, grey, png, saved
+from tests.faults.image_cases import CASES, JPEG, NOISE, RAMP, SHAPE, WEBP, blank_png, chunk, grey, png, saved
 
 DOCS = Path(__file__).parents[3] / "docs" / "bad-data.md"
 
@@ -96,10 +96,13 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
         "grey16": blank_png(5000, 0, 16),
         "alpha16": blank_png(5000, 6, 16, chunk(b"eXIf", turned.tobytes()[6:])),
         "palette": blank_png(5000, 3, 8, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(256))),
+        "webp": saved(
+            Image.effect_noise((5000, 5000), 4).convert("RGBA"), "WEBP", lossless=True, method=0, exif=turned
+        ),
         "cmyk": saved(Image.new("CMYK", (5000, 5000)), "JPEG", progressive=True, subsampling=0, exif=turned),
     }
     bombs = {name: CASES[name].make() for name in CASES if "300 MB" in name or " of " in name}
-    assert len(bombs) == 6
+    assert len(bombs) == 8
     for name, content in {**bombs, **largest}.items():
         (tmp_path / name).write_bytes(content)
     paths = [str(tmp_path / name) for name in (*bombs, *largest)]
@@ -114,7 +117,9 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
 @hypothesis_settings(deadline=None, max_examples=300)
 @given(data=st.data())
 def test_any_bytes_are_pixels_or_an_undecodable_image(data: st.DataObject) -> None:
-    content = bytearray(data.draw(st.sampled_from([JPEG, png(NOISE, 2), png(RAMP, 0), b"\x89PNG\r\n\x1a\n", b""])))
+    content = bytearray(
+        data.draw(st.sampled_from([JPEG, WEBP, png(NOISE, 2), png(RAMP, 0), b"\x89PNG\r\n\x1a\n", b""]))
+    )
     for _ in range(data.draw(st.integers(0, 6))):
         at = data.draw(st.integers(0, len(content)))
         content[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=6))
@@ -219,7 +224,7 @@ def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
     entries = [json.loads(line) for line in listed.read_text().splitlines()]
     assert [entry["name"] for entry in entries] == sorted(bad)
     assert all(entry["sha256"] == digests.sha256_of_file(tmp_path / "pets" / entry["name"]) for entry in entries)
-    assert entries[7]["reason"] == "is neither PNG nor JPEG: it starts with b'no image'"
+    assert entries[7]["reason"] == "is no PNG, JPEG or WebP file: it starts with b'no image'"
     assert manifest.quarantine["count"] == 150
     assert len(manifest.quarantine["entries"]) == 100
     about = {"file": listed.name, "bytes": listed.stat().st_size, "sha256": digests.sha256_of_file(listed)}

@@ -43,7 +43,7 @@ def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
     found = decoder.decode(contents, SHAPE, "fill")
     assert [str(each) for each in found if isinstance(each, pixels.UndecodableImage)] == [
         reason,
-        "is neither PNG nor JPEG: it starts with b'<html>'",
+        "is no PNG, JPEG or WebP file: it starts with b'<html>'",
     ]
     for number in (0, 1, 3, 5):
         assert found[number] == decoded_here(contents[number])

@@ -97,7 +97,7 @@ def test_what_cannot_be_decoded_is_set_aside() -> None:
     bad = Original("a/b.png", "train", 0, b"<html>")
     (found,) = examples.of_originals([bad], plan(stored=None))
     assert found == Rejected(
-        "a/b.png", hashlib.sha256(b"<html>").hexdigest(), "is neither PNG nor JPEG: it starts with b'<html>'"
+        "a/b.png", hashlib.sha256(b"<html>").hexdigest(), "is no PNG, JPEG or WebP file: it starts with b'<html>'"
     )
 
 

@@ -148,8 +148,8 @@ NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), n
     ("content", "reason"),
     [
         (b"", "is empty"),
-        (b"<html>404", "is neither PNG nor JPEG: it starts with b'<html>40'"),
-        (encoded(NOISE, "GIF"), "is neither PNG nor JPEG"),
+        (b"<html>404", "is no PNG, JPEG or WebP file: it starts with b'<html>40'"),
+        (encoded(NOISE, "GIF"), "is no PNG, JPEG or WebP file"),
         (encoded(NOISE)[:-200], "is cut short"),
         (encoded(NOISE, "JPEG")[:-200], "cannot be decoded"),
         (encoded(NOISE)[:60], "is cut short"),

@@ -135,7 +135,7 @@ def test_images_that_cannot_be_decoded_are_set_aside_up_to_a_limit(tmp_path: Pat
     assert [entry["name"] for entry in quarantine["entries"]] == ["cats/empty.jpg", "cats/page.png"]
     with pytest.raises(DataError, match=r"2 of 100 images cannot be used, more than bad_images_limit 0\.01") as raised:
         run(tmp_path / "pets", tmp_path / "other", height=8, width=8)
-    assert "cats/page.png is neither PNG nor JPEG" in str(raised.value)
+    assert "cats/page.png is no PNG, JPEG or WebP file" in str(raised.value)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".tmp", "other"))]
 
 
@@ -205,7 +205,7 @@ CONTRADICTIONS = [
     (["a/x.png", "y.png"], "within class folders and beside them"),
     (["train/a/x.png", "other/y.png"], "also other/y.png; move it into one of them"),
     (["test/x.png"], "has images for test but none in a folder `train`"),
-    (["notes.txt"], "holds only notes.txt, expected IDX files, or PNG or JPEG images"),
+    (["notes.txt"], "holds only notes.txt, expected IDX files, or PNG, JPEG or WebP images"),
     ([], "holds nothing, expected"),
 ]
 
