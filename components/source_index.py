@@ -9,18 +9,22 @@ read it began, by the clock of the file system. Nothing else is decided by a clo
 
 import contextlib
 import hashlib
+import itertools
+import json
 import logging
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from components import digests, errors, places, storage
 from components.errors import StageError
+from components.long_lists import LongList
 
 log = logging.getLogger(__name__)
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _COARSEST_TICK_NS = 2_000_000_000
 
 
@@ -42,7 +46,11 @@ class Stamp(NamedTuple):
 
 
 class SourceIndex:
-    """The index of one source on this machine, read when it is made. Without a folder nothing is known or kept.
+    """The index of one source on this machine. Without a folder nothing is known or kept.
+
+    It lies in a file of lines of JSON: a header, an entry (name, stamp, sha256) for each file in the order of their
+    names, and the sha256 of all lines before. Files are asked for and noted in that order, so that neither what was
+    there before nor what is new needs to be in memory.
 
     Args:
         folder: Folder of the indexes of all sources; empty for none.
@@ -52,41 +60,48 @@ class SourceIndex:
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
         named = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
-        self._path = places.local(folder) / f"{named}.json" if folder else None
-        self._former, self._former_began = self._read()
+        self._path = places.local(folder) / f"{named}.index" if folder else None
+        self._former_began, self._former_digest = self._verify()
+        self._former = self._entries_of_file() if self._former_began else iter(())
+        self._next = next(self._former, None)
         self._began = self._clock()
-        self._entries: dict[str, str] = {}
+        self._entries: LongList[bytes] = LongList()
+        self._digest = hashlib.sha256()
 
     def known(self, name: str, stamp: Stamp) -> str:
-        """sha256 of a file that did not change since it was read; empty if it has to be read."""
-        seen, _, sha256 = self._former.get(name, "").rpartition(" ")
-        if (
-            seen != _as_text(stamp)
-            or stamp.modified_ns + _COARSEST_TICK_NS >= self._former_began
-            or stamp.changed_ns >= self._former_began
-        ):
+        """sha256 of a file that did not change since it was read; empty if it has to be read.
+
+        Args:
+            name: Its name; that of no later call is before it.
+            stamp: What the system says of it now.
+        """
+        while self._next is not None and self._next[0] < name:
+            self._next = next(self._former, None)
+        if self._next is None or self._next[:2] != (name, _as_text(stamp)):
             return ""
-        return sha256
+        if stamp.modified_ns + _COARSEST_TICK_NS >= self._former_began or stamp.changed_ns >= self._former_began:
+            return ""
+        return self._next[2]
 
     def keep(self, name: str, stamp: Stamp, sha256: str) -> None:
-        """Notes what a file holds, with the stamp that it had before it was read."""
-        self._entries[name] = f"{_as_text(stamp)} {sha256}"
+        """Notes what a file holds, with the stamp that it had before it was read; files in the order of their names."""
+        if self._path is not None:
+            line = _line([name, _as_text(stamp), sha256])
+            self._entries.append(line)
+            self._digest.update(line)
 
     def write(self, files_read: int) -> None:
         """Writes what was noted in place of what was there before, unless that is the same.
 
         An index that cannot be written costs time in the next run, and is told; it is no error.
         """
-        if self._path is None or not self._began or (not files_read and self._entries == self._former):
+        if self._path is None or not self._began:
             return
-        value = {
-            "schema_version": _SCHEMA_VERSION,
-            "source": self._source_as_text,
-            "began_ns": self._began,
-            "files": self._entries,
-        }
+        if not files_read and self._digest.hexdigest() == self._former_digest:
+            return
+        header = {"schema_version": _SCHEMA_VERSION, "source": self._source_as_text, "began_ns": self._began}
         try:
-            storage.write_json(self._path, {**value, "sha256": digests.digest_of(value)})
+            storage.write_parts(self._path, _sealed(itertools.chain([_line(header)], self._entries)))
             places.send_file(self._path)
         except (OSError, StageError) as error:
             self._tell(error)
@@ -95,24 +110,39 @@ class SourceIndex:
     def _source_as_text(self) -> str:
         return os.fsencode(self._source).decode("utf-8", "backslashreplace")
 
-    def _read(self) -> tuple[dict[str, str], int]:
-        """The entries, and when the run that wrote them began; none if they cannot be trusted."""
+    def _verify(self) -> tuple[int, str]:
+        """When the run that wrote the entries began, and their sha256; 0 and nothing if they cannot be trusted."""
         if self._path is None:
-            return {}, 0
+            return 0, ""
         try:
             if not places.fetch_file(self._path):
-                return {}, 0
-            value = storage.read_json(self._path, "source's index")
-            told = value.pop("sha256")
-            if told != digests.digest_of(value):
+                return 0, ""
+            whole, entries, last = hashlib.sha256(), hashlib.sha256(), b""
+            with open(self._path, "rb") as file:
+                first = file.readline()
+                for line in file:
+                    whole.update(last or first)
+                    entries.update(last)
+                    last = line
+            if last != _line(whole.hexdigest()):
                 raise ValueError("its content is not what was written")
-            if (value["schema_version"], value["source"]) != (_SCHEMA_VERSION, self._source_as_text):
+            header = json.loads(first)
+            if (header["schema_version"], header["source"]) != (_SCHEMA_VERSION, self._source_as_text):
                 raise ValueError("it is of another source or version")
-            return value["files"], value["began_ns"]
-        except (StageError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return header["began_ns"], entries.hexdigest()
+        except (StageError, OSError, ValueError, KeyError, TypeError) as error:
             reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
             log.warning("the index %s cannot be used, so that every file is read: %s", self._path, reason)
-            return {}, 0
+            return 0, ""
+
+    def _entries_of_file(self) -> Iterator[tuple[str, str, str]]:
+        assert self._path is not None  # noqa: S101 - it was verified
+        with contextlib.suppress(OSError), open(self._path, "rb") as file:  # of what is gone by now nothing is known
+            file.readline()
+            for line in file:
+                entry = json.loads(line)
+                if isinstance(entry, list):
+                    yield entry[0], entry[1], entry[2]
 
     def _clock(self) -> int:
         """What the clock of the file system shows, in nanoseconds; 0 if nothing can be written there."""
@@ -134,6 +164,19 @@ class SourceIndex:
     def _tell(self, error: OSError | StageError) -> None:
         reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
         log.warning("the index %s cannot be written: %s", self._path, reason)
+
+
+def _line(value: Any) -> bytes:
+    return digests.canonical_json(value) + b"\n"
+
+
+def _sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines, and one with the sha256 of all."""
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line)
+        yield line
+    yield _line(digest.hexdigest())
 
 
 def _as_text(stamp: Stamp) -> str:

@@ -7,6 +7,7 @@ Standard library only for what lies on this machine; a URI is read through Apach
 import dataclasses
 import fnmatch
 import hashlib
+import heapq
 import importlib.util
 import itertools
 import logging
@@ -15,12 +16,13 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from components import buckets, digests
 from components.errors import ConfigError, DataError, TransientError
+from components.long_lists import LongList, sorted_list
 from components.source_index import SourceIndex, Stamp
 
 log = logging.getLogger(__name__)
@@ -109,8 +111,8 @@ class Listing:
     """
 
     kind: str
-    files: list[SourceFile]
-    left_out: list[str]
+    files: LongList[SourceFile]
+    left_out: LongList[str]
     labels: SourceFile | None = None
 
 
@@ -152,24 +154,44 @@ def list_source(source: str) -> Listing:
         DataError: There is no such place, it holds no kind, or a link leads out of it.
     """
     place, pattern = _split_glob(source)
-    found = sorted(_list_uri(place) if is_uri(place) else _list_path(place), key=lambda file: file.name)
-    if pattern:
-        found = [file for file in found if _matches(file.name.split("/"), pattern)]
-    kind = next((kind for kind in _KINDS if any(kind.is_name(file.name) for file in found)), None)
+    found = sorted_list(_listed(place, pattern), key=lambda file: file.name)
+    kind = _kind_of(found)
     if kind is None:
-        held = f"only {_some([file.name for file in found])}" if found else "nothing"
+        held = f"only {_some(file.name for file in found)}" if len(found) else "nothing"
         packed = any(file.name.lower().endswith(_UNREADABLE_SUFFIXES) for file in found)
         remedy = "; unpack what is packed" if packed else ""
         expected = ", or ".join(kind.plural for kind in _KINDS)
         raise DataError(f"source {source} holds {held}, expected {expected}{remedy}")
-    twice = next((one.name for one, other in itertools.pairwise(found) if one.name == other.name), "")
-    if twice:
-        raise DataError(f"source {source} holds two files whose names are both written {twice}; rename one of them")
-    files = [file for file in found if kind.is_name(file.name)]
-    may_have_labels = kind.name in (IMAGES, ARCHIVES)
-    labels = next((file for file in found if file.name == LABELS and may_have_labels), None)
-    read = {file.name for file in (*files, *([labels] if labels else []))}
-    return Listing(kind.name, files, [file.name for file in found if file.name not in read], labels)
+    listing = Listing(kind.name, LongList(), LongList())
+    before = ""
+    for file in found:
+        if file.name == before:
+            raise DataError(
+                f"source {source} holds two files whose names are both written {before}; rename one of them"
+            )
+        before = file.name
+        if kind.is_name(file.name):
+            listing.files.append(file)
+        elif file.name == LABELS and kind.name in (IMAGES, ARCHIVES):
+            listing = dataclasses.replace(listing, labels=file)
+        else:
+            listing.left_out.append(file.name)
+    return listing
+
+
+def _listed(place: str, pattern: list[str]) -> Iterator[SourceFile]:
+    files = _list_uri(place) if is_uri(place) else _list_path(place)
+    return (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
+
+
+def _kind_of(files: LongList[SourceFile]) -> _Kind | None:
+    """The first kind of `_KINDS` that a file is of."""
+    first = len(_KINDS)
+    for file in files:
+        first = next((number for number in range(first) if _KINDS[number].is_name(file.name)), first)
+        if not first:
+            break
+    return _KINDS[first] if first < len(_KINDS) else None
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
@@ -215,21 +237,28 @@ def contents(source: str, index: str = "") -> Contents:
         found = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
         return Contents(found, "4 official IDX files, 30.9 MB")
     listing = list_source(source)
-    if listing.left_out:
+    if len(listing.left_out):
         expected = _plural(listing.kind)
         log.info(
             "left out %d files that are not %s by name: %s", len(listing.left_out), expected, _some(listing.left_out)
         )
-    listed = [*listing.files, *([listing.labels] if listing.labels else [])]
-    checksums = _checksums_of_uris(listed) if is_uri(source) else _sha256_of_files(source, listed, index)
-    files = [
-        dataclasses.replace(file, stamp=None, checksum=checksum)  # a stamp has served, and travels to no worker
-        for file, checksum in zip(listed, checksums, strict=True)
-    ]
-    held = [[file.name, file.bytes, file.checksum] for file in files]
-    labels = files.pop() if listing.labels else None
-    listing = dataclasses.replace(listing, files=files, labels=labels)
-    return Contents(digests.digest_of({"kind": listing.kind, "files": held}), _summary(listing), listing)
+    listed = heapq.merge(listing.files, [listing.labels] if listing.labels else [], key=lambda file: file.name)
+    checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index)
+    digest = hashlib.sha256(b'{"files":[')
+    files, labels, between, size = LongList[SourceFile](), None, b"", 0
+    for file in checked:
+        digest.update(between + digests.canonical_json([file.name, file.bytes, file.checksum]))
+        between = b","
+        if listing.labels is not None and file.name == LABELS:
+            labels = file
+        else:
+            files.append(file)
+            size += file.bytes
+    # What `digests.digest_of` makes of the whole, which would not fit in memory.
+    digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
+    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, _plural(listing.kind))
+    summary = f"{len(files):,} {what}, {size / 1e6:,.1f} MB"
+    return Contents(digest.hexdigest(), summary, dataclasses.replace(listing, files=files, labels=labels))
 
 
 def digits_file() -> Path:
@@ -437,23 +466,23 @@ def _unlistable(root: str, error: Exception) -> TransientError:
     )
 
 
-def _checksums_of_uris(files: list[SourceFile]) -> list[str]:
-    """What the storage says of the content: told with the listing, else asked for, a request for each file."""
-    progress, found = _progress("asked for the checksums of"), []
+def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
+    """Files with what the storage says of them: told with the listing, else asked for, a request for each file."""
+    progress = _progress("asked for the checksums of")
     for number, file in enumerate(files, 1):
         if not file.checksum:
             from apache_beam.io.filesystems import FileSystems
 
-            found.append(str(FileSystems.checksum(file.place)))
-        else:
-            found.append(file.checksum)
+            file = dataclasses.replace(file, checksum=str(FileSystems.checksum(file.place)))
+        yield file
         progress(number)
-    return found
 
 
-def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[str]:
-    seen, progress, found, files_read = SourceIndex(index, source), _progress("read"), [], 0
+def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterator[SourceFile]:
+    """Files with their sha256, in place of a stamp: it has served then, and travels to no worker."""
+    seen, progress, count, files_read = SourceIndex(index, source), _progress("read"), 0, 0
     for file in files:
+        count += 1
         assert file.stamp is not None  # noqa: S101 - a file of this machine
         sha256 = seen.known(file.name, file.stamp)
         if not sha256:
@@ -461,11 +490,10 @@ def _sha256_of_files(source: str, files: list[SourceFile], index: str) -> list[s
             files_read += 1
             progress(files_read)
         seen.keep(file.name, file.stamp, sha256)
-        found.append(sha256)
+        yield SourceFile(file.name, file.place, file.bytes, checksum=sha256)
     seen.write(files_read)
     if index:
-        log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{len(files):,}")
-    return found
+        log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{count:,}")
 
 
 def sha256_of_file(file: SourceFile) -> str:
@@ -505,16 +533,13 @@ def _progress(done: str) -> Callable[[int], None]:
     return tell
 
 
-def _summary(listing: Listing) -> str:
-    size = sum(file.bytes for file in listing.files)
-    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, _plural(listing.kind))
-    return f"{len(listing.files):,} {what}, {size / 1e6:,.1f} MB"
-
-
 def _plural(kind: str) -> str:
     return next(each.plural for each in _KINDS if each.name == kind)
 
 
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+def _some(names: Iterable[str]) -> str:
+    remaining = iter(names)
+    shown = [*itertools.islice(remaining, _NAMES_SHOWN)]
+    count = len(shown) + sum(1 for _ in remaining)
+    more = f" and {count - _NAMES_SHOWN} more" if count > _NAMES_SHOWN else ""
+    return ", ".join(shown) + more

@@ -8,10 +8,11 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from components import records, sources
 from components.errors import DataError
+from components.long_lists import LongList
 from components.sources import SourceFile
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
@@ -29,21 +30,32 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """Split and label of each image, in the order given, and the names of the classes by label."""
+    """What says of each image where it belongs.
 
-    splits_and_labels: list[tuple[str, int]]
+    Attributes:
+        place: The source, for messages.
+        table: What `labels.csv` says; None if there is none.
+        split_folders: Whether the folders at the top are splits.
+        classes: Names of the classes by label.
+        counts: Number of images in each split.
+    """
+
+    place: str
+    table: dict[str, Row] | None
+    split_folders: bool
     classes: list[str]
+    counts: dict[str, int]
 
-    def counts(self) -> dict[str, int]:
-        """Number of images in each split."""
-        found: dict[str, int] = {}
-        for split, _ in self.splits_and_labels:
-            found[split] = found.get(split, 0) + 1
-        return found
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Yields the split and the label of each of some images of the source."""
+        label_of = {name: label for label, name in enumerate(self.classes)} | {"": records.NO_LABEL}
+        for name in names:
+            split, class_name = _split_and_class(self.place, name, self.table, self.split_folders)
+            yield split, label_of[class_name]
 
 
-def labelled(place: str, names: list[str], table: dict[str, Row] | None = None) -> Labelled:
-    """Finds the split and the label of each image.
+def labelled(place: str, names: LongList[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
+    """Finds the splits and the classes of the images of a source.
 
     Args:
         place: The source, for messages.
@@ -55,24 +67,27 @@ def labelled(place: str, names: list[str], table: dict[str, Row] | None = None) 
             `labels.csv` misses an image or has one that is not there.
     """
     split_folders = has_split_folders(names)
-    if table is None:
-        found = [_by_folders(place, name, split_folders) for name in names]
-        remedy = "has images within class folders and beside them ({}); move them all into folders"
-    else:
+    if table is not None:
         _require_same_files(names, table)
-        found = [_by_table(place, name, table[name], split_folders) for name in names]
-        remedy = f"has images with a label in {sources.LABELS} and without one ({{}}); give a label to all or to none"
-    classes = sorted({name for _, name in found if name})
-    if classes and any(not name for _, name in found):
-        loose = next(name for name, (_, class_name) in zip(names, found, strict=True) if not class_name)
-        raise DataError(f"{place} {remedy.format(loose)}")
-    label_of = {name: label for label, name in enumerate(classes)} | {"": records.NO_LABEL}
-    labels = Labelled([(split, label_of[name]) for split, name in found], classes)
-    splits = labels.counts()
-    if "train" not in splits:
+    counts: dict[str, int] = {}
+    first: dict[str, str] = {}  # image of each class
+    for name in names:
+        split, class_name = _split_and_class(place, name, table, split_folders)
+        counts[split] = counts.get(split, 0) + 1
+        first.setdefault(class_name, name)
+    classes = sorted(first.keys() - {""})
+    if classes and "" in first:
+        if table is None:
+            problem = f"images within class folders and beside them ({first['']}); move them all into folders"
+        else:
+            problem = (
+                f"images with a label in {sources.LABELS} and without one ({first['']}); give a label to all or to none"
+            )
+        raise DataError(f"{place} has {problem}")
+    if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
-        raise DataError(f"{place} has images for {' and '.join(splits)} but none {expected}")
-    return labels
+        raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
+    return Labelled(place, table, split_folders, classes, counts)
 
 
 def read_table(file: SourceFile) -> dict[str, Row]:
@@ -123,7 +138,15 @@ def _add(table: dict[str, Row], cells: list[str], columns: list[str], where: str
     table[name] = Row(label, split and SPLIT_FOLDERS[split])
 
 
-def _require_same_files(names: list[str], table: dict[str, Row]) -> None:
+def _split_and_class(place: str, name: str, table: dict[str, Row] | None, split_folders: bool) -> tuple[str, str]:
+    if table is None:
+        return _by_folders(place, name, split_folders)
+    row = table[name]
+    split = row.split if row.split is not None else _by_folders(place, name, split_folders)[0]
+    return split, row.label
+
+
+def _require_same_files(names: LongList[str] | list[str], table: dict[str, Row]) -> None:
     held = set(names)
     if len(held) < len(names):
         raise DataError(
@@ -141,11 +164,6 @@ def _require_same_files(names: list[str], table: dict[str, Row]) -> None:
             f"{sources.LABELS} has no row for {len(missing):,} images, first {missing[0]}; add them, or take "
             "these images away"
         )
-
-
-def _by_table(place: str, name: str, row: Row, split_folders: bool) -> tuple[str, str]:
-    split = row.split if row.split is not None else _by_folders(place, name, split_folders)[0]
-    return split, row.label
 
 
 def _by_folders(place: str, name: str, split_folders: bool) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import gzip
 import hashlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from components import records, sources
 from components.errors import DataError
+from components.long_lists import LongList
 from components.preprocess import archives, idx, labels, npz, pixels
 from components.preprocess.archives import Member
 from components.preprocess.examples import Original
@@ -87,7 +89,7 @@ class Survey:
     """
 
     kind: str
-    parts: list[Part]
+    parts: Iterable[Part]
     counts: dict[str, int]
     classes: list[str]
     stored: ImageShape | None
@@ -111,9 +113,9 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
     listing = listing or sources.list_source(place)
     match listing.kind:
         case sources.IDX:
-            return _survey_idx(listing.files)
+            return _survey_idx([*listing.files])
         case sources.ARRAYS:
-            return _survey_npz(place, listing.files)
+            return _survey_npz(place, [*listing.files])
         case sources.ARCHIVES:
             return _survey_archives(place, listing)
         case _:
@@ -240,26 +242,42 @@ def _read_npz(part: NpzPart) -> Iterator[list[Original]]:
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
-    names = [file.name for file in listing.files]
+    names = LongList(file.name for file in listing.files)
     table = labels.read_table(listing.labels) if listing.labels else None
     found = labels.labelled(place, names, table)
     empty = _folders_without_images(place, names) if found.classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
-    images = [(file, *each) for file, each in zip(listing.files, found.splits_and_labels, strict=True)]
-    starts = range(0, len(images), _FILES_AT_ONCE)
     return Survey(
         kind=sources.IMAGES,
-        parts=[ImagesPart(tuple(images[start : start + _FILES_AT_ONCE])) for start in starts],
-        counts=found.counts(),
+        parts=ImageParts(listing.files, found),
+        counts=found.counts,
         classes=found.classes,
         stored=None,
         natural=_IMAGES_DEFAULT,
     )
 
 
-def _folders_without_images(place: str, names: list[str]) -> list[str]:
+class ImageParts:
+    """The parts of a source of image files, made as they are asked for, as there may be more than memory holds.
+
+    Args:
+        files: The files.
+        labelled: Where they belong.
+    """
+
+    def __init__(self, files: LongList[SourceFile], labelled: labels.Labelled) -> None:
+        self._files, self._labelled = files, labelled
+
+    def __iter__(self) -> Iterator[ImagesPart]:
+        files = iter(self._files)
+        while some := [*itertools.islice(files, _FILES_AT_ONCE)]:
+            places = self._labelled.each(file.name for file in some)
+            yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
+
+
+def _folders_without_images(place: str, names: LongList[str]) -> list[str]:
     """Folders where classes are, of a source on this machine, that hold no image."""
     if sources.is_uri(place):
         return []
@@ -276,7 +294,7 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
     if not names:
         raise DataError(f"{place} holds archives without images; expected PNG, JPEG or WebP files in them")
     found = labels.labelled(place, names, _table_of_archives(listing, held))
-    split_and_label, parts = iter(found.splits_and_labels), list[Part]()
+    split_and_label, parts = found.each(names), list[Part]()
     for file, members, _ in held:
         images = [(member, *next(split_and_label)) for member in members]
         at_once = _FILES_AT_ONCE if archives.can_be_read_from_the_middle(file) else max(1, len(images))
@@ -285,7 +303,7 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
     return Survey(
         kind=sources.ARCHIVES,
         parts=parts,
-        counts=found.counts(),
+        counts=found.counts,
         classes=found.classes,
         stored=None,
         natural=_IMAGES_DEFAULT,

@@ -74,17 +74,19 @@ def test_wrong_tables_are_refused(content: bytes, message: str) -> None:
 def test_a_table_decides_whatever_folders_there_are() -> None:
     names = ["x/1.png", "x/2.png", "y/3.png"]
     found = labels.labelled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
-    assert (found.splits_and_labels, found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
+    assert ([*found.each(names)], found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
     given = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
-    assert labels.labelled("src", names, given).splits_and_labels == [("train", 1), ("test", 0), ("validation", 0)]
+    expected = [("train", 1), ("test", 0), ("validation", 0)]
+    assert [*labels.labelled("src", names, given).each(names)] == expected
     without = labels.labelled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
-    assert (without.classes, without.splits_and_labels[0]) == ([], ("train", records.NO_LABEL))
+    assert (without.classes, next(without.each(names))) == ([], ("train", records.NO_LABEL))
 
 
 def test_splits_come_from_folders_where_the_table_has_none() -> None:
-    found = labels.labelled("src", ["test/1.png", "train/2.png"], table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
-    assert found.splits_and_labels == [("test", 0), ("train", 0)]
-    assert found.counts() == {"test": 1, "train": 1}
+    names = ["test/1.png", "train/2.png"]
+    found = labels.labelled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
+    assert [*found.each(names)] == [("test", 0), ("train", 0)]
+    assert found.counts == {"test": 1, "train": 1}
 
 
 @pytest.mark.parametrize(
