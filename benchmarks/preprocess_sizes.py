@@ -1,0 +1,123 @@
+"""Memory and time of the preprocess stage against the number of images, as a table and a plot.
+
+    python -m benchmarks.preprocess_sizes --sizes 10000 100000 1000000
+
+Sources are made under `build/bench/sizes`, a few GB for a million: small grey images as IDX files, and as PNG files in
+ten folders, each an image of its own. Memory is the most that any process of the stage had at once; the plot is
+`docs/preprocess-sizes.png`.
+"""
+
+import argparse
+import shutil
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks import fashion_mnist, tables
+from benchmarks.processes import Turn, measured
+from tests.proofs.stages import command
+
+_PLACE = fashion_mnist.BUILD / "sizes"
+_PLOT = Path("docs") / "preprocess-sizes.png"
+_SIDE = {"IDX files": 28, "PNG files": 8}
+_AT_ONCE = 10_000
+_LIMIT = 700  # MiB
+
+
+def images(count: int, side: int) -> np.ndarray:
+    """So many images: uint8 [count, side, side]; the first ones of more are the same."""
+    blocks = []
+    for start in range(0, count, _AT_ONCE):
+        generator = np.random.default_rng(start)
+        blocks.append(generator.integers(0, 256, (_AT_ONCE, side, side), np.uint8))
+    return np.concatenate(blocks)[:count]
+
+
+def write_idx(folder: Path, count: int) -> None:
+    """Images and labels as IDX files."""
+    side = _SIDE["IDX files"]
+    folder.mkdir(parents=True)
+    labels = (np.arange(count) % 10).astype(np.uint8)
+    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, count) + labels.tobytes())
+    header = struct.pack(">4B3I", 0, 0, 8, 3, count, side, side)
+    (folder / "train-images-idx3-ubyte").write_bytes(header + images(count, side).tobytes())
+
+
+def write_png(folder: Path, count: int) -> None:
+    """Images as PNG files in ten folders."""
+    side = _SIDE["PNG files"]
+    for label in range(10):
+        (folder / f"class-{label}").mkdir(parents=True)
+    for number, image in enumerate(images(count, side)):
+        (folder / f"class-{number % 10}" / f"{number}.png").write_bytes(png(image))
+
+
+def png(image: np.ndarray) -> bytes:
+    """A grey image [height, width] as a PNG file, not packed (w3.org/TR/png-3, sections 5 and 11)."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    height, width = image.shape
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), image], axis=1).tobytes()
+    header = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
+
+
+def measure(kind: str, count: int) -> Turn:
+    """The stage on so many images of a kind, whole processes."""
+    source = _PLACE / f"{kind[:3].lower()}-{count}"
+    if not source.exists():
+        aside = source.with_name(f"{source.name}.tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        {"IDX files": write_idx, "PNG files": write_png}[kind](aside, count)
+        aside.rename(source)
+    made = _PLACE / "made"
+    shutil.rmtree(made, ignore_errors=True)
+    side = _SIDE[kind]
+    words = command("preprocess", source=source, dataset=made, height=side, width=side, color="grey")
+    try:
+        return measured(words)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def plot(found: dict[str, dict[int, Turn]]) -> None:
+    """Draws memory and time against the number of images."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    memory, seconds = figure.subplots(1, 2)
+    for kind, turns in found.items():
+        memory.semilogx([*turns], [turn.mebibytes for turn in turns.values()], ".-", label=kind)
+        seconds.loglog([*turns], [turn.seconds for turn in turns.values()], ".-", label=kind)
+    memory.axhline(_LIMIT, color="grey", linestyle=":", label="limit")
+    memory.set(xlabel="images", ylabel="MiB at most, of any process", ylim=(0, None))
+    seconds.set(xlabel="images", ylabel="seconds")
+    memory.legend()
+    seconds.legend()
+    figure.savefig(_PLOT, dpi=120)
+
+
+def main() -> None:
+    """Measures each size of each kind once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    given = parser.parse_args()
+    found: dict[str, dict[int, Turn]] = {}
+    rows = []
+    for kind in _SIDE:
+        for count in given.sizes:
+            print(f"{count:,} images as {kind}", file=sys.stderr)
+            turn = found.setdefault(kind, {})[count] = measure(kind, count)
+            each = 1e6 * turn.seconds / count
+            rows.append([f"{count:,} as {kind}", f"{turn.mebibytes:,.0f}", f"{turn.seconds:,.1f}", f"{each:,.0f}"])
+    tables.show("The preprocess stage by size", ["images", "MiB at most", "seconds", "microseconds an image"], rows)
+    tables.keep("preprocess-sizes", {"turns": found})
+    plot(found)
+
+
+if __name__ == "__main__":
+    main()
