@@ -162,6 +162,10 @@ def candidates(held: Held, train: Signed) -> np.ndarray:
     """
     pairs = [_same_digest(held, train)]
     for numbers, rows in _in_cells(held, train):
+        for column in range(_CELL_FREQUENCIES + 1, _CELL_FREQUENCIES + 4):  # one by one they leave few for the others
+            beside = held.signatures[numbers, column].astype(np.int16) - train.signatures[rows, column]
+            close = np.abs(beside) <= _RADIUS
+            numbers, rows = numbers[close], rows[close]
         apart = np.abs(held.signatures[numbers].astype(np.int16) - train.signatures[rows])
         # Rounded down, they differ by less than one more than the frequencies do.
         squares = np.square(np.maximum(apart - 1, 0), dtype=np.int64).sum(axis=1)
