@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -61,23 +62,68 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
     images = np.empty((described.records, shape.height, shape.width, shape.channels), np.uint8)
     labels = np.empty(described.records, np.int32)
     _require_shards(dataset, described)
-    paths = [str(Path(dataset) / shard.file) for shard in described.shards]
-    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     start = 0
-    # No thread that tunes anything: there is nothing to tune, and where the clock jumps back, it may wait until the old
-    # time is reached again, and the end of the dataset with it.
-    untuned = tf.data.Options()
-    untuned.autotune.enabled = False
-    for batch in tf.data.TFRecordDataset(paths).batch(_PARSE_BATCH).with_options(untuned):
-        parsed = tf.io.parse_example(batch, features)
-        pixels = tf.io.decode_raw(parsed["image"], tf.uint8).numpy()
-        end = start + len(pixels)
-        images[start:end] = pixels.reshape(-1, *images.shape[1:])
-        labels[start:end] = parsed["label"].numpy()
+    for some, their_labels in _records(dataset, described.shards, _PARSE_BATCH):
+        end = start + len(some)
+        images[start:end] = some.reshape(-1, *images.shape[1:])
+        labels[start:end] = their_labels
         start = end
     if start != described.records:
         raise DataError(f"{split} of {dataset} holds {start} records, {records.MANIFEST} says {described.records}")
     return images, labels
+
+
+def load_first(dataset: str, manifest: records.Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Loads the first records of a split, and reads no more shards than hold them: they are in random order.
+
+    Args:
+        dataset, manifest, split: As in `load_split`.
+        most: How many records; all if there are fewer.
+
+    Returns:
+        images, labels: As `load_split` returns them.
+
+    Raises:
+        DataError: One of these shards is missing or is not the one that the manifest describes.
+    """
+    shards: list[records.Shard] = []
+    for shard in manifest.splits[split].shards:
+        if sum(each.records for each in shards) < most:
+            require_shard(Path(dataset) / shard.file, shard)
+            shards.append(shard)
+    shape = manifest.image
+    images = [np.empty((0, shape.height, shape.width, shape.channels), np.uint8)]
+    labels = [np.empty(0, np.int32)]
+    left = most
+    for some, their_labels in _records(dataset, shards, max(1, min(most, _PARSE_BATCH))):
+        images.append(some[:left].reshape(-1, *images[0].shape[1:]))
+        labels.append(their_labels[:left].astype(np.int32))
+        left -= len(labels[-1])
+        if not left:
+            break
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def _records(dataset: str, shards: list[records.Shard], at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the records of shards, so many at a time: pixels, uint8 [n, pixels of an image], and labels, int64 [n]."""
+    paths = [str(Path(dataset) / shard.file) for shard in shards]
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    # No thread that tunes anything: there is nothing to tune, and where the clock jumps back, it may wait until the old
+    # time is reached again, and the end of the dataset with it.
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    for batch in tf.data.TFRecordDataset(tf.constant(paths, tf.string)).batch(at_once).with_options(untuned):
+        parsed = tf.io.parse_example(batch, features)
+        yield tf.io.decode_raw(parsed["image"], tf.uint8).numpy(), parsed["label"].numpy()
+
+
+def _check_memory(needed: int, split: str) -> None:
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > _MEMORY_SHARE * available:
+        raise DataError(
+            f"the {split} split needs {needed / 2**30:.1f} GiB of memory, of {available / 2**30:.1f} GiB here; "
+            "make a dataset of fewer or smaller images, or take a larger machine"
+        )
 
 
 def _fits(count: int, image: records.ImageShape) -> bool:

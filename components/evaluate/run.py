@@ -28,7 +28,7 @@ from components import (
 )
 from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
-from components.evaluate import contents, contestants, scores, training_folder
+from components.evaluate import contents, contestants, dataset_section, scores, training_folder
 from components.evaluate.checkpoint_scores import Choice, Scorer
 from components.evaluate.config import BEST, EvaluateConfig
 from components.evaluate.contestants import Judged
@@ -171,6 +171,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
     train = datasets.load_split(config.dataset, inputs.manifest, "train")
     test = datasets.load_split(config.dataset, inputs.manifest, "test")
+    data = dataset_section.of(config.dataset, inputs.manifest, {"train": train, "test": test})
     reference = scores.make_reference(embeddings.load(config.embedding), train[0], test[0], count, config.seed)
 
     generator = contestants.averaged(config.checkpoint, inputs.checkpoint)
@@ -197,7 +198,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
         storage.write_json(folder / evaluations.LINEAGE, origin.to_json())
         training = _training(config, inputs)
         storage.write_json(folder / evaluations.TRAINING, training)
-        page = _report(config, inputs, reference, test[0], model, champion, rival, verdict, origin, training)
+        page = _report(config, inputs, reference, data, test[0], model, champion, rival, verdict, origin, training)
         storage.write_file(folder / evaluations.REPORT, page.encode())
         description = evaluations.Description(
             verdict=verdict.verdict,
@@ -296,6 +297,7 @@ def _report(
     config: EvaluateConfig,
     inputs: _Inputs,
     reference: scores.Reference,
+    data: dict[str, Any],
     test: np.ndarray,
     model: Judged,
     champion: Judged | None,
@@ -328,6 +330,8 @@ def _report(
         by_class=by_class,
         group_kind=reference.groups.kind,
         group_chart=charts.bars(_group_names(inputs.manifest, reference), known),
+        splits=records.SPLITS,
+        data=data,
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         setting_rows=[

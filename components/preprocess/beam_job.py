@@ -5,6 +5,7 @@ at a time. A step that fails yields its failure as a fact, and the others then d
 """
 
 import contextlib
+import functools
 import logging
 import os
 import pickle
@@ -19,10 +20,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from components import records, storage
 from components.errors import TransientError
-from components.preprocess import examples, failures, rows, runners, shards, survey
+from components.preprocess import examples, failures, leaks, rows, runners, shards, survey
 from components.preprocess.examples import Found, Plan, Rejected
 from components.preprocess.facts import Gather
 from components.preprocess.failures import Failure, failure_of
+from components.preprocess.leaks import Held, Leak
 from components.preprocess.progress import Tally, told_progress
 from components.preprocess.rows import Rows, Spilled
 from components.preprocess.shards import Made, ShardFacts
@@ -57,9 +59,7 @@ def make_shards(
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    # A thread has a process that decodes; pixels as they are need neither.
-    threads = 1 if plan.stored == plan.image else len(os.sched_getaffinity(0))
-    options, runner = runners.chosen(beam_options, threads)
+    options, runner = runners.chosen(beam_options, threads=len(os.sched_getaffinity(0)))
     pieces = _write_parts(parts, folder / _PARTS)
     shard_count = sum(plan.shard_counts.values())
     with (
@@ -79,6 +79,7 @@ def make_shards(
         found["rejected_count"],
         found["taken_over"],
         found["damaged"],
+        [Leak(*leak) for leak in found["leaks"]],
     )
 
 
@@ -105,8 +106,15 @@ def build(
         | "Gather shards" >> beam.GroupByKey()
         | "Write shards" >> beam.ParDo(_write, plan, folder, class_count)
     )
+    leaking = (
+        written
+        | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
+        | "List training shards" >> beam.FlatMap(_training_shards, plan.shard_counts["train"])
+        | "Spread" >> beam.Reshuffle()
+        | "Find leaks" >> beam.FlatMap(_find_leaks, plan, folder)
+    )
     (
-        (written, made.facts)
+        (written, made.facts, leaking)
         | beam.Flatten()
         | "Gather facts" >> beam.CombineGlobally(Gather())
         | "Write facts" >> beam.Map(_write_facts, folder)
@@ -210,12 +218,37 @@ def _write(
     (split, number), groups = shard
     if (Path(folder) / _FAILED).exists():
         return
-    name = f"{split}-{number:05d}-of-{plan.shard_counts[split]:05d}.tfrecord"
+    name = _shard_name(split, number, plan.shard_counts[split])
     try:
         found = rows.gathered(groups, rows.row_type(plan.image))
-        yield shards.write_shard(split, name, found, folder, class_count, plan.recipe)
+        yield shards.write_shard(split, name, found, folder, class_count, plan.image, plan.recipe)
     except failures.EXPECTED as error:
         yield _noted(error, folder)
+
+
+def _shard_name(split: str, number: int, count: int) -> str:
+    return f"{split}-{number:05d}-of-{count:05d}.tfrecord"
+
+
+def _training_shards(written: int, count: int) -> list[str]:
+    return [_shard_name("train", number, count) for number in range(count)]
+
+
+def _find_leaks(shard: str, plan: Plan, folder: str) -> Iterator[Leak | Failure]:
+    """Looks for images of the held-out shards in a training shard, if it holds any."""
+    if (Path(folder) / _FAILED).exists():
+        return
+    try:
+        for train in leaks.read_signed(Path(folder), shard):
+            held = _held(folder)
+            yield from leaks.verified(held, train, leaks.candidates(held, train), Path(folder), plan.image)
+    except failures.EXPECTED as error:
+        yield _noted(error, folder)
+
+
+@functools.lru_cache(maxsize=1)
+def _held(folder: str) -> Held:
+    return leaks.hold(leaks.read_signed(Path(folder), "test-"))
 
 
 def _noted(error: BaseException, folder: str) -> Failure:

@@ -8,10 +8,11 @@ import apache_beam as beam
 
 from components.preprocess.examples import Damaged, Rejected, TakenOver
 from components.preprocess.failures import Failure
+from components.preprocess.leaks import Leak, first_of_each
 from components.preprocess.shards import MOST_SET_ASIDE, ShardFacts
 
 _FAILURES_KEPT = 10
-Fact = ShardFacts | Rejected | TakenOver | Damaged | Failure
+Fact = ShardFacts | Rejected | TakenOver | Damaged | Failure | Leak
 
 
 @dataclasses.dataclass
@@ -25,6 +26,7 @@ class Totals:
         taken_over: Images taken over, by earlier shard.
         damaged: Images that could not be, by earlier shard.
         failures: The first, in the order of their values.
+        leaks: One for each image that leaks.
     """
 
     shards: list[ShardFacts] = dataclasses.field(default_factory=list)
@@ -33,6 +35,7 @@ class Totals:
     taken_over: dict[str, int] = dataclasses.field(default_factory=dict)
     damaged: dict[str, int] = dataclasses.field(default_factory=dict)
     failures: list[Failure] = dataclasses.field(default_factory=list)
+    leaks: list[Leak] = dataclasses.field(default_factory=list)
 
     def add(self, fact: Fact) -> None:
         """Adds one."""
@@ -48,6 +51,8 @@ class Totals:
                 self.damaged[fact.shard] = self.damaged.get(fact.shard, 0) + fact.images
             case Failure():
                 self.failures.append(fact)
+            case Leak():
+                self.leaks.append(fact)
         self._keep_first(slack=2)
 
     def merge(self, other: "Totals") -> None:
@@ -59,6 +64,7 @@ class Totals:
             for shard, images in theirs.items():
                 own[shard] = own.get(shard, 0) + images
         self.failures += other.failures
+        self.leaks = first_of_each(self.leaks + other.leaks)
         self._keep_first()
 
     def _keep_first(self, slack: int = 1) -> None:
@@ -79,6 +85,7 @@ class Totals:
             "taken_over": self.taken_over,
             "damaged": self.damaged,
             "failures": sorted(self.failures),
+            "leaks": first_of_each(self.leaks),
         }
 
 

@@ -6,6 +6,7 @@ their shard's order), `label` (int32), `content` (the sha256 of what the image w
 uint8 row by row).
 """
 
+import errno
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -105,8 +106,7 @@ def gathered(groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:
     """The rows of one shard, in no order: [n] of `kind`.
 
     Raises:
-        OSError: What was spilled cannot be read.
-        EOFError: It is cut short.
+        OSError: What was spilled cannot be read, or is cut short.
     """
     content = bytearray()
     for group in groups:
@@ -119,5 +119,5 @@ def _read(file: str, offset: int, size: int) -> bytes:
         opened.seek(offset)
         found = opened.read(size)
     if len(found) < size:
-        raise EOFError(f"{file} ends at {offset + len(found)}")
+        raise OSError(errno.EIO, "cut short", file)
     return found

@@ -10,10 +10,11 @@ from typing import Any
 from components import digests, lineage, places, records, settings, sources, storage
 from components.errors import DataError
 from components.executor import StageResult
-from components.preprocess import download, examples, former
+from components.preprocess import download, examples, former, leaks
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Plan
 from components.preprocess.former import Former
+from components.preprocess.leaks import Leak
 from components.preprocess.shards import MOST_SET_ASIDE, Made, ShardFacts
 from components.preprocess.survey import Survey, survey
 from components.records import ImageShape, Manifest, Split
@@ -79,6 +80,7 @@ def run(config: PreprocessConfig) -> StageResult:
                 "fingerprint": fingerprint,
                 "images": images,
                 **_repeated(shards),
+                "leaks": _leaks(made.leaks, splits["test"]),
             },
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
@@ -208,6 +210,21 @@ def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
             first,
         )
     return {"duplicates": duplicates, "contradictions": contradictions}
+
+
+def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
+    """What is told, and what the dataset says, of images of `test` that are in `train` as well. They stay: whoever
+    gave the splits may have meant it, and only they can tell which of the two is to go.
+    """
+    described = leaks.describe(found, {"test": test.records})
+    if found:
+        log.warning(
+            "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s",
+            *(f"{number:,}" for number in (described["exact"], test.records, described["near"])),
+            found[0].record,
+            found[0].shard,
+        )
+    return described
 
 
 def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:

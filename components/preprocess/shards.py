@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from components import records, storage
-from components.preprocess import former, rows
+from components.preprocess import former, leaks, rows
 from components.preprocess.examples import Rejected
 from components.preprocess.former import Member
+from components.preprocess.leaks import Leak
+from components.records import ImageShape
 
 _LEVELS = np.arange(256, dtype=np.int64)
 _BYTES_AT_ONCE = 1 << 20
@@ -48,7 +50,7 @@ class ShardFacts:
 class Made(NamedTuple):
     """What came of a source: the facts of each shard, by file name; the images that were set aside, by name, the first
     `MOST_SET_ASIDE` and one more, and how many they are; how many were taken over from each shard of earlier datasets,
-    and how many could not be, because the shard is damaged.
+    and how many could not be, because the shard is damaged; images of `test` that are in `train` as well, or nearly.
     """
 
     shards: list[ShardFacts]
@@ -56,10 +58,17 @@ class Made(NamedTuple):
     rejected_count: int
     taken_over: dict[str, int]
     damaged: dict[str, int]
+    leaks: list[Leak]
 
 
 def write_shard(
-    split: str, name: str, found: np.ndarray, folder: str, class_count: int, recipe: bytes = b""
+    split: str,
+    name: str,
+    found: np.ndarray,
+    folder: str,
+    class_count: int,
+    image: ImageShape,
+    recipe: bytes = b"",
 ) -> ShardFacts:
     """Sorts a shard's examples, whatever the order they came in, and writes them.
 
@@ -69,11 +78,14 @@ def write_shard(
         found: Its examples, [n] of `rows.row_type`.
         folder: The folder of the dataset.
         class_count: Number of classes; 0 where there are none.
+        image: The shape of its images.
         recipe: If not empty, a members file is written as well, which names it.
     """
     order = rows.in_order(found)
-    writing = _Writing(found, order)
+    writing = _Writing(split, name, found, order, image)
     storage.write_parts(Path(folder) / name, writing.parts())
+    if writing.signed:
+        leaks.write_signed(Path(folder), leaks.joined(writing.signed))
     shard = records.Shard(name, len(found), writing.bytes, writing.sha256.hexdigest())
     if recipe:
         former.write_members(Path(folder), shard, recipe, _members(found, order))
@@ -92,32 +104,43 @@ def write_shard(
 
 
 class _Writing:
-    """A shard on its way to its file: a block of records at a time, and what is counted of them on the way.
+    """A shard on its way to its file: a block of records at a time, and what is kept of them on the way.
 
     Attributes:
         bytes: Written so far.
         sha256: Of what was written so far.
         histogram: How often each value 0 to 255 occurred in it: int64 [256].
+        signed: Each block, if the split is among those that are compared.
     """
 
-    def __init__(self, found: np.ndarray, order: np.ndarray) -> None:
-        self._found, self._order = found, order
+    def __init__(self, split: str, name: str, found: np.ndarray, order: np.ndarray, image: ImageShape) -> None:
+        self._split, self._name, self._found, self._order, self._image = split, name, found, order, image
         self.bytes = 0
         self.sha256 = hashlib.sha256()
         self.histogram = np.zeros(256, np.int64)
+        self.signed: list[leaks.Signed] = []
 
     def parts(self) -> Iterator[bytes]:
         """Yields the file's content."""
         for block in _blocks(self._found, self._order):
+            labels = block["label"].tolist()
             encoded = (
                 records.encode_example(image.tobytes(), label)
-                for image, label in zip(block["image"], block["label"].tolist(), strict=True)
+                for image, label in zip(block["image"], labels, strict=True)
             )
             part = b"".join(records.frame(encoded))
+            if self._split in leaks.COMPARED:
+                self.signed.append(self._sign(block["image"], labels))
             self.bytes += len(part)
             self.sha256.update(part)
             self.histogram += np.bincount(block["image"].reshape(-1), minlength=256)
             yield part
+
+    def _sign(self, images: np.ndarray, labels: list[int]) -> leaks.Signed:
+        sizes, within = np.array([records.size_and_offset(images.shape[1], label) for label in labels]).T
+        offsets = self.bytes + np.cumsum(sizes) - sizes + within
+        shape = (self._image.height, self._image.width, self._image.channels)
+        return leaks.sign(self._split, self._name, images.reshape(-1, *shape), offsets)
 
 
 def _blocks(found: np.ndarray, order: np.ndarray) -> Iterator[np.ndarray]:

@@ -27,9 +27,9 @@ from components.report.config import ReportConfig
 from tests.chromium import Chromium, find
 from tests.conftest import write_dataset
 
-# Samples, real images, closest pairs, seven steps, classes, five curves; rows of classes as well, but no distances; two
-# sheets and four curves, as distances cannot be compared.
-IMAGES = {"report": 16, "large report": 16, "comparison": 6}
+# Samples, real images, closest pairs, seven steps, classes, two splits, leaks, five curves; rows of classes as well,
+# but no distances and no leaks; two sheets and four curves, as distances cannot be compared.
+IMAGES = {"report": 19, "large report": 18, "comparison": 6}
 PHONE = 390  # pixels
 CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
 
@@ -114,6 +114,7 @@ def evaluation(
     """A real evaluation of small grey images in three classes, everything about which is hostile."""
     root = tmp_path_factory.mktemp("hostile")
     dataset = make_dataset(root / "dataset", {"train": 300, "test": 60}, classes=[*hostile[:2], hostile[6]])
+    _spoil(dataset, hostile)
     embedding = make_embedding(root / "embedding", dataset)
     training = root / hostile[1].replace("/", "\\")
     checkpoint = make_checkpoint(training, dataset_digest=records.read_manifest(dataset).digest)
@@ -133,6 +134,21 @@ def evaluation(
     champion.parent.mkdir()
     champion.write_text(json.dumps({"schema_version": 1, hostile[0]: hostile[1]}))
     return evaluated(checkpoint, dataset, embedding, root / hostile[0].replace("/", "\\"), str(champion.parent))
+
+
+def _spoil(dataset: str, hostile: list[str]) -> None:
+    """Lets a dataset tell of images set aside, whose names are hostile, and of one that leaks."""
+    manifest = records.read_manifest(dataset)
+    entries = [{"name": text, "sha256": "0" * 64, "reason": text} for text in hostile[3:]]
+    (train,), (test,) = (manifest.splits[split].shards for split in ("train", "test"))
+    leak = {"split": "test", "shard": test.file, "record": 3, "train_shard": train.file, "train_record": 299}
+    leaks = {"exact": 0, "near": 1, "compared": ["test", "validation"], "first": [leak]}
+    spoilt = dataclasses.replace(
+        manifest,
+        source={**manifest.source, "duplicates": 2, "contradictions": 1, "leaks": leaks},
+        quarantine={"count": len(entries), "limit": 0.5, "entries": entries},
+    )
+    records.write_manifest(Path(dataset), spoilt)
 
 
 @pytest.fixture(scope="module")

@@ -264,7 +264,7 @@ def test_conditional_against_unconditional_both_ways_round(
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
-    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 6  # one more: a row for each class
+    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 9  # one more: a row for each class
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
@@ -485,7 +485,8 @@ def test_the_report_stands_alone(
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
     assert "script" not in page.tags
     assert page.links == []
-    assert len(page.sources) == 7  # samples, the champion's, real ones, closest pairs, classes, losses, slope
+    # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
+    assert len(page.sources) == 10
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert "http" not in text.replace("http-equiv", "")
     assert "champion, version 1" in text

@@ -151,7 +151,7 @@ def shards_of(source: Path, plan: Plan, folder: Path) -> tuple[dict[str, str], l
     for split, number, group in rows.by_shard(made) if made else []:
         name = f"{split}-{number}.tfrecord"
         gathered = rows.gathered([group], rows.row_type(plan.image))
-        facts = shards.write_shard(split, name, gathered, str(folder), len(found.classes), plan.recipe)
+        facts = shards.write_shard(split, name, gathered, str(folder), len(found.classes), SHAPE, plan.recipe)
         storage.write_json(folder / f"{split}-{number}.json", {**vars(facts), "shard": vars(facts.shard)})
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}, sorted(rejected), count
 

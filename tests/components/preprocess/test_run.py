@@ -263,3 +263,31 @@ def test_the_program_prints_its_results(idx_folder: Path, tmp_path: Path) -> Non
     value = json.loads((tmp_path / "dataset" / "dataset.json").read_text())
     assert printed["dataset_digest"] == digests.digest_of_record(value)
     assert printed["dataset_uri"] == str(tmp_path / "dataset")
+
+
+def test_images_in_two_splits_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_images(tmp_path / "pets" / "train", 60, seed=1)
+    write_images(tmp_path / "pets" / "test", 20, seed=2)
+    twice = tmp_path / "pets" / "train" / "cats" / "1-0.JPG"
+    (tmp_path / "pets" / "test" / "dogs" / "copy.jpg").write_bytes(twice.read_bytes())
+    Image.open(tmp_path / "pets" / "train" / "dogs" / "1-1.png").save(tmp_path / "pets" / "test" / "dogs" / "again.png")
+    run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
+    found = records.read_manifest(str(tmp_path / "dataset")).source["leaks"]
+    assert (found["exact"], found["near"], found["compared"], found["near_of"]) == (2, 0, ["test"], 22)
+    assert "2 of 22 test images are in train as well, and 0 more nearly" in caplog.text
+    splits = load(tmp_path / "dataset")
+    for each in found["first"]:  # one shard each
+        assert np.array_equal(splits["test"][0][each["record"]], splits["train"][0][each["train_record"]])
+
+
+@pytest.mark.parametrize(("held", "in_memory"), [(1, True), (3000, True), (3000, False), (1 << 24, False)])
+def test_however_rows_come_to_their_shards_these_are_the_same(
+    idx_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, in_memory: bool
+) -> None:
+    from components.preprocess import beam_job, runners
+
+    run(idx_folder, tmp_path / "usual", images_per_shard=60)
+    monkeypatch.setattr(beam_job, "_HELD_BYTES", held)
+    monkeypatch.setattr(runners, "keeps_in_memory", lambda options: in_memory)
+    run(idx_folder, tmp_path / "other", images_per_shard=60)
+    assert content(tmp_path / "other") == content(tmp_path / "usual")

@@ -1,0 +1,411 @@
+"""Images of the held-out splits that are in `train` as well, or nearly: they make every score on these splits too good.
+
+Exact means the same pixels. Near means that the difference of the two images, without its mean, has a root mean square
+of at most 5 levels of 255 and of less than a tenth of the standard deviation of either image. So a copy that is lighter
+throughout is near, and one saved again as JPEG of quality 90; one of quality 75 seldom is, and one moved by a pixel or
+mirrored is not, nor a blank image unless it is exact. `python -m benchmarks.leaks` prints how often.
+
+No image is compared with all: each is signed with 16 of its frequencies when its shard is written. The transform is
+orthonormal, so two images differ by at least as much as their signatures do, and whatever is near is among the
+candidates that these leave (Faloutsos, Ranganathan and Manolopoulos, Fast Subsequence Matching in Time-Series
+Databases, 1994: such a filter dismisses nothing falsely). Pixels are read and compared of candidates alone.
+
+Where there are very many images, work is bounded, so that its time grows with their number and no faster. Near copies
+are looked for of 10,000 held-out images, those with the smallest digests, which is a random choice; exact ones of all.
+A training image is compared by signature with at most 8,192 of them in each of 16 cells, and by pixels with the 32
+whose signatures are nearest: of more than so many near copies of one training image some are missed. Exact copies are
+not, as they are found by a digest of the pixels.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from components.errors import DataError
+from components.records import ImageShape
+
+# The first of the zigzag order of JPEG (ITU-T T.81, figure A.6) without the mean: (vertical, horizontal).
+_FREQUENCIES = (
+    *((0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1)),
+    *((3, 0), (4, 0), (3, 1), (2, 2), (1, 3), (0, 4), (0, 5), (1, 4)),
+)
+_MIDDLE = 128  # of a frequency's byte; a frequency is at most 127.5 levels either way
+_UNIT = 2.0**-40  # to whose multiples the basis is rounded, so that sums are exact, in whatever order they are taken
+_MOST_LEVELS = 5.0  # root mean square: what it leaves out of Fashion-MNIST shows another garment, or another print
+_MOST_SHARE = 0.1  # of the standard deviation: without it all dark images would be near to one another
+_ROUNDING = 0.1  # levels; far more than the basis is rounded by
+_RADIUS = 6  # bytes that a frequency of near images may differ by: 5 levels, and one more for rounding down
+_CELL = 2 * _RADIUS  # bytes on a side, so that what is within the radius is in 2 cells at most
+_CELL_FREQUENCIES = 4  # the first ones; within a cell images are sorted by the next
+_MOST_IN_CELL = 8192
+MOST_HELD = 10_000
+_MOST_VERIFIED = 32
+_ROWS_AT_ONCE = 4096
+_PAIRS_AT_ONCE = 1 << 18
+_BYTES_AT_ONCE = 1 << 22  # of pixels
+_SHOWN = 10
+COMPARED = ("test", "train")  # splits; what of a source is validation is usually taken from train at random
+_SIGNED = "signed-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Signed:
+    """What is kept of the images of a shard to compare them with others: 32 bytes each.
+
+    Attributes:
+        split: The split.
+        shard: The shard's file name.
+        signatures: Frequencies in levels, rounded down, and 128: uint8 [n, 16].
+        digests: The first 8 bytes of each image's BLAKE2b: uint64 [n].
+        offsets: Where in the shard each image's pixels begin: uint64 [n].
+    """
+
+    split: str
+    shard: str
+    signatures: np.ndarray
+    digests: np.ndarray
+    offsets: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """All held-out images, to be compared with one training shard after the other.
+
+    Attributes:
+        shards: Their shards, by split and name.
+        first: The number of each shard's first image among all: int64 [shards].
+        signatures, digests, offsets: Those of all shards, as in `Signed`.
+        keys: The cell of each image and, below it, its next frequency, ascending: int64 [m].
+        numbers: The number of the image of each key: int64 [m]; no more than `MOST_HELD`.
+    """
+
+    shards: list[Signed]
+    first: np.ndarray
+    signatures: np.ndarray
+    digests: np.ndarray
+    offsets: np.ndarray
+    keys: np.ndarray
+    numbers: np.ndarray
+
+
+class Leak(NamedTuple):
+    """A held-out image and a training image that are the same, or nearly. Records are numbered from 0 in each shard."""
+
+    exact: bool
+    split: str
+    shard: str
+    record: int
+    train_shard: str
+    train_record: int
+
+
+def sign(split: str, shard: str, images: np.ndarray, offsets: np.ndarray) -> Signed:
+    """Signs the images of a shard, in its order.
+
+    Args:
+        split: The split that the shard belongs to.
+        shard: Its file name.
+        images: uint8 [n, height, width, channels].
+        offsets: Where in the shard each image's pixels begin (`records.size_and_offset`) [n].
+    """
+    digests = [int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest()) for image in images]
+    return Signed(split, shard, signatures(images), np.array(digests, np.uint64), np.asarray(offsets, np.uint64))
+
+
+def joined(parts: list[Signed]) -> Signed:
+    """One shard from its parts, in order; at least one."""
+    signatures, digests, offsets = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("signatures", "digests", "offsets")
+    )
+    return Signed(parts[0].split, parts[0].shard, signatures, digests, offsets)
+
+
+def write_signed(folder: Path, signed: Signed) -> None:
+    """Leaves it beside the shards for `read_signed`; it is no part of the dataset, and goes before that is complete.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    np.savez(
+        folder / f"{_SIGNED}{signed.shard}.npz",
+        signatures=signed.signatures,
+        digests=signed.digests,
+        offsets=signed.offsets,
+    )
+
+
+def read_signed(folder: Path, names: str) -> Iterator[Signed]:
+    """Yields what `write_signed` left of the shards whose names begin so."""
+    for path in sorted(folder.glob(f"{_SIGNED}{names}*.npz")):
+        shard = path.name.removeprefix(_SIGNED).removesuffix(".npz")
+        with np.load(path) as found:
+            yield Signed(shard.partition("-")[0], shard, **found)
+
+
+def signatures(images: np.ndarray) -> np.ndarray:
+    """The lowest frequencies of images, as the cosine transform (DCT-II, orthonormal) of their grey values has them.
+
+    Each is a root mean square in levels, 0 to 255, and so less than that of the image; frequencies that an image is too
+    small for are 0.
+
+    Args:
+        images: uint8 [n, height, width, channels].
+
+    Returns:
+        uint8 [n, 16]: rounded down, and 128.
+    """
+    count, height, width, channels = images.shape
+    basis = _basis(height, width) / channels
+    found = np.empty((count, len(_FREQUENCIES)), np.uint8)
+    at_once = max(1, _BYTES_AT_ONCE // (8 * height * width))
+    for start in range(0, count, at_once):
+        grey = images[start : start + at_once].sum(axis=3, dtype=np.uint32).reshape(-1, height * width)
+        found[start : start + at_once] = np.floor(grey @ (np.round(basis / _UNIT) * _UNIT)) + _MIDDLE
+    return found
+
+
+def hold(shards: Iterable[Signed]) -> Held:
+    """The table of the images of held-out shards, the same whatever their order."""
+    ordered = sorted(shards, key=lambda signed: (signed.split, signed.shard))
+    empty = Signed("", "", np.zeros((0, len(_FREQUENCIES)), np.uint8), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    together = {
+        name: np.concatenate([getattr(signed, name) for signed in (empty, *ordered)])
+        for name in ("signatures", "digests", "offsets")
+    }
+    lengths = [len(signed.digests) for signed in ordered]
+    values = together["signatures"].astype(np.int64)
+    chosen = np.sort(np.argsort(together["digests"], kind="stable")[:MOST_HELD])
+    keys = _keys(values[chosen, :_CELL_FREQUENCIES] // _CELL, values[chosen, _CELL_FREQUENCIES])
+    order = np.argsort(keys, kind="stable")
+    first = np.array(list(itertools.accumulate(lengths, initial=0))[: len(lengths)], np.int64)
+    return Held(shards=ordered, first=first, keys=keys[order], numbers=chosen[order], **together)
+
+
+def candidates(held: Held, train: Signed) -> np.ndarray:
+    """Pairs that may be exact or near: all that are, within the bounds of this module.
+
+    Args:
+        held: The held-out images.
+        train: A training shard.
+
+    Returns:
+        int64 [pairs, 2], sorted, none twice: the number of an image in `held`, and of a record in the shard.
+    """
+    pairs = [_same_digest(held, train)]
+    for numbers, rows in _in_cells(held, train):
+        for column in range(_CELL_FREQUENCIES + 1, _CELL_FREQUENCIES + 4):  # one by one they leave few for the others
+            beside = held.signatures[numbers, column].astype(np.int16) - train.signatures[rows, column]
+            close = np.abs(beside) <= _RADIUS
+            numbers, rows = numbers[close], rows[close]
+        apart = np.abs(held.signatures[numbers].astype(np.int16) - train.signatures[rows])
+        # Rounded down, they differ by less than one more than the frequencies do.
+        squares = np.square(np.maximum(apart - 1, 0), dtype=np.int64).sum(axis=1)
+        chosen = np.flatnonzero(squares <= (_MOST_LEVELS + _ROUNDING) ** 2)
+        nearness = np.square(apart[chosen], dtype=np.int64).sum(axis=1)
+        order = chosen[np.lexsort((numbers[chosen], nearness, rows[chosen]))]
+        row = rows[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its training image, the nearest first
+        order = order[rank < _MOST_VERIFIED]
+        pairs.append(np.stack([numbers[order], rows[order]], axis=1))
+    return np.unique(np.concatenate(pairs), axis=0)
+
+
+def verified(held: Held, train: Signed, pairs: np.ndarray, folder: Path, image: ImageShape) -> list[Leak]:
+    """Those pairs whose images are the same or near, by their pixels.
+
+    Args:
+        held: The held-out images.
+        train: The training shard.
+        pairs: Of `candidates`.
+        folder: The folder with all the shards.
+        image: Shape of the images.
+
+    Returns:
+        Sorted; for each held-out image the exact copy that comes first in the shard, or else the first near one.
+
+    Raises:
+        DataError: A shard is gone or cut short.
+    """
+    at_once = max(1, _BYTES_AT_ONCE // (image.height * image.width * image.channels))
+    found = []
+    for start in range(0, len(pairs), at_once):
+        numbers, rows = pairs[start : start + at_once].T
+        ours, our_place = np.unique(numbers, return_inverse=True)
+        theirs, their_place = np.unique(rows, return_inverse=True)
+        held_out = _read_held(held, ours, folder, image)[our_place]
+        training = read_images(folder / train.shard, train.offsets[theirs], image)[their_place]
+        exact, near = compare(held_out, training)
+        for number, row, same in zip(numbers[near], rows[near], exact[near], strict=True):
+            found.append(_leak(held, int(number), train, int(row), bool(same)))
+    return first_of_each(found)
+
+
+def compare(images: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether images are the same as others, and whether they are near, as this module defines it.
+
+    Args:
+        images, others: uint8 [n, height, width, channels], compared one by one.
+
+    Returns:
+        exact, near: bool [n] each; what is exact is near too.
+    """
+    flat, other = (each.reshape(len(each), -1).astype(np.int32) for each in (images, others))
+    exact = (flat == other).all(axis=1)
+    difference = _variance(flat - other)
+    flattest = np.minimum(_variance(flat), _variance(other))
+    return exact, exact | ((difference <= _MOST_LEVELS**2) & (difference < _MOST_SHARE**2 * flattest))
+
+
+def read_images(path: Path, offsets: np.ndarray, image: ImageShape) -> np.ndarray:
+    """Reads some images of a shard and nothing else of it.
+
+    Args:
+        path: The shard.
+        offsets: Where the pixels of each begin [n]; fast if ascending.
+        image: Shape of the images.
+
+    Returns:
+        uint8 [n, height, width, channels].
+
+    Raises:
+        DataError: The shard is gone or cut short.
+    """
+    images = np.empty((len(offsets), image.height, image.width, image.channels), np.uint8)
+    try:
+        with open(path, "rb") as file:
+            for pixels, offset in zip(images, offsets, strict=True):
+                file.seek(int(offset))
+                if file.readinto(pixels.data) != pixels.nbytes:
+                    raise DataError(f"shard {path} is cut short; make the dataset again")
+    except FileNotFoundError:
+        raise DataError(f"shard {path} is missing; make the dataset again") from None
+    return images
+
+
+def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
+    """One leak for each held-out image, sorted: an exact one before a near one, then the first in the training shards.
+
+    It may be taken of parts, in any order, and then of what they gave.
+    """
+    best: dict[tuple[str, str, int], Leak] = {}
+    for leak in leaks:
+        image = (leak.split, leak.shard, leak.record)
+        best[image] = min(best.get(image, leak), leak, key=_rank)
+    return sorted(best.values(), key=_rank)
+
+
+def describe(leaks: Iterable[Leak], compared: dict[str, int]) -> dict[str, Any]:
+    """The JSON value that a dataset says of its leaks.
+
+    Args:
+        leaks: Those found in each training shard.
+        compared: The splits that were compared with `train`, and how many images each has.
+
+    Returns:
+        exact, near: How many held-out images have an exact copy in `train`; how many others have a near one.
+        compared: The splits.
+        near_of: Among how many of their images near ones were looked for.
+        first: The first ten, exact ones first, as `split`, `shard`, `record`, `train_shard`, `train_record`.
+    """
+    found = first_of_each(leaks)
+    exact, near_of = sum(leak.exact for leak in found), min(MOST_HELD, sum(compared.values()))
+    first = [{name: value for name, value in leak._asdict().items() if name != "exact"} for leak in found[:_SHOWN]]
+    return {
+        "exact": exact,
+        "near": len(found) - exact,
+        "compared": sorted(compared),
+        "near_of": near_of,
+        "first": first,
+    }
+
+
+def _basis(height: int, width: int) -> np.ndarray:
+    """The cosines of each frequency, of length 1, over the root of the number of pixels: [height x width, 16]."""
+    rows, columns = ((2 * np.arange(side) + 1) * np.pi / (2 * side) for side in (height, width))
+    basis = np.zeros((height, width, len(_FREQUENCIES)))
+    for index, (vertical, horizontal) in enumerate(_FREQUENCIES):
+        if vertical < height and horizontal < width:
+            wave = np.outer(np.cos(vertical * rows), np.cos(horizontal * columns))
+            basis[..., index] = wave / np.linalg.norm(wave) / np.sqrt(height * width)
+    return basis.reshape(height * width, -1)
+
+
+def _keys(cells: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """A number for cells [..., 4] and a byte within [...], ascending first by cell, then by byte. Cells may be -1."""
+    key = np.zeros(value.shape, np.int64)
+    for axis in range(_CELL_FREQUENCIES):
+        key = key * 32 + cells[..., axis] + 1  # 256 / 12 cells, one more on each side
+    return key * 512 + value + 128  # a value may be 6 less than 0, or more than 255
+
+
+def _in_cells(held: Held, train: Signed) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields held-out images with the training images whose first frequencies are like theirs: numbers [k], rows [k].
+
+    All of a training image come together, some training images at a time.
+    """
+    for first in range(0, len(train.signatures), _ROWS_AT_ONCE):
+        values = train.signatures[first : first + _ROWS_AT_ONCE].astype(np.int64)
+        for numbers, rows in _in_cells_of(held, values):
+            yield numbers, rows + first
+
+
+def _in_cells_of(held: Held, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same of some training images, by their signatures int64 [n, 16]."""
+    low = (values[:, :_CELL_FREQUENCIES] - _RADIUS) // _CELL
+    corners = np.array(list(itertools.product((0, 1), repeat=_CELL_FREQUENCIES)))
+    cells = low[:, None, :] + corners  # [n, 16, 4]
+    value = np.broadcast_to(values[:, None, _CELL_FREQUENCIES], cells.shape[:2])
+    middle = np.searchsorted(held.keys, _keys(cells, value))
+    start = np.searchsorted(held.keys, _keys(cells, value - _RADIUS))
+    end = np.searchsorted(held.keys, _keys(cells, value + _RADIUS), side="right")
+    start, end = np.maximum(start, middle - _MOST_IN_CELL // 2), np.minimum(end, middle + _MOST_IN_CELL // 2)
+    lengths = end - start
+    done = 0
+    totals = lengths.sum(axis=1).cumsum()
+    while done < len(values):
+        before = totals[done - 1] if done else 0
+        upto = max(done + 1, int(np.searchsorted(totals, before + _PAIRS_AT_ONCE, side="right")))
+        length = lengths[done:upto].ravel()
+        rows = np.repeat(np.repeat(np.arange(done, upto), len(corners)), length)
+        within = np.arange(len(rows)) - np.repeat(length.cumsum() - length, length)
+        yield held.numbers[np.repeat(start[done:upto].ravel(), length) + within], rows
+        done = upto
+
+
+def _same_digest(held: Held, train: Signed) -> np.ndarray:
+    """Held-out images with the first training image of the same digest: int64 [pairs, 2]."""
+    digests, rows = np.unique(train.digests, return_index=True)
+    numbers = np.flatnonzero(np.isin(held.digests, digests))
+    return np.stack([numbers, rows[np.searchsorted(digests, held.digests[numbers])]], axis=1)
+
+
+def _read_held(held: Held, numbers: np.ndarray, folder: Path, image: ImageShape) -> np.ndarray:
+    """The images of ascending numbers, uint8 [n, height, width, channels]."""
+    shard_of = np.searchsorted(held.first, numbers, side="right") - 1
+    parts = [
+        read_images(folder / held.shards[shard].shard, held.offsets[numbers[shard_of == shard]], image)
+        for shard in np.unique(shard_of)
+    ]
+    return np.concatenate(parts)
+
+
+def _leak(held: Held, number: int, train: Signed, row: int, exact: bool) -> Leak:
+    shard = int(np.searchsorted(held.first, number, side="right")) - 1
+    signed = held.shards[shard]
+    return Leak(exact, signed.split, signed.shard, number - int(held.first[shard]), train.shard, row)
+
+
+def _rank(leak: Leak) -> tuple[bool, tuple[Any, ...]]:
+    return not leak.exact, leak[1:]
+
+
+def _variance(values: np.ndarray) -> np.ndarray:
+    """The variance of each row of int32 [n, d]: of exact sums, so the same on every machine."""
+    count = values.shape[1]
+    squares = np.einsum("nd,nd->n", values, values, dtype=np.int64)
+    return squares / count - np.square(values.sum(axis=1, dtype=np.int64) / count)
