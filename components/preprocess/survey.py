@@ -12,7 +12,7 @@ import numpy as np
 
 from components import records, sources
 from components.errors import DataError
-from components.preprocess import archives, idx, labels, npz, pixels
+from components.preprocess import archives, idx, labels, npz, pixels, tfrecords
 from components.preprocess.archives import Member
 from components.preprocess.examples import Original
 from components.records import ImageShape
@@ -70,7 +70,16 @@ class NpzPart:
     labels: bytes
 
 
-Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart
+@dataclasses.dataclass(frozen=True)
+class TfrecordPart:
+    """Some examples of a TFRecord file, and their labels, 32 bit each."""
+
+    examples: tfrecords.Examples
+    split: str
+    labels: bytes
+
+
+Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart | TfrecordPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,6 +121,8 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
     match listing.kind:
         case sources.IDX:
             return _survey_idx(listing.files)
+        case sources.TFRECORDS:
+            return _survey_tfrecords(place, listing.files)
         case sources.ARRAYS:
             return _survey_npz(place, listing.files)
         case sources.ARCHIVES:
@@ -137,6 +148,8 @@ def read(part: Part) -> Iterator[list[Original]]:
             yield from _read_archive(part)
         case NpzPart():
             yield from _read_npz(part)
+        case TfrecordPart():
+            yield from _read_tfrecords(part)
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
@@ -237,6 +250,51 @@ def _read_npz(part: NpzPart) -> Iterator[list[Original]]:
             for n, image in zip(numbers, images, strict=True)
         ]
         number += len(images)
+
+
+def _survey_tfrecords(place: str, files: list[SourceFile]) -> Survey:
+    entries_of = [(file, tfrecords.list_examples(file)) for file in files]
+    values = sorted({entry.label for _, entries in entries_of for entry in entries if entry.label is not None})
+    for file, entries in entries_of:
+        number = next((number for number, entry in enumerate(entries) if entry.label is None), None)
+        if values and number is not None:
+            raise DataError(
+                f"{place} has labels, but none for record {number} of {file.name}; give one to all or to none"
+            )
+    label_of: dict[int | None, int] = {value: label for label, value in enumerate(values)} | {None: records.NO_LABEL}
+    counts: dict[str, int] = {}
+    parts: list[Part] = []
+    for file, entries in entries_of:
+        split = tfrecords.split_of(file) if len(files) > 1 else "train"
+        counts[split] = counts.get(split, 0) + len(entries)
+        at_once = _FILES_AT_ONCE if tfrecords.can_be_read_from_the_middle(file) else max(1, len(entries))
+        for first in range(0, len(entries), at_once):
+            some = entries[first : first + at_once]
+            labels_of_some = np.array([label_of[entry.label] for entry in some], "<i4").tobytes()
+            parts.append(
+                TfrecordPart(tfrecords.Examples(file, first, some[0].offset, len(some)), split, labels_of_some)
+            )
+    if not parts:
+        raise DataError(f"{place} has no record in its TFRecord files")
+    if not counts.get("train"):
+        raise DataError(f"{place} has images for {' and '.join(counts)} but no file with train in its name")
+    return Survey(
+        kind=sources.TFRECORDS,
+        parts=parts,
+        counts=counts,
+        classes=[str(value) for value in values],
+        stored=None,
+        natural=_IMAGES_DEFAULT,
+    )
+
+
+def _read_tfrecords(part: TfrecordPart) -> Iterator[list[Original]]:
+    name, first = part.examples.file.name, part.examples.first
+    read_again = zip(tfrecords.read_examples(part.examples), np.frombuffer(part.labels, "<i4").tolist(), strict=True)
+    return _some_at_a_time(
+        Original(f"{name}[{number}]", part.split, label, example.image)
+        for number, (example, label) in enumerate(read_again, first)
+    )
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
