@@ -79,8 +79,8 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     Args:
         image: Mode L or RGB.
         shape: The shape asked for.
-        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `stretch` ignores the
-            aspect.
+        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `pad` does so without
+            enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
 
     Returns:
         uint8 [height, width, channels].
@@ -91,8 +91,11 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
         lanczos = Image.Resampling.LANCZOS
         if resize == "fill":
             image = ImageOps.fit(image, size, lanczos)
-        elif resize == "fit":
+        elif resize == "fit" or (resize == "pad" and (image.width > shape.width or image.height > shape.height)):
             image = ImageOps.pad(image, size, lanczos, color=0)
+        elif resize == "pad":
+            inside, image = image, Image.new(image.mode, size)
+            image.paste(inside, ((shape.width - inside.width) // 2, (shape.height - inside.height) // 2))
         else:
             image = image.resize(size, lanczos)
     return np.asarray(image).reshape(shape.height, shape.width, shape.channels)
