@@ -39,9 +39,17 @@ class DigitsPart:
 
 @dataclasses.dataclass(frozen=True)
 class IdxPart:
-    """One split of IDX files; `label_values` are the values that stand for labels 0, 1, ... in them."""
+    """The images from `start` to before `stop` of an IDX file.
 
-    pair: idx.IdxPair
+    `labels` has a byte for each, or is empty if there are none; `label_values` are the values that stand for labels 0,
+    1, ... in them.
+    """
+
+    images: SourceFile
+    split: str
+    start: int
+    stop: int
+    labels: bytes
     label_values: bytes
 
 
@@ -166,11 +174,17 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
                 )
             values_of[pair.split] = idx.read_labels(pair.labels)
     _require_one_shape(shapes)
-    values = bytes(sorted(set().union(*values_of.values())))
-    shape = next(iter(shapes.values()))
+    values, shape = bytes(sorted(set().union(*values_of.values()))), next(iter(shapes.values()))
+    parts: list[Part] = []
+    for pair in pairs:
+        count, of_split = counts[pair.split], values_of.get(pair.split, b"")
+        at_once = idx.images_at_once(shape) if idx.can_be_read_from_the_middle(pair.images) else count
+        for start in range(0, count, at_once):
+            stop = min(start + at_once, count)
+            parts.append(IdxPart(pair.images, pair.split, start, stop, of_split[start:stop], values))
     return Survey(
         kind=sources.IDX,
-        parts=[IdxPart(pair, values) for pair in pairs],
+        parts=parts,
         counts=counts,
         classes=_idx_classes(values, values_of.get("train", b"")),
         stored=shape,
@@ -193,17 +207,16 @@ def _idx_classes(values: bytes, train_labels: bytes) -> list[str]:
 
 
 def _read_idx(part: IdxPart) -> Iterator[list[Original]]:
-    file, split = part.pair.images, part.pair.split
-    values = b"" if part.pair.labels is None else idx.read_labels(part.pair.labels)
     label_of = {value: label for label, value in enumerate(part.label_values)}
-    start = 0
-    for images in idx.read_images(file):
-        numbers = range(start, start + len(images))
+    labels_of = [label_of[value] for value in part.labels] or [records.NO_LABEL] * (part.stop - part.start)
+    number = part.start
+    for images in idx.read_images(part.images, part.start, part.stop):
+        some = labels_of[number - part.start :][: len(images)]
         yield [
-            Original(f"{file.name}[{n}]", split, label_of[values[n]] if values else records.NO_LABEL, image)
-            for n, image in zip(numbers, images, strict=True)
+            Original(f"{part.images.name}[{n}]", part.split, label, image)
+            for n, (image, label) in enumerate(zip(images, some, strict=True), number)
         ]
-        start += len(images)
+        number += len(images)
 
 
 def _survey_npz(place: str, files: list[SourceFile]) -> Survey:
