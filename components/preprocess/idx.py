@@ -113,7 +113,10 @@ def read_labels(file: SourceFile) -> bytes:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether images can be read without those before them: not if the file is gzipped, or has to be fetched whole."""
-    return not sources.is_uri(file.place) and not _is_gzipped(file)
+    if sources.is_uri(file.place):
+        return False
+    with sources.open_file(file.place) as opened:
+        return not _is_gzip(opened)
 
 
 def images_at_once(shape: records.ImageShape) -> int:
@@ -153,14 +156,16 @@ def read_images(file: SourceFile, start: int = 0, stop: int | None = None) -> It
 @contextlib.contextmanager
 def open_idx(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file of a source for reading, unpacked if its content (not its name) is gzip."""
-    gzipped = _is_gzipped(file)
     with sources.open_file(file.place, file.checksum) as opened:
+        gzipped = _is_gzip(opened)
         yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
 
 
-def _is_gzipped(file: SourceFile) -> bool:
-    with sources.open_file(file.place, file.checksum) as opened:
-        return opened.read(2) == b"\x1f\x8b"
+def _is_gzip(opened: BinaryIO) -> bool:
+    """Whether a file at its start is gzip; it stays there."""
+    magic = opened.read(2)
+    opened.seek(0)
+    return magic == b"\x1f\x8b"
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:

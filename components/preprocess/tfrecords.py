@@ -99,7 +99,10 @@ def read_examples(wanted: Examples) -> Iterator[Example]:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether a record can be read without what lies before it."""
-    return not sources.is_uri(file.place) and not _is_gzipped(file)
+    if sources.is_uri(file.place):
+        return False
+    with sources.open_file(file.place) as opened:
+        return not _is_gzip(opened)
 
 
 def _examples(file: SourceFile, first: int, offset: int, count: int | None) -> Iterator[tuple[int, Example]]:
@@ -132,15 +135,15 @@ def _require_image_file(image: bytes) -> None:
 
 @contextlib.contextmanager
 def _open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
-    gzipped = _is_gzipped(file)
     with sources.open_file(file.place, file.checksum) as opened:
+        gzipped = _is_gzip(opened)
         yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
 
 
-def _is_gzipped(file: SourceFile) -> bool:
-    """Told by content, since a name may say anything; a record of 559,903 bytes begins as gzip does."""
-    with sources.open_file(file.place, file.checksum) as opened:
-        head = opened.read(_HEAD_BYTES)
+def _is_gzip(opened: BinaryIO) -> bool:
+    """Whether a file at its start is gzip; it stays there. A record of 559,903 bytes begins as gzip does."""
+    head = opened.read(_HEAD_BYTES)
+    opened.seek(0)
     return head.startswith(b"\x1f\x8b\x08") and _checksum(head[:_LENGTH_BYTES]) != head[_LENGTH_BYTES:]
 
 
