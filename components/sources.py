@@ -44,7 +44,7 @@ FASHION_MNIST_MD5 = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|labels)", re.IGNORECASE)
-_TFRECORD_NAME = re.compile(r"\.tfrec(ords?)?([-.][^/]*)?$", re.IGNORECASE)
+_TFRECORD_NAME = re.compile(r"\.tfrec(ords?)?(-\d+-of-\d+)?(\.gz)?$", re.IGNORECASE)
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
 _UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")

@@ -98,7 +98,10 @@ def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether a member can be read without what lies before it."""
-    return not sources.is_uri(file.place) and not _is_packed(file)
+    if sources.is_uri(file.place):
+        return False
+    with sources.open_file(file.place) as opened:
+        return not _packing(opened)
 
 
 def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
@@ -123,22 +126,22 @@ def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
 def open_archive(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens an archive for reading, unpacked if its content (not its name) is gzip or bzip2."""
     with sources.open_file(file.place, file.checksum) as opened:
-        magic = opened.read(3)
-        opened.seek(0)
-        if magic[:2] == b"\x1f\x8b":
+        packing = _packing(opened)
+        if packing == "gzip":
             with gzip.GzipFile(fileobj=opened) as unpacked:
                 yield cast(BinaryIO, unpacked)
-        elif magic == b"BZh":
+        elif packing == "bzip2":
             with bz2.BZ2File(opened) as unpacked_by_bzip2:
                 yield cast(BinaryIO, unpacked_by_bzip2)
         else:
             yield opened
 
 
-def _is_packed(file: SourceFile) -> bool:
-    with sources.open_file(file.place, file.checksum) as opened:
-        magic = opened.read(3)
-    return magic[:2] == b"\x1f\x8b" or magic == b"BZh"
+def _packing(opened: BinaryIO) -> str:
+    """What packs a file at its start, `gzip` or `bzip2`; empty if neither does. It stays there."""
+    magic = opened.read(3)
+    opened.seek(0)
+    return "gzip" if magic.startswith(b"\x1f\x8b") else "bzip2" if magic == b"BZh" else ""
 
 
 def _kind(opened: BinaryIO) -> str:

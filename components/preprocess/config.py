@@ -63,8 +63,8 @@ class PreprocessConfig:
         str,
         Setting(
             "How another size becomes the one asked for: `fill` covers it and crops the centre, `fit` goes inside it "
-            "and pads with black, `stretch` ignores the aspect.",
-            choices=("fill", "fit", "stretch"),
+            "and pads with black, `pad` does so without enlarging, `stretch` ignores the aspect.",
+            choices=("fill", "fit", "pad", "stretch"),
         ),
     ] = "fill"
     validation_fraction: Annotated[

@@ -111,34 +111,61 @@ def read_labels(file: SourceFile) -> bytes:
     return labels
 
 
-def read_images(file: SourceFile) -> Iterator[list[bytes]]:
-    """Yields the images of a file in order, some at a time, each as the bytes [height, width, channels].
+def can_be_read_from_the_middle(file: SourceFile) -> bool:
+    """Whether images can be read without those before them: not if the file is gzipped, or has to be fetched whole."""
+    if sources.is_uri(file.place):
+        return False
+    with sources.open_file(file.place) as opened:
+        return not _is_gzip(opened)
+
+
+def images_at_once(shape: records.ImageShape) -> int:
+    """How many images of a shape are read together."""
+    return max(1, min(_CHUNK_IMAGES, _CHUNK_BYTES // (shape.height * shape.width * shape.channels)))
+
+
+def read_images(file: SourceFile, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
+    """Yields images of a file in order, some at a time, each as the bytes [height, width, channels].
+
+    Args:
+        file: The file.
+        start: The first one; 0 where the file cannot be read from the middle.
+        stop: The one after the last; None for all to the end.
 
     Raises:
         DataError: The file is damaged, or its size is not what the header says.
     """
     count, shape = describe_images(file)
     size = shape.height * shape.width * shape.channels
-    at_once = max(1, min(_CHUNK_IMAGES, _CHUNK_BYTES // size))
+    stop, at_once = count if stop is None else stop, images_at_once(shape)
     with open_idx(file) as opened:
         _read_header(file, opened, "images", (3, 4))
-        for start in range(0, count, at_once):
-            wanted = min(at_once, count - start)
+        if start:
+            opened.seek(start * size, 1)
+        for first in range(start, stop, at_once):
+            wanted = min(at_once, stop - first)
             content = _read(file, opened, wanted * size)
             if len(content) != wanted * size:
-                whole = start + len(content) // size
+                whole = first + len(content) // size
                 raise DataError(f"{file.name} ends after {whole:,} of the {count:,} images that its header says")
             yield [content[at : at + size] for at in range(0, len(content), size)]
-        _require_end(file, opened, count, "images")
+        if stop == count:
+            _require_end(file, opened, count, "images")
 
 
 @contextlib.contextmanager
 def open_idx(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file of a source for reading, unpacked if its content (not its name) is gzip."""
     with sources.open_file(file.place, file.checksum) as opened:
-        gzipped = opened.read(2) == b"\x1f\x8b"
-    with sources.open_file(file.place, file.checksum) as opened:
+        gzipped = _is_gzip(opened)
         yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
+
+
+def _is_gzip(opened: BinaryIO) -> bool:
+    """Whether a file at its start is gzip; it stays there."""
+    magic = opened.read(2)
+    opened.seek(0)
+    return magic == b"\x1f\x8b"
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:

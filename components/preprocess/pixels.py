@@ -54,6 +54,11 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> np.ndarray:
         raise UndecodableImage(f"cannot be decoded: {_said(error)}") from None
 
 
+def is_image_file(content: bytes) -> bool:
+    """Whether a file begins as a PNG, JPEG or WebP file does."""
+    return content.startswith((_PNG, _JPEG)) or _is_webp(content)
+
+
 def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> np.ndarray:
     """Turns pixels of one shape, uint8 row by row, into uint8 [height, width, channels] of another."""
     pixels = np.frombuffer(content, np.uint8).reshape(stored.height, stored.width, stored.channels)
@@ -74,8 +79,8 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
     Args:
         image: Mode L or RGB.
         shape: The shape asked for.
-        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `stretch` ignores the
-            aspect.
+        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `pad` does so without
+            enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
 
     Returns:
         uint8 [height, width, channels].
@@ -86,8 +91,11 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> np.ndarray:
         lanczos = Image.Resampling.LANCZOS
         if resize == "fill":
             image = ImageOps.fit(image, size, lanczos)
-        elif resize == "fit":
+        elif resize == "fit" or (resize == "pad" and (image.width > shape.width or image.height > shape.height)):
             image = ImageOps.pad(image, size, lanczos, color=0)
+        elif resize == "pad":
+            inside, image = image, Image.new(image.mode, size)
+            image.paste(inside, ((shape.width - inside.width) // 2, (shape.height - inside.height) // 2))
         else:
             image = image.resize(size, lanczos)
     return np.asarray(image).reshape(shape.height, shape.width, shape.channels)
@@ -110,7 +118,7 @@ def _open(content: bytes) -> Image.Image:
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))
     elif content.startswith(_JPEG):
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
-    elif content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP":
+    elif _is_webp(content):
         _require_whole_webp(content)
         _require_size(*_webp_size(content))  # before libwebp takes memory for it
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
@@ -122,6 +130,10 @@ def _open(content: bytes) -> Image.Image:
     if isinstance(image, PngImagePlugin.PngImageFile):
         _require_checksums(content)
     return image
+
+
+def _is_webp(content: bytes) -> bool:
+    return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
 
 
 def _require_size(width: int, height: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from components import records, sources
 from components.errors import DataError
 from components.long_lists import LongList
-from components.preprocess import archives, idx, labels, npz, pixels
+from components.preprocess import archives, idx, labels, npz, pixels, tfrecords
 from components.preprocess.archives import Member
 from components.preprocess.examples import Original
 from components.records import ImageShape
@@ -41,9 +41,17 @@ class DigitsPart:
 
 @dataclasses.dataclass(frozen=True)
 class IdxPart:
-    """One split of IDX files; `label_values` are the values that stand for labels 0, 1, ... in them."""
+    """The images from `start` to before `stop` of an IDX file.
 
-    pair: idx.IdxPair
+    `labels` has a byte for each, or is empty if there are none; `label_values` are the values that stand for labels 0,
+    1, ... in them.
+    """
+
+    images: SourceFile
+    split: str
+    start: int
+    stop: int
+    labels: bytes
     label_values: bytes
 
 
@@ -72,7 +80,16 @@ class NpzPart:
     labels: bytes
 
 
-Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart
+@dataclasses.dataclass(frozen=True)
+class TfrecordPart:
+    """Some examples of a TFRecord file, and their labels, 32 bit each."""
+
+    examples: tfrecords.Examples
+    split: str
+    labels: bytes
+
+
+Part = DigitsPart | IdxPart | ImagesPart | ArchivePart | NpzPart | TfrecordPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +131,8 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
     match listing.kind:
         case sources.IDX:
             return _survey_idx([*listing.files])
+        case sources.TFRECORDS:
+            return _survey_tfrecords(place, [*listing.files])
         case sources.ARRAYS:
             return _survey_npz(place, [*listing.files])
         case sources.ARCHIVES:
@@ -139,6 +158,8 @@ def read(part: Part) -> Iterator[list[Original]]:
             yield from _read_archive(part)
         case NpzPart():
             yield from _read_npz(part)
+        case TfrecordPart():
+            yield from _read_tfrecords(part)
 
 
 def _survey_idx(files: list[SourceFile]) -> Survey:
@@ -155,11 +176,17 @@ def _survey_idx(files: list[SourceFile]) -> Survey:
                 )
             values_of[pair.split] = idx.read_labels(pair.labels)
     _require_one_shape(shapes)
-    values = bytes(sorted(set().union(*values_of.values())))
-    shape = next(iter(shapes.values()))
+    values, shape = bytes(sorted(set().union(*values_of.values()))), next(iter(shapes.values()))
+    parts: list[Part] = []
+    for pair in pairs:
+        count, of_split = counts[pair.split], values_of.get(pair.split, b"")
+        at_once = idx.images_at_once(shape) if idx.can_be_read_from_the_middle(pair.images) else count
+        for start in range(0, count, at_once):
+            stop = min(start + at_once, count)
+            parts.append(IdxPart(pair.images, pair.split, start, stop, of_split[start:stop], values))
     return Survey(
         kind=sources.IDX,
-        parts=[IdxPart(pair, values) for pair in pairs],
+        parts=parts,
         counts=counts,
         classes=_idx_classes(values, values_of.get("train", b"")),
         stored=shape,
@@ -182,17 +209,16 @@ def _idx_classes(values: bytes, train_labels: bytes) -> list[str]:
 
 
 def _read_idx(part: IdxPart) -> Iterator[list[Original]]:
-    file, split = part.pair.images, part.pair.split
-    values = b"" if part.pair.labels is None else idx.read_labels(part.pair.labels)
     label_of = {value: label for label, value in enumerate(part.label_values)}
-    start = 0
-    for images in idx.read_images(file):
-        numbers = range(start, start + len(images))
+    labels_of = [label_of[value] for value in part.labels] or [records.NO_LABEL] * (part.stop - part.start)
+    number = part.start
+    for images in idx.read_images(part.images, part.start, part.stop):
+        some = labels_of[number - part.start :][: len(images)]
         yield [
-            Original(f"{file.name}[{n}]", split, label_of[values[n]] if values else records.NO_LABEL, image)
-            for n, image in zip(numbers, images, strict=True)
+            Original(f"{part.images.name}[{n}]", part.split, label, image)
+            for n, (image, label) in enumerate(zip(images, some, strict=True), number)
         ]
-        start += len(images)
+        number += len(images)
 
 
 def _survey_npz(place: str, files: list[SourceFile]) -> Survey:
@@ -239,6 +265,51 @@ def _read_npz(part: NpzPart) -> Iterator[list[Original]]:
             for n, image in zip(numbers, images, strict=True)
         ]
         number += len(images)
+
+
+def _survey_tfrecords(place: str, files: list[SourceFile]) -> Survey:
+    entries_of = [(file, tfrecords.list_examples(file)) for file in files]
+    values = sorted({entry.label for _, entries in entries_of for entry in entries if entry.label is not None})
+    for file, entries in entries_of:
+        number = next((number for number, entry in enumerate(entries) if entry.label is None), None)
+        if values and number is not None:
+            raise DataError(
+                f"{place} has labels, but none for record {number} of {file.name}; give one to all or to none"
+            )
+    label_of: dict[int | None, int] = {value: label for label, value in enumerate(values)} | {None: records.NO_LABEL}
+    counts: dict[str, int] = {}
+    parts: list[Part] = []
+    for file, entries in entries_of:
+        split = tfrecords.split_of(file) if len(files) > 1 else "train"
+        counts[split] = counts.get(split, 0) + len(entries)
+        at_once = _FILES_AT_ONCE if tfrecords.can_be_read_from_the_middle(file) else max(1, len(entries))
+        for first in range(0, len(entries), at_once):
+            some = entries[first : first + at_once]
+            labels_of_some = np.array([label_of[entry.label] for entry in some], "<i4").tobytes()
+            parts.append(
+                TfrecordPart(tfrecords.Examples(file, first, some[0].offset, len(some)), split, labels_of_some)
+            )
+    if not parts:
+        raise DataError(f"{place} has no record in its TFRecord files")
+    if not counts.get("train"):
+        raise DataError(f"{place} has images for {' and '.join(counts)} but no file with train in its name")
+    return Survey(
+        kind=sources.TFRECORDS,
+        parts=parts,
+        counts=counts,
+        classes=[str(value) for value in values],
+        stored=None,
+        natural=_IMAGES_DEFAULT,
+    )
+
+
+def _read_tfrecords(part: TfrecordPart) -> Iterator[list[Original]]:
+    name, first = part.examples.file.name, part.examples.first
+    read_again = zip(tfrecords.read_examples(part.examples), np.frombuffer(part.labels, "<i4").tolist(), strict=True)
+    return _some_at_a_time(
+        Original(f"{name}[{number}]", part.split, label, example.image)
+        for number, (example, label) in enumerate(read_again, first)
+    )
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:

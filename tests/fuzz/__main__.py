@@ -13,6 +13,8 @@ import random
 import re
 import struct
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,7 +30,7 @@ with atheris.instrument_imports(include=["components", "PIL", "json"]):
     from components import records
     from components.errors import ConfigError, DataError
     from components.executor import ExecutorInput
-    from components.preprocess import idx, pixels
+    from components.preprocess import archives, idx, labels, npz, pixels, tfrecords
     from components.records import ImageShape
     from components.sources import SourceFile
 
@@ -49,6 +51,45 @@ def fuzz_idx(content: bytes) -> None:
         _require(len(found) == count and all(len(image) == size for image in found))
     with _only(DataError):
         _require(idx.count_labels(file) == len(idx.read_labels(file)))
+
+
+def fuzz_npz(content: bytes) -> None:
+    """The NPZ parser: as many images as the header says, or a `DataError`."""
+    file = SourceFile("x.npz", str(_file("npz", content)), len(content))
+    with _only(DataError):
+        for images in npz.list_images(file):
+            found = [image for some in npz.read_images(images, 0, images.count) for image in some]
+            _require(len(found) == images.count)
+            _require(not images.labels or len(npz.read_labels(images)) == images.count)
+
+
+def fuzz_archive(content: bytes) -> None:
+    """The readers of archives: as many bytes of each image as it is said to have, or a `DataError`."""
+    file = SourceFile("x", str(_file("archive", content)), len(content))
+    with _only(DataError):
+        members, _ = archives.list_members(file)
+        found = list(archives.read_members(file, members))
+        _require([len(each) for each in found] == [min(each.bytes, pixels.LARGEST_FILE + 1) for each in members])
+
+
+def fuzz_tfrecord(content: bytes) -> None:
+    """The reader of TFRecord files: what is listed is what is read, or a `DataError`."""
+    file = SourceFile("x.tfrecord", str(_file("tfrecord", content)), len(content))
+    with _only(DataError):
+        entries = tfrecords.list_examples(file)
+        found = tfrecords.read_examples(tfrecords.Examples(file, 0, 0, len(entries)))
+        _require([each.label for each in found] == [each.label for each in entries])
+
+
+def fuzz_example(content: bytes) -> None:
+    """The reader of `tf.train.Example`: an example, or why there is none. No mutation gets checksums right."""
+    fuzz_tfrecord(b"".join(records.frame([content])))
+
+
+def fuzz_labels(content: bytes) -> None:
+    """The reader of `labels.csv`: a table, or a `DataError`."""
+    with _only(DataError):
+        _require(all(name.isprintable() for name in labels.parsed_table("labels.csv", content)))
 
 
 def fuzz_image(content: bytes) -> None:
@@ -76,6 +117,48 @@ def seeds_of_idx() -> Iterator[bytes]:
     images = b"\0\0\x08\3" + struct.pack(">III", 2, 2, 2) + bytes(8)
     labels = b"\0\0\x08\1" + struct.pack(">I", 3) + bytes(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
+
+
+def seeds_of_npz() -> Iterator[bytes]:
+    """Images with labels, stored and packed, of 8 and of 16 bit."""
+    import numpy as np
+
+    for save, kind in ((np.savez, np.uint8), (np.savez_compressed, np.uint16)):
+        file = io.BytesIO()
+        save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
+        yield file.getvalue()
+
+
+def seeds_of_archive() -> Iterator[bytes]:
+    """Two images and a table as zip, tar and packed tar."""
+    members = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
+    zipped, tarred = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.PAX_FORMAT) as archive_of_tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(content), 0.5  # which needs a header of pax
+            archive_of_tar.addfile(entry, io.BytesIO(content))
+    yield from (zipped.getvalue(), tarred.getvalue()[:4096], gzip.compress(tarred.getvalue(), mtime=0))
+
+
+def seeds_of_tfrecord() -> Iterator[bytes]:
+    """A file of two records, packed and not."""
+    content = b"".join(records.frame(seeds_of_example()))
+    yield from (content, gzip.compress(content, mtime=0))
+
+
+def seeds_of_example() -> Iterator[bytes]:
+    """Examples with and without a label."""
+    yield records.encode_example(b"\x89PNG\r\n\x1a\n", 3)
+    yield records.encode_example(b"\xff\xd8\xff", -1)
+
+
+def seeds_of_labels() -> Iterator[bytes]:
+    """With splits and without."""
+    yield from (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n')
 
 
 def seeds_of_image() -> Iterator[bytes]:
@@ -130,6 +213,11 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 
 TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]]] = {
     "idx": (fuzz_idx, seeds_of_idx),
+    "npz": (fuzz_npz, seeds_of_npz),
+    "archive": (fuzz_archive, seeds_of_archive),
+    "tfrecord": (fuzz_tfrecord, seeds_of_tfrecord),
+    "example": (fuzz_example, seeds_of_example),
+    "labels": (fuzz_labels, seeds_of_labels),
     "image": (fuzz_image, seeds_of_image),
     "manifest": (fuzz_manifest, seeds_of_manifest),
     "executor_input": (fuzz_executor_input, seeds_of_executor_input),

@@ -37,7 +37,7 @@ def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
         "batch_size must be a whole number, got 'many'",
         "beta_1 must be finite, got nan",
         "critic_learning_rate must be at most 1.0, got 2.0",
-        "resize must be one of fill, fit, stretch, got 'squash'",
+        "resize must be one of fill, fit, pad, stretch, got 'squash'",
         "source is required: give --source",
         "steps must be at least 1, got 0",
         "height and width must be given together, got 5 and 0",

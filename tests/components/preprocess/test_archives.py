@@ -8,6 +8,7 @@ import pickle
 import random
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -293,6 +294,29 @@ def test_a_header_of_tar_takes_no_memory_and_leads_nowhere(tmp_path: Path) -> No
     back.size = -1024
     with pytest.raises(DataError, match=r"x\.tar is a damaged archive"):
         archive_of(tmp_path / "x.tar", back.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def test_a_packed_bomb_takes_no_memory(tmp_path: Path) -> None:
+    """Two hundred megabytes of a member that is no image, and of one that is."""
+    entries = [tarfile.TarInfo(name) for name in ("notes.txt", "a.png")]
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as file:
+        for entry in entries:
+            entry.size = 100 << 20
+            file.write(entry.tobuf(tarfile.GNU_FORMAT))
+            for _ in range(100):
+                file.write(bytes(1 << 20))
+        file.write(bytes(1024))
+    source = stored(tmp_path / "x.tar.gz", packed.getvalue())
+    tracemalloc.start()
+    members, _ = archives.list_members(source)
+    listing = tracemalloc.get_traced_memory()[1]
+    (content,) = archives.read_members(source, members)
+    reading = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(content) == pixels.LARGEST_FILE + 1
+    assert listing < 8 << 20
+    assert reading < 3 * pixels.LARGEST_FILE
 
 
 @settings(deadline=None, max_examples=200)

@@ -1,6 +1,7 @@
 """IDX files: NumPy and scikit-learn-free round trips, and every way in which they can be wrong."""
 
 import gzip
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis.extra import numpy as numpy_strategies
 
 from components.errors import DataError
 from components.preprocess import idx as idx_files
+from components.preprocess.survey import read, survey
 from components.records import ImageShape
 from components.sources import SourceFile
 
@@ -49,6 +51,23 @@ def test_images_come_some_at_a_time(tmp_path: Path) -> None:
     images = np.zeros((2500, 2, 2), np.uint8)
     chunks = list(idx_files.read_images(stored(tmp_path / "images.idx3", as_idx(images))))
     assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_a_part_is_some_images_where_a_file_can_be_read_from_the_middle(tmp_path: Path, gzipped: bool) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (2500, 3, 2), np.uint8)
+    labels = np.arange(2500).astype(np.uint8) % 7 * 2
+    packed = gzip.compress if gzipped else bytes
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(packed(as_idx(images)))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(packed(as_idx(labels)))
+    found = survey(str(tmp_path))
+    sizes = [[len(some) for some in read(part)] for part in found.parts]
+    assert sizes == ([[1000, 1000, 500]] if gzipped else [[1000], [1000], [500]])
+    parts = pickle.loads(pickle.dumps(found.parts))  # noqa: S301 - our own
+    originals = [original for part in parts for some in read(part) for original in some]
+    assert [original.content for original in originals] == [image.tobytes() for image in images]
+    assert [original.label for original in originals] == (labels // 2).tolist()
+    assert originals[1234].name == "train-images-idx3-ubyte[1234]"
 
 
 def test_colour_images_have_a_fourth_dimension(tmp_path: Path) -> None:

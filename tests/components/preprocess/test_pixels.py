@@ -115,6 +115,21 @@ def test_policies_for_another_aspect() -> None:
     assert (stretched[:, :3] == 0).all()
 
 
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (5, 7), (8, 8), (8, 3), (6, 6)])
+def test_padding_keeps_the_pixels_of_smaller_images(height: int, width: int) -> None:
+    image = np.random.default_rng(0).integers(1, 256, (height, width), np.uint8)
+    found = decoded(encoded(Image.fromarray(image)), 8, 8, 1, "pad")[..., 0]
+    above, left = (8 - height) // 2, (8 - width) // 2
+    around = ((above, 8 - height - above), (left, 8 - width - left))
+    np.testing.assert_array_equal(found, np.pad(image, around))
+
+
+@pytest.mark.parametrize(("height", "width"), [(9, 3), (3, 9), (30, 50), (8, 9)])
+def test_padding_shrinks_larger_images_as_fit_does(height: int, width: int) -> None:
+    content = encoded(Image.fromarray(np.random.default_rng(0).integers(1, 256, (height, width, 3), np.uint8)))
+    np.testing.assert_array_equal(decoded(content, 8, 8, 3, "pad"), decoded(content, 8, 8, 3, "fit"))
+
+
 def test_shrinking_is_antialiased() -> None:
     stripes = np.zeros((64, 64), np.uint8)
     stripes[:, ::2] = 200

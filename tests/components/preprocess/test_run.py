@@ -1,6 +1,7 @@
 """The stage as a whole, with real sources, read back through TensorFlow's own reader and against NumPy."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,58 @@ def test_flat_folder_of_images_in_grey(tmp_path: Path) -> None:
     assert "classes" not in result["summary"]
     for _, labels in load(tmp_path / "dataset").values():
         assert (labels == records.NO_LABEL).all()
+
+
+def shards_and_members(folder: Path) -> dict[str, str]:
+    """Every file of a dataset but its description, which names the kind of the source."""
+    return {name: sha256 for name, sha256 in content(folder).items() if name != records.MANIFEST}
+
+
+def test_one_set_of_images_in_every_format_makes_the_same_shards(
+    idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    images, labels = numbers
+    run(idx_folder, tmp_path / "from-idx", images_per_shard=100, resize="pad", height=8, width=8)
+    arrays = {"x_train": images[:300], "y_train": labels[:300], "x_test": images[300:], "y_test": labels[300:]}
+    np.savez_compressed(tmp_path / "packed.npz", allow_pickle=False, **arrays)
+    np.savez(tmp_path / "stored.npz", allow_pickle=False, **arrays)
+    for name in ("packed", "stored"):
+        run(tmp_path / f"{name}.npz", tmp_path / name, images_per_shard=100, resize="pad", height=8, width=8)
+        assert shards_and_members(tmp_path / name) == shards_and_members(tmp_path / "from-idx")
+        manifest = records.read_manifest(str(tmp_path / name))
+        assert (manifest.source["kind"], manifest.preprocessing["resize"]) == ("npz", "pad")
+        assert manifest.classes == ["2", "3", "7"]
+
+
+def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    write_images(source / "train", 60, seed=1)
+    write_images(source / "test", 20, seed=2)
+    (source / "train" / "cats" / "page.png").write_bytes(b"<html>")
+    run(source, tmp_path / "from-folder", height=8, width=8, bad_images_limit=0.1)
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "pets")
+    shutil.make_archive(str(tmp_path / "b"), "gztar", source)
+    (tmp_path / "records").mkdir()
+    for split in ("train", "test"):
+        within = [path for path in files if path.parts[-3] == split]
+        examples = [records.encode_example(path.read_bytes(), int(path.parent.name == "dogs")) for path in within]
+        (tmp_path / "records" / f"{split}.tfrecord").write_bytes(b"".join(records.frame(examples)))
+    rows = [f"{path.name},{path.parent.name},{path.parts[-3]}" for path in files]
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in files:
+        shutil.copy(path, flat / path.name)
+    (flat / "labels.csv").write_text("\n".join(["file,label,split", *rows]))
+    for name, kind in (("a.zip", "archives"), ("b.tar.gz", "archives"), ("records", "tfrecord"), ("flat", "images")):
+        made = tmp_path / f"from-{name}"
+        run(tmp_path / name, made, height=8, width=8, bad_images_limit=0.1)
+        aside = preprocess.QUARANTINE  # names of images are others
+        expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(made)[aside]}
+        assert shards_and_members(made) == expected
+        manifest = records.read_manifest(str(made))
+        assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
+        assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
 
 
 def test_split_folders_are_kept_and_validation_is_made(tmp_path: Path) -> None:
