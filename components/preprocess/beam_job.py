@@ -49,8 +49,7 @@ def make_shards(parts: list[Part], plan: Plan, class_count: int, folder: Path, b
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    options, runner = runners.chosen(beam_options)
-    with _quiet(), beam.Pipeline(runner=runner, options=options) as pipeline:
+    with _quiet(), runners.pipeline(beam_options) as pipeline:
         build(pipeline, parts, plan, class_count, str(folder))
     if not (folder / _FACTS).exists():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
