@@ -8,9 +8,10 @@ import logging
 import shlex
 import shutil
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
 
 import apache_beam as beam
@@ -28,7 +29,6 @@ from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
-from apache_beam.utils.subprocess_server import SubprocessServer
 
 from components.errors import ConfigError, StageError, Terminated, TransientError
 
@@ -77,8 +77,7 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
         return
     name = type(runner).__name__
     try:
-        # Beam ends the processes that it started with the inner block, and not before a job is cancelled.
-        with _without_stacks(), SubprocessServer.cache_subprocesses():
+        with _without_stacks():
             _run(made)
     except (StageError, OSError):
         raise
@@ -89,6 +88,7 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
 
 
 def _run(made: beam.Pipeline) -> None:
+    """Runs it to its end, whatever Beam's options say of waiting. Job servers that Beam starts end with the program."""
     result = made.run()
     try:
         result.wait_until_finish()
@@ -311,6 +311,20 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + "..."
 
 
+class _OneLineStacks(io.TextIOBase):
+    """A stream where a stack that is printed, as Beam's workers do, becomes a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(one_line(text) if text.startswith(_TRACEBACK) else text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 @contextlib.contextmanager
 def _without_stacks() -> Iterator[None]:
     """Keeps what Beam, its job servers and its threads say to a line each, and to warnings.
@@ -332,6 +346,7 @@ def _without_stacks() -> Iterator[None]:
     with contextlib.ExitStack() as undone:
         threading.excepthook = tell_thread
         undone.callback(setattr, threading, "excepthook", before)
+        undone.enter_context(contextlib.redirect_stderr(_OneLineStacks(sys.stderr)))
         for handler in logging.getLogger().handlers:
             handler.addFilter(shorten)
             undone.callback(handler.removeFilter, shorten)
