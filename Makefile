@@ -120,6 +120,9 @@ format: install ## Format the code
 fake-gcs-server: ## Build a public emulator of Cloud Storage with Go, for tests/test_gcs_contract.py
 	GOBIN=$(CURDIR)/build go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
 
+prism: ## Build Beam's own local portable runner with Go, for tests/runners
+	GOBIN=$(CURDIR)/build go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$(BEAM_VERSION)
+
 images: install ## Build images: IMAGES="preprocess train-cpu" (these two unless given), train-gpu, train-tpu
 	$(BIN)/python -m docker.build images $(IMAGES)
 
@@ -210,4 +213,4 @@ lock: install ## Pin every dependency again, with hashes
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas prove-retraining lint format fake-gcs-server images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock
+  prove-replicas prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

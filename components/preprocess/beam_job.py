@@ -59,15 +59,14 @@ def make_shards(
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    options, runner = runners.chosen(beam_options, threads=len(os.sched_getaffinity(0)))
-    pieces = _write_parts(parts, folder / _PARTS)
-    shard_count = sum(plan.shard_counts.values())
+    threads, shard_count = len(os.sched_getaffinity(0)), sum(plan.shard_counts.values())
     with (
         _quiet(),
         told_progress(folder, images, shard_count),
-        beam.Pipeline(runner=runner, options=options) as pipeline,
+        runners.pipeline(beam_options, threads) as pipeline,
     ):
-        build(pipeline, pieces, plan, class_count, str(folder), runners.keeps_in_memory(options))
+        pieces = _write_parts(parts, folder / _PARTS)
+        build(pipeline, pieces, plan, class_count, str(folder), runners.keeps_in_memory(pipeline.options))
     if not (folder / _FACTS).exists():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
     found = storage.read_json(folder / _FACTS, "set of shards")

@@ -1,0 +1,116 @@
+"""Runners that need no cluster make the bytes of the direct runner: Prism, Beam's portable one, and its processes."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import errors
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.runners.conftest import ROOT, Stage, content
+from tests.runners.sources import write_idx
+
+
+@pytest.fixture(scope="session")
+def prism() -> Path:
+    """The program of Prism, of the version of Beam."""
+    version = re.search(r"^BEAM_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert version is not None
+    for folder in (str(ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
+        found = shutil.which("prism", path=folder)
+        # A program in Go says which version of which module it is.
+        if found and f"github.com/apache/beam/sdks/v2\tv{version[1]}\t".encode() in Path(found).read_bytes():
+            return Path(found)
+    pytest.skip(f"no Prism {version[1]} in build/, GOBIN or PATH: make prism")
+
+
+@contextlib.contextmanager
+def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Prism at a free port, as a job server that was there before; its address and its process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [prism, f"-job_port={port}", "-serve_http=false", "-log_level=debug"], stdout=output, stderr=output
+        )
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield f"127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_prism_that_was_there(
+    prism: Path, settings: dict[str, Any], of_direct_runner: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(prism, tmp_path / "log") as (address, process):
+        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
+        preprocess.run(PreprocessConfig(dataset=str(tmp_path / "dataset"), beam_options=options, **settings))
+        assert process.poll() is None
+        assert "job-001" in (tmp_path / "log").read_text()  # who ran it
+    assert content(tmp_path / "dataset") == of_direct_runner
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["idx"], indirect=True)
+def test_prism_that_beam_starts(
+    prism: Path,
+    stage: Callable[[dict[str, Any], str], Stage],
+    settings: dict[str, Any],
+    of_direct_runner: dict[str, str],
+) -> None:
+    started = stage(settings, f"--runner=PrismRunner --prism_location={prism}")
+    assert started.wait() == errors.OK, started.stderr
+    assert content(started.dataset) == of_direct_runner
+    assert started.processes() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["images"], indirect=True)
+def test_processes_of_the_direct_runner(
+    stage: Callable[[dict[str, Any], str], Stage], settings: dict[str, Any], of_direct_runner: dict[str, str]
+) -> None:
+    started = stage(settings, "--direct_running_mode=multi_processing --direct_num_workers=2")
+    workers: set[int] = set()
+    while started.process.poll() is None:
+        workers |= {number for number, command in started.processes().items() if "sdk_worker_main" in command}
+        time.sleep(0.1)
+    assert started.wait() == errors.OK, started.stderr
+    assert len(workers) >= 2  # and the shells that start them
+    assert content(started.dataset) == of_direct_runner
+    assert started.processes() == {}
+
+
+@pytest.mark.slow
+def test_a_runner_that_ends_in_the_middle_is_told_in_a_line(
+    prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+) -> None:
+    source = write_idx(tmp_path / "idx", 60_000)
+    with serving(prism, tmp_path / "log") as (address, process):
+        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
+        started = stage({"source": source}, options)
+        while "job-001" not in (tmp_path / "log").read_text():
+            assert started.process.poll() is None, started.stderr
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        assert started.wait() == errors.TRANSIENT, started.stderr
+    assert re.search(r" E preprocess: PortableRunner failed: UNAVAILABLE: .*tell more$", started.stderr, re.MULTILINE)
+    assert "Traceback" not in started.stderr
+    assert len(started.stderr.splitlines()) < 10
+    assert started.processes() == {}
+    assert not list(started.dataset.parent.glob("*dataset*"))  # neither whole nor in part
