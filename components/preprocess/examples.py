@@ -70,7 +70,7 @@ class Plan:
     """How originals become examples.
 
     Attributes:
-        stored: Shape of originals that are plain pixels; None where they are PNG or JPEG files.
+        stored: Shape of originals that are plain pixels; None where they are image files.
         image: Shape of the examples.
         resize: As in `pixels.fitted`.
         made_splits: The share of each split that the source lacks, which is taken from `train`.

@@ -13,6 +13,8 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import heapq
+import itertools
 import logging
 import mmap
 import struct
@@ -25,6 +27,7 @@ from PIL import features
 
 from components import digests, errors, places, records, sources, storage
 from components.errors import DataError
+from components.long_lists import LongList, sorted_list
 from components.preprocess import pixels
 from components.records import ImageShape, Manifest
 
@@ -118,7 +121,7 @@ class Former:
         return Located(self.shards[shard], offset, sha256)
 
 
-def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, folder: Path) -> Former | None:
+def gather(former_datasets: str, made_by: bytes, wanted: LongList[bytes] | None, folder: Path) -> Former | None:
     """Looks through earlier datasets, the newest first, and writes the table of what they have.
 
     A dataset, or a shard of it, that cannot be used is passed over and told.
@@ -126,40 +129,84 @@ def gather(former_datasets: str, made_by: bytes, wanted: set[bytes] | None, fold
     Args:
         former_datasets: Folder of datasets.
         made_by: The `recipe` of the examples.
-        wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
+        wanted: sha256 (32 bytes) of the image files of the source, ascending; None if they are not known yet.
         folder: Where the table is written. Every worker must see it.
 
     Returns:
         None if there is nothing to take over.
     """
-    rows: dict[bytes, bytes] = {}
+    rows: LongList[bytes] = LongList()
     shards: list[str] = []
     made_otherwise = 0
     kept = places.local(former_datasets)
     places.fetch_all(kept, records.MANIFEST, (_MEMBERS,))
     for dataset in _newest_first(kept):
+        if wanted is not None and not len(wanted):
+            break
         try:
-            for shard, members in _members_of_dataset(dataset, made_by):
-                before = len(rows)
-                for content, sha256, offset in members:
-                    if content not in rows and (wanted is None or content in wanted):
-                        rows[content] = _ROW.pack(content, sha256, offset, len(shards))
-                if len(rows) > before:
-                    shards.append(shard)
+            found = sorted_list(_rows_of_dataset(dataset, made_by, shards), key=_content)
         except _OtherRecipe:
             made_otherwise += 1
-        if wanted is not None and len(rows) == len(wanted):
-            break
+            continue
+        # Which of two copies is read decides nothing of the result.
+        if wanted is not None:
+            found, wanted = LongList(_those_in(found, wanted)), LongList(_others(wanted, found))
+        else:
+            found = LongList(_others(found, rows))
+        rows = LongList(_once(heapq.merge(rows, found, key=_content)))
     if made_otherwise:
         log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
-    if not rows:
+    if not len(rows):
         return None
-    for dataset, names in _by_dataset(shards).items():
+    used = {shards[_ROW.unpack(row)[3]] for row in rows}
+    for dataset, names in _by_dataset(sorted(used)).items():
         places.fetch_part(dataset, records.MANIFEST, names)
-    content_of_table = b"".join(rows[content] for content in sorted(rows))
-    table = folder / f"former-{hashlib.sha256(content_of_table).hexdigest()}.table"
-    storage.write_file(table, content_of_table)
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(row)
+    table = folder / f"former-{digest.hexdigest()}.table"
+    storage.write_parts(table, rows)
     return Former(str(table), tuple(shards))
+
+
+def _rows_of_dataset(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[bytes]:
+    """Yields the rows of a dataset, and adds its shards to those that rows have the numbers of."""
+    for shard, members in _members_of_dataset(dataset, made_by):
+        shards.append(shard)
+        for content, sha256, offset in members:
+            yield _ROW.pack(content, sha256, offset, len(shards) - 1)
+
+
+def _content(row: bytes) -> bytes:
+    """The sha256 of the image file of a row, which it begins with."""
+    return row[:_HASH_BYTES]
+
+
+def _those_in(rows: Iterable[bytes], wanted: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the rows of which the content is among others. All ascending."""
+    remaining = iter(wanted)
+    current = next(remaining, None)
+    for row in rows:
+        while current is not None and _content(current) < _content(row):
+            current = next(remaining, None)
+        if current is not None and _content(current) == _content(row):
+            yield row
+
+
+def _others(rows: Iterable[bytes], known: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the rows of which the content is not among others. All ascending."""
+    remaining = iter(known)
+    current = next(remaining, None)
+    for row in rows:
+        while current is not None and _content(current) < _content(row):
+            current = next(remaining, None)
+        if current is None or _content(current) != _content(row):
+            yield row
+
+
+def _once(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the first row of each content. Ascending."""
+    return (next(group) for _, group in itertools.groupby(rows, key=_content))
 
 
 def read_pixels(shard: str, wanted: list[Located], length: int) -> list[bytes | None]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import logging
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from components import digests, lineage, places, records, settings, sources, storage
 from components.errors import DataError
 from components.executor import StageResult
+from components.long_lists import sorted_list
 from components.preprocess import download, examples, former, leaks
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.examples import Plan
@@ -149,9 +151,10 @@ def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) 
     """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
     if not config.former_datasets or not plan.recipe or held.listing is None:
         return None
-    known = {bytes.fromhex(file.sha256) for file in held.listing.files}
-    wanted = None if b"" in known else known
-    return former.gather(config.former_datasets, plan.recipe, wanted, folder)
+    hashes = (bytes.fromhex(file.sha256) for file in held.listing.files)
+    known = sorted_list(hashes, key=lambda content: content)
+    of_bucket = b"" in itertools.islice(known, 1)
+    return former.gather(config.former_datasets, plan.recipe, None if of_bucket else known, folder)
 
 
 def _taken_over(made: Made, images: int) -> dict[str, Any]:

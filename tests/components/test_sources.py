@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import random
 import shutil
 import socket
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from google.cloud.storage import Client
 
-from components import buckets, digests, sources
+from components import buckets, digests, long_lists, sources
 from components.errors import ConfigError, DataError
 from tests.gcs_server.server import Server
 
@@ -359,3 +360,29 @@ def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
         (pets / folder / f"{len(folder)}.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"two folders whose names are both written b\\n/; rename one of them"):
         names(pets)
+
+
+def test_a_source_of_many_files_is_listed_as_one_of_few(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(0)
+    for number in chance.sample(range(1000), 40):
+        path = pets / chance.choice(["cats", "dogs", "a", "a.b", "a-b/c"]) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % number)
+    few = sources.contents(str(pets), str(tmp_path / "few"))
+    files = [path for path in pets.rglob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg")]
+    expected = sorted(
+        [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
+    )
+    assert few.fingerprint == digests.digest_of({"kind": "images", "files": expected})
+    for name, value in (("_HELD", 4), ("_AT_ONCE", 2), ("_MERGED_AT_ONCE", 3)):
+        monkeypatch.setattr(long_lists, name, value)
+    for _ in range(2):
+        many = sources.contents(str(pets), str(tmp_path / "many"))
+        assert (many.fingerprint, many.summary) == (few.fingerprint, few.summary)
+        assert many.listing is not None
+        assert few.listing is not None
+        assert [*many.listing.files] == [*few.listing.files]
+    (one,), (other,) = (tmp_path / "few").iterdir(), (tmp_path / "many").iterdir()
+    assert one.read_text().splitlines()[1:-1] == other.read_text().splitlines()[1:-1]
