@@ -278,18 +278,19 @@ def _survey_tfrecords(place: str, files: list[SourceFile]) -> Survey:
             )
     label_of: dict[int | None, int] = {value: label for label, value in enumerate(values)} | {None: records.NO_LABEL}
     counts: dict[str, int] = {}
-    parts: list[Part] = []
+    parts: LongList[Part] = LongList()
     for file, entries in entries_of:
         split = tfrecords.split_of(file) if len(files) > 1 else "train"
         counts[split] = counts.get(split, 0) + len(entries)
         at_once = _FILES_AT_ONCE if tfrecords.can_be_read_from_the_middle(file) else max(1, len(entries))
-        for first in range(0, len(entries), at_once):
-            some = entries[first : first + at_once]
+        remaining, first = iter(entries), 0
+        while some := [*itertools.islice(remaining, at_once)]:
             labels_of_some = np.array([label_of[entry.label] for entry in some], "<i4").tobytes()
             parts.append(
                 TfrecordPart(tfrecords.Examples(file, first, some[0].offset, len(some)), split, labels_of_some)
             )
-    if not parts:
+            first += len(some)
+    if not len(parts):
         raise DataError(f"{place} has no record in its TFRecord files")
     if not counts.get("train"):
         raise DataError(f"{place} has images for {' and '.join(counts)} but no file with train in its name")

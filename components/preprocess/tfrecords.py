@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from components import records, sources
 from components.errors import DataError
+from components.long_lists import LongList
 from components.preprocess import pixels
 from components.sources import SourceFile
 
@@ -74,13 +75,13 @@ def split_of(file: SourceFile) -> str:
     return next((_SPLIT_WORDS[word] for word in reversed(words) if word in _SPLIT_WORDS), "train")
 
 
-def list_examples(file: SourceFile) -> list[Entry]:
+def list_examples(file: SourceFile) -> LongList[Entry]:
     """Reads a file and tells where each example is, and its label.
 
     Raises:
         DataError: A record is damaged, or is no example of an image file.
     """
-    return [Entry(offset, example.label) for offset, example in _examples(file, 0, 0, None)]
+    return LongList(Entry(offset, example.label) for offset, example in _examples(file, 0, 0, None))
 
 
 def read_examples(wanted: Examples) -> Iterator[Example]:
