@@ -55,7 +55,7 @@ class Service(NamedTuple):
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     """A pipeline that is wired in the block, and run after it to its end.
 
-    If this program is told to stop meanwhile, the job is cancelled: nobody would take what it makes.
+    If this program is told to stop meanwhile, the runner is asked to cancel the job: nobody would take what it makes.
 
     Args:
         beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
@@ -329,7 +329,7 @@ class _OneLineStacks(io.TextIOBase):
 def _without_stacks() -> Iterator[None]:
     """Keeps what Beam, its job servers and its threads say to a line each, and to warnings.
 
-    After a failure of a job that runs it stays so: Beam's threads learn of it one after the other.
+    When a job ends before its time it stays so: Beam's threads learn of it one after the other, as the program ends.
     """
 
     def shorten(record: logging.LogRecord) -> bool:
@@ -352,6 +352,6 @@ def _without_stacks() -> Iterator[None]:
             undone.callback(handler.removeFilter, shorten)
         try:
             yield
-        except (grpc.RpcError, RuntimeError):
+        except (grpc.RpcError, RuntimeError, KeyboardInterrupt, Terminated):
             undone.pop_all()
             raise
