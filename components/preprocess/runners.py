@@ -147,7 +147,7 @@ def _services(options: PipelineOptions, runner: PipelineRunner) -> list[Service]
             rest = spark.spark_rest_url
             return [_service("--spark_rest_url", rest, "REST endpoint of a Spark master", _is_anything)] if rest else []
         _require_java(options, name, "--spark_submit_uber_jar")
-        if spark.spark_master_url.startswith("spark://"):
+        if spark.spark_master_url.startswith("spark://") and "," not in spark.spark_master_url:  # of several, one is up
             return [_service("--spark_master_url", spark.spark_master_url, "Spark master", _is_anything)]
     if name == "DaskRunner":
         from apache_beam.runners.dask.dask_runner import DaskOptions  # the runner has imported it, if it is the one
@@ -170,7 +170,10 @@ def _worker_pool(portable: PortableOptions) -> Service | None:
     """The worker pool that EXTERNAL names; None if it names none, which Beam tells."""
     given = portable.environment_config
     if given:
-        address = json.loads(given).get("url", "") if given.lstrip().startswith("{") else given
+        address = given
+        if given.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError):
+                address = str(json.loads(given).get("url", ""))
         return _service("--environment_config", address, "worker pool of Beam", _speaks_grpc)
     address = portable.lookup_environment_option("external_service_address")
     option = "--environment_options=external_service_address"
