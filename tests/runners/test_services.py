@@ -87,7 +87,7 @@ def test_nothing_is_there(tmp_path: Path, address: str) -> None:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("address", [address for address in ADDRESSES if "spark" not in address])
 def test_something_else_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr(runners, "_SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr(runners, "_SECONDS_TO_ANSWER", 0.2)
     with http_server() as port:
         option = address.format(port=port)
         with pytest.raises(ConfigError, match=re.escape(f"{option}: what answers there is no ")):
