@@ -53,7 +53,7 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow and not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker and not slow and not long and not flink"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
@@ -72,6 +72,18 @@ soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
 	$(BIN)/python -m pytest -m docker tests/docker tests/pipeline/test_containers.py tests/test_same_in_docker.py
+
+test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback (docs/runners.md)
+	$(BIN)/python -m pytest -m flink tests/runners
+
+build/flink/distribution/pyflink: requirements/flink.txt | $(VENV)/installed
+	$(BIN)/uv pip install --no-deps --require-hashes --target build/flink/distribution -r $<
+	touch $@
+
+build/flink/job-server/job-server.jar: tests/runners/flink_job_server/pom.xml
+	@command -v java mvn >/dev/null || { echo "make test-flink needs Java 17 and Maven, such as Debian's" \
+	  "openjdk-17-jre-headless and maven" >&2; exit 64; }
+	mvn --batch-mode --quiet --file $< package
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
 	$(TF220)/bin/python -m pytest -n 2 --dist loadfile -k "not trajectory and not mistake and not told" $(STEP_TESTS)
@@ -201,6 +213,7 @@ lock: install ## Pin every dependency again, with hashes
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
+	$(LOCK) --universal --group pyproject.toml:flink -o requirements/flink.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
@@ -212,5 +225,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-flink test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

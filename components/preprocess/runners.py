@@ -57,7 +57,7 @@ class Service(NamedTuple):
 def pipeline(beam_options: str, threads: int) -> Iterator[beam.Pipeline]:
     """A pipeline that is wired in the block, and run after it to its end.
 
-    If this program is told to stop meanwhile, the job is cancelled: nobody would take what it makes.
+    If this program is told to stop meanwhile, the runner is asked to cancel the job: nobody would take what it makes.
 
     Args:
         beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
@@ -150,7 +150,7 @@ def _services(options: PipelineOptions, runner: PipelineRunner) -> list[Service]
             rest = spark.spark_rest_url
             return [_service("--spark_rest_url", rest, "REST endpoint of a Spark master", _is_anything)] if rest else []
         _require_java(options, name, "--spark_submit_uber_jar")
-        if spark.spark_master_url.startswith("spark://"):
+        if spark.spark_master_url.startswith("spark://") and "," not in spark.spark_master_url:  # of several, one is up
             return [_service("--spark_master_url", spark.spark_master_url, "Spark master", _is_anything)]
     if name == "DaskRunner":
         from apache_beam.runners.dask.dask_runner import DaskOptions  # the runner has imported it, if it is the one
@@ -173,7 +173,10 @@ def _worker_pool(portable: PortableOptions) -> Service | None:
     """The worker pool that EXTERNAL names; None if it names none, which Beam tells."""
     given = portable.environment_config
     if given:
-        address = json.loads(given).get("url", "") if given.lstrip().startswith("{") else given
+        address = given
+        if given.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError):
+                address = str(json.loads(given).get("url", ""))
         return _service("--environment_config", address, "worker pool of Beam", _speaks_grpc)
     address = portable.lookup_environment_option("external_service_address")
     option = "--environment_options=external_service_address"
@@ -342,7 +345,7 @@ class _OneLineStacks(io.TextIOBase):
 def _without_stacks() -> Iterator[None]:
     """Keeps what Beam, its job servers and its threads say to a line each, and to warnings.
 
-    After a failure of a job that runs it stays so: Beam's threads learn of it one after the other.
+    When a job ends before its time it stays so: Beam's threads learn of it one after the other, as the program ends.
     """
 
     def shorten(record: logging.LogRecord) -> bool:
@@ -365,6 +368,6 @@ def _without_stacks() -> Iterator[None]:
             undone.callback(handler.removeFilter, shorten)
         try:
             yield
-        except (grpc.RpcError, RuntimeError):
+        except (grpc.RpcError, RuntimeError, KeyboardInterrupt, Terminated):
             undone.pop_all()
             raise

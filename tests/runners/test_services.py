@@ -87,7 +87,7 @@ def test_nothing_is_there(tmp_path: Path, address: str) -> None:
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("address", [address for address in ADDRESSES if "spark" not in address])
 def test_something_else_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setattr(runners, "_SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr(runners, "_SECONDS_TO_ANSWER", 0.2)
     with http_server() as port:
         option = address.format(port=port)
         with pytest.raises(ConfigError, match=re.escape(f"{option}: what answers there is no ")):
@@ -111,6 +111,10 @@ def test_something_else_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("--runner=SparkRunner --spark_submit_uber_jar", "Option spark_rest_url must be set"),
         ("--runner=PrismRunner --prism_location=/nowhere", 'Unable to parse binary URL "/nowhere"'),
         ("--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL", "external_service_address"),
+        (
+            "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL --environment_config={",
+            "--environment_config must be HOST:PORT of a worker pool of Beam",
+        ),
         ("--runner=DataflowRunner", "Missing required option: project"),
         ("--runner=apache_beam.runners.nowhere.NoRunner", "No module named 'apache_beam.runners.nowhere'"),
     ],
@@ -119,6 +123,13 @@ def test_options_that_cannot_work(tmp_path: Path, words: str, message: str) -> N
     with pytest.raises(ConfigError, match=message):
         run(tmp_path, words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_pool_in_json(tmp_path: Path) -> None:
+    port = free_port()
+    options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL --environment_config="
+    with pytest.raises(TransientError, match=f"--environment_config=localhost:{port}: nothing answers there"):
+        run(tmp_path, f"""{options}'{{"url": "localhost:{port}"}}'""")
 
 
 def test_workers_in_this_process_are_for_a_runner_on_this_machine() -> None:
