@@ -59,9 +59,11 @@ def expected(
     return found
 
 
-def options(cluster: FlinkCluster) -> str:
+def options(cluster: FlinkCluster, kept: bool = True) -> str:
+    """Beam's options; workers are kept from one step to the next, or are new in each, and after each failure."""
     runner = f"--runner=FlinkRunner --flink_master={cluster.rest} --flink_version=1.19 --parallelism=2"
-    workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool} --environment_cache_millis=60000"
+    workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool}"
+    workers += " --environment_cache_millis=60000" if kept else ""
     return f"{runner} --flink_job_server_jar={JOB_SERVER} {workers}"
 
 
@@ -100,7 +102,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     expected: dict[str, dict[str, str]],
 ) -> None:
     before = cluster.jobs()
-    started = stage(settings_of["idx"], options(cluster))
+    started = stage(settings_of["idx"], options(cluster, kept=False))
     job = started_on_both(cluster, started, before)
     cluster.kill_task_manager("task-manager-1")
     until(lambda: cluster.jobs()[job] == "RESTARTING")  # the fault fired
