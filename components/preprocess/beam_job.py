@@ -173,7 +173,7 @@ class MakeExamples(beam.DoFn):
 
     def process(self, piece: Piece) -> Iterator[Any]:
         """Makes examples of one part."""
-        if (Path(self._folder) / _FAILED).exists():
+        if _is_over(self._folder):
             return
         try:
             for found in examples_of(_read_part(self._folder, piece), self._plan):
@@ -215,7 +215,7 @@ def _write(
     shard: tuple[Key, Iterable[bytes | Spilled]], plan: Plan, folder: str, class_count: int
 ) -> Iterator[ShardFacts | Failure]:
     (split, number), groups = shard
-    if (Path(folder) / _FAILED).exists():
+    if _is_over(folder):
         return
     name = _shard_name(split, number, plan.shard_counts[split])
     try:
@@ -235,7 +235,7 @@ def _training_shards(written: int, count: int) -> list[str]:
 
 def _find_leaks(shard: str, plan: Plan, folder: str) -> Iterator[Leak | Failure]:
     """Looks for images of the held-out shards in a training shard, if it holds any."""
-    if (Path(folder) / _FAILED).exists():
+    if _is_over(folder):
         return
     try:
         for train in leaks.read_signed(Path(folder), shard):
@@ -248,6 +248,13 @@ def _find_leaks(shard: str, plan: Plan, folder: str) -> Iterator[Leak | Failure]
 @functools.lru_cache(maxsize=1)
 def _held(folder: str) -> Held:
     return leaks.hold(leaks.read_signed(Path(folder), "test-"))
+
+
+def _is_over(folder: str) -> bool:
+    """Whether nobody needs what a worker would do: another one failed, or whoever waits was ended, and the folder went
+    with it, which a worker that some runner keeps at work must not make again.
+    """
+    return not Path(folder).is_dir() or (Path(folder) / _FAILED).exists()
 
 
 def _noted(error: BaseException, folder: str) -> Failure:
