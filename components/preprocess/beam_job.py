@@ -19,7 +19,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from components import records, storage
-from components.errors import TransientError
+from components.errors import TransientError, naming
 from components.preprocess import examples, failures, leaks, rows, runners, shards, survey
 from components.preprocess.examples import Found, Plan, Rejected
 from components.preprocess.facts import Gather
@@ -123,7 +123,7 @@ def build(
 def _write_parts(parts: Iterable[Part], path: Path) -> list[Piece]:
     """Leaves the parts where every worker finds them, as what a pipeline is made of has to be small."""
     pieces = []
-    with open(path, "wb") as file:
+    with naming(path), open(path, "wb") as file:
         for part in parts:
             start = file.tell()
             pickle.dump(part, file)

@@ -151,17 +151,6 @@ def taken_over(images: Sequence[Labelled], plan: Plan) -> tuple[list[Found], lis
     return [*_rows(made, plan), *(fact for fact in facts if isinstance(fact, TakenOver))], rest
 
 
-def split_of(content_hash: bytes, found_in: str, made: dict[str, float]) -> str:
-    """The split of an image: the one it was found in, save that made splits take their shares of `train`."""
-    if found_in == "train":
-        position, edge = int.from_bytes(content_hash[:8]) / 2**64, 0.0
-        for split, share in made.items():
-            edge += share
-            if position < edge:
-                return split
-    return found_in
-
-
 def _hash_of(original: Original) -> bytes:
     """sha256 of an original; of a file too large to be read whole, that of the whole file all the same.
 
@@ -197,12 +186,18 @@ def _rows(made: list[tuple[str, int, bytes, bytes]], plan: Plan) -> Iterator[Row
 
 
 def _places(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Split and shard of images, from the first 16 bytes of their sha256."""
-    numbers = {split: number for number, split in enumerate(records.SPLITS)}
-    found = [numbers[split_of(*each, plan.made_splits)] for each in zip(hashes, found_in, strict=True)]
-    splits = np.array(found, np.uint8)
-    counts = np.array([plan.shard_counts[split] for split in records.SPLITS], np.uint64)
+    """Split and shard of images, from the first 16 bytes of their sha256: the split that each was found in, save that
+    made splits take their shares of `train`.
+    """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
+    numbers = {split: number for number, split in enumerate(records.SPLITS)}
+    found = np.array([numbers[split] for split in found_in], np.uint8)
+    splits, position, edge = found.copy(), words[:, 0] / 2.0**64, 0.0
+    for split, share in plan.made_splits.items():
+        chosen = (found == numbers["train"]) & (edge <= position) & (position < edge + share)
+        splits[chosen] = numbers[split]
+        edge += share
+    counts = np.array([plan.shard_counts[split] for split in records.SPLITS], np.uint64)
     return splits, (words[:, 1] % counts[splits]).astype(np.int64)
 
 

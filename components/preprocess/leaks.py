@@ -11,7 +11,7 @@ candidates that these leave (Faloutsos, Ranganathan and Manolopoulos, Fast Subse
 Databases, 1994: such a filter dismisses nothing falsely). Pixels are read and compared of candidates alone.
 
 Where there are very many images, work is bounded, so that its time grows with their number and no faster. Near copies
-are looked for of 10,000 held-out images, those with the smallest digests, which is a random choice; exact ones of all.
+are looked for of 5,000 held-out images, those with the smallest digests, which is a random choice; exact ones of all.
 A training image is compared by signature with at most 8,192 of them in each of 16 cells, and by pixels with the 32
 whose signatures are nearest: of more than so many near copies of one training image some are missed. Exact copies are
 not, as they are found by a digest of the pixels.
@@ -29,10 +29,11 @@ import numpy as np
 from components.errors import DataError
 from components.records import ImageShape
 
-# The first of the zigzag order of JPEG (ITU-T T.81, figure A.6) without the mean: (vertical, horizontal).
+# The first 16 of the zigzag order of JPEG (ITU-T T.81, figure A.6) without the mean: (vertical, horizontal). Those come
+# first that images of one thing in the middle differ by most, as the first ones decide what is compared at all.
 _FREQUENCIES = (
-    *((0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1)),
-    *((3, 0), (4, 0), (3, 1), (2, 2), (1, 3), (0, 4), (0, 5), (1, 4)),
+    *((0, 2), (2, 0), (1, 0), (0, 1), (0, 4), (4, 0), (3, 0), (0, 3)),
+    *((1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 3), (0, 5), (1, 4)),
 )
 _MIDDLE = 128  # of a frequency's byte; a frequency is at most 127.5 levels either way
 _UNIT = 2.0**-40  # to whose multiples the basis is rounded, so that sums are exact, in whatever order they are taken
@@ -43,7 +44,7 @@ _RADIUS = 6  # bytes that a frequency of near images may differ by: 5 levels, an
 _CELL = 2 * _RADIUS  # bytes on a side, so that what is within the radius is in 2 cells at most
 _CELL_FREQUENCIES = 4  # the first ones; within a cell images are sorted by the next
 _MOST_IN_CELL = 8192
-MOST_HELD = 10_000
+MOST_HELD = 5_000
 _MOST_VERIFIED = 32
 _ROWS_AT_ONCE = 4096
 _PAIRS_AT_ONCE = 1 << 18
@@ -204,15 +205,17 @@ def candidates(held: Held, train: Signed) -> np.ndarray:
             numbers, rows = numbers[close], rows[close]
         apart = np.abs(held.signatures[numbers].astype(np.int16) - train.signatures[rows])
         # Rounded down, they differ by less than one more than the frequencies do.
-        squares = np.square(np.maximum(apart - 1, 0), dtype=np.int64).sum(axis=1)
+        squares = np.square(np.maximum(apart - 1, 0), dtype=np.int32).sum(axis=1)
         chosen = np.flatnonzero(squares <= (_MOST_LEVELS + _ROUNDING) ** 2)
-        nearness = np.square(apart[chosen], dtype=np.int64).sum(axis=1)
+        nearness = np.square(apart[chosen], dtype=np.int32).sum(axis=1)
         order = chosen[np.lexsort((numbers[chosen], nearness, rows[chosen]))]
         row = rows[order]
         rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its training image, the nearest first
         order = order[rank < _MOST_VERIFIED]
         pairs.append(np.stack([numbers[order], rows[order]], axis=1))
-    return np.unique(np.concatenate(pairs), axis=0)
+    numbers, rows = np.concatenate(pairs).T
+    count = len(train.digests)
+    return np.stack(np.divmod(np.unique(numbers * count + rows), max(1, count)), axis=1)
 
 
 def verified(held: Held, train: Signed, pairs: np.ndarray, folder: Path, image: ImageShape) -> list[Leak]:
@@ -254,11 +257,15 @@ def compare(images: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndar
     Returns:
         exact, near: bool [n] each; what is exact is near too.
     """
-    flat, other = (each.reshape(len(each), -1).astype(np.int32) for each in (images, others))
+    flat, other = (each.reshape(len(each), -1) for each in (images, others))
     exact = (flat == other).all(axis=1)
-    difference = _variance(flat - other)
-    flattest = np.minimum(_variance(flat), _variance(other))
-    return exact, exact | ((difference <= _MOST_LEVELS**2) & (difference < _MOST_SHARE**2 * flattest))
+    near = exact | (_variance(flat.astype(np.int32) - other) <= _MOST_LEVELS**2)
+    # Few are left, and so the rest is asked of these alone.
+    close = np.flatnonzero(near & ~exact)
+    own, theirs = flat[close].astype(np.int32), other[close].astype(np.int32)
+    flattest = np.minimum(_variance(own), _variance(theirs))
+    near[close] = _variance(own - theirs) < _MOST_SHARE**2 * flattest
+    return exact, near
 
 
 def read_images(path: Path, offsets: np.ndarray, image: ImageShape) -> np.ndarray:

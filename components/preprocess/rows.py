@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components import records
+from components import errors, records
 from components.records import ImageShape
 
 _HASH_BYTES = 32
@@ -86,8 +86,8 @@ def by_shard(found: Sequence[Rows]) -> Iterator[tuple[str, int, bytes]]:
         yield records.SPLITS[splits[first]], int(shards[first]), rows[numbers].tobytes()
 
 
-def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> Iterator[tuple[str, int, Spilled]]:
-    """Writes the rows of some shards to a new file; yields where those of each lie.
+def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> list[tuple[str, int, Spilled]]:
+    """Writes the rows of some shards to a new file; returns where those of each lie.
 
     For runners that keep in memory whatever they gather. The file lies in the folder that is being made and goes with
     whatever does not belong to the dataset. It is no part of any result, and so not synced.
@@ -96,10 +96,17 @@ def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> Iterator[tu
         OSError: It cannot be written.
     """
     with tempfile.NamedTemporaryFile(prefix=_SPILLED, dir=folder, delete=False) as file:
-        for split, number, content in groups:
-            start = file.tell()
-            file.write(content)
-            yield split, number, (file.name, start, len(content))
+        places = []
+        try:
+            with errors.naming(Path(file.name)):
+                for split, number, content in groups:
+                    places.append((split, number, (file.name, file.tell(), len(content))))
+                    file.write(content)
+                file.flush()
+        except OSError:
+            Path(file.name).unlink()  # on a full disk the room is needed to say so
+            raise
+    return places
 
 
 def gathered(groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:

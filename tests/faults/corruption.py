@@ -139,7 +139,7 @@ ARTEFACTS = {
     ),
     "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
     "kept result": _of_writer("kept result", "cache/**/*.json"),
-    "source's index": _of_writer("source's index", "index/*.json"),
+    "source's index": _of_writer("source's index", "index/*.index"),
 }
 
 

@@ -346,6 +346,7 @@ def test_any_yaml_is_read_or_told(value: Any) -> None:
     must_be_told_or_read(yaml.safe_dump(value, allow_unicode=True).encode("utf-8", "replace"))
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data())
 def test_what_ships_with_one_thing_changed_is_read_or_told(data: st.DataObject) -> None:
     content = copy.deepcopy(SHIPPED)

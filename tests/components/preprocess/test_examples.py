@@ -75,12 +75,15 @@ def test_splits_of_the_source_are_kept() -> None:
     assert images_by_split(by_shard(originals(500, "train"), made_splits=made)).keys() == {"train", "validation"}
 
 
-def test_split_follows_the_published_rule() -> None:
-    for content in (n.to_bytes(4, "big") for n in range(200)):
+def test_split_and_shard_follow_the_published_rule() -> None:
+    expected: dict[tuple[str, int], set[bytes]] = {}
+    for content in (n.to_bytes(4, "big") for n in range(2000)):
         content_hash = hashlib.sha256(content).digest()
         position = int.from_bytes(content_hash[:8], "big") / 2**64
-        expected = "test" if position < 0.2 else "validation" if position < 0.3 else "train"
-        assert examples.split_of(content_hash, "train", {"test": 0.2, "validation": 0.1}) == expected
+        split = "test" if position < 0.2 else "validation" if position < 0.3 else "train"
+        shard = int.from_bytes(content_hash[8:16], "big") % {"train": 4, "validation": 2, "test": 1}[split]
+        expected.setdefault((split, shard), set()).add(content)
+    assert {key: set(images) for key, images in by_shard(originals(2000)).items()} == expected
 
 
 def test_the_seed_alone_changes_the_order() -> None:

@@ -49,7 +49,7 @@ def test_every_row_comes_to_its_shard(
     groups = [group for chunk in chunks for group in rows.by_shard([made(chunk), made(chunk)])]
     if spilled:
         folder = tmp_path_factory.mktemp("spilled")
-        groups = [*rows.spill(iter(groups), folder)]  # type: ignore[list-item]
+        groups = rows.spill(iter(groups), folder)  # type: ignore[assignment]
         assert len([*folder.iterdir()]) == 1
     found: dict[tuple[str, int], list[bytes]] = {}
     for split, number, group in groups:

@@ -95,14 +95,14 @@ def test_every_kind_of_fault(bench: Bench) -> None:
         assert bench.fault(kind, at) == publication.Tried(True, []), (kind, at)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["lost-ack", "truncated-body"])
 def test_a_fault_at_every_request(bench: Bench, kind: str) -> None:
     for at in range(bench.requests):
         assert bench.fault(kind, at) == publication.Tried(True, []), at
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_byte_flipped_at_every_request_that_carries_content(bench: Bench) -> None:
     for at in bench.writes:
         assert bench.fault("flip-upload", at) == publication.Tried(True, []), at
@@ -120,7 +120,7 @@ def test_what_died_does_not_stop_another_publication(bench: Bench) -> None:
         assert bench.abandon(at, acted=True) == publication.Tried(True, []), at
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_killed_at_each_request(bench: Bench) -> None:
     for at in range(bench.requests):
         assert bench.kill(at, acted=at % 2 == 0) == publication.Tried(True, []), at
@@ -208,7 +208,7 @@ def test_what_may_not_be_written_is_told(bench: Bench) -> None:
     bench.server.denied.clear()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", publication_mutants.MUTANTS)
 def test_a_broken_protocol_is_noticed(bench: Bench, name: str) -> None:
     assert publication_mutants.caught(bench, name, range(4)) > 0
