@@ -43,27 +43,23 @@ def write_files(folder: Path, count: int) -> None:
             aside.replace(path)
 
 
-def contenders(source: Path, place: Path, processes: int) -> dict[str, list[str]]:
+def contenders(source: Path, place: Path) -> dict[str, list[str]]:
     """The command of each that is here, by name."""
-    several = f"--beam_options=--direct_running_mode=multi_processing --direct_num_workers={processes}"
-    ours = command("preprocess", source=source, dataset=place / "ours")
-    found = {_OURS: ours}
-    if processes > 1:
-        found[f"{_OURS}, {processes} processes"] = [*ours, several]
+    found = {_OURS: command("preprocess", source=source, dataset=place / "ours")}
     found[_PLAIN] = [sys.executable, "-m", "benchmarks.plain_preprocess", str(source), str(place / "plain")]
     if _TFDS.exists():
         found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.tfds_preprocess", str(source), str(place / "tfds")]
     return found
 
 
-def compare(what: str, source: Path, rounds: int, processes: int) -> None:
+def compare(what: str, source: Path, rounds: int) -> None:
     """Measures each contender on a source, `rounds` times, and prints medians."""
     turns: dict[str, list[Turn]] = {}
     for number in range(rounds):
         place = _PLACE / "made"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        these = [*contenders(source, place, processes).items()]
+        these = [*contenders(source, place).items()]
         for name, words in these if number % 2 == 0 else reversed(these):
             print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
             turns.setdefault(name, []).append(measured(words))
@@ -92,11 +88,11 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")
     given = parser.parse_args()
     idx = os.environ.get("FASHION_MNIST_DIR", str(Path("..") / "shared" / "data" / "fashion-mnist"))
-    compare("Fashion-MNIST from IDX files", Path(idx), given.rounds, 1)
+    compare("Fashion-MNIST from IDX files", Path(idx), given.rounds)
     if given.files:
         source = _PLACE / f"files-{given.files}"
         write_files(source, given.files)
-        compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds, os.cpu_count() or 1)
+        compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ Databases, 1994: such a filter dismisses nothing falsely). Pixels are read and c
 
 Where there are very many images, work is bounded, so that its time grows with their number and no faster. Near copies
 are looked for of 5,000 held-out images, those with the smallest digests, which is a random choice; exact ones of all.
-A training image is compared by signature with at most 8,192 of them in each of 16 cells, and by pixels with the 32
+A training image is compared by signature with at most 512 of them in each of 16 cells, and by pixels with the 32
 whose signatures are nearest: of more than so many near copies of one training image some are missed. Exact copies are
 not, as they are found by a digest of the pixels.
 """
@@ -43,7 +43,7 @@ _ROUNDING = 0.1  # levels; far more than the basis is rounded by
 _RADIUS = 6  # bytes that a frequency of near images may differ by: 5 levels, and one more for rounding down
 _CELL = 2 * _RADIUS  # bytes on a side, so that what is within the radius is in 2 cells at most
 _CELL_FREQUENCIES = 4  # the first ones; within a cell images are sorted by the next
-_MOST_IN_CELL = 8192
+_MOST_IN_CELL = 512
 MOST_HELD = 5_000
 _MOST_VERIFIED = 32
 _ROWS_AT_ONCE = 4096
@@ -165,7 +165,11 @@ def signatures(images: np.ndarray) -> np.ndarray:
     found = np.empty((count, len(_FREQUENCIES)), np.uint8)
     at_once = max(1, _BYTES_AT_ONCE // (8 * height * width))
     for start in range(0, count, at_once):
-        grey = images[start : start + at_once].sum(axis=3, dtype=np.uint32).reshape(-1, height * width)
+        some = images[start : start + at_once]
+        grey = some[..., 0].astype(np.uint16)  # channel by channel: a sum along so short an axis is slow
+        for channel in range(1, channels):
+            grey += some[..., channel]
+        grey = grey.reshape(-1, height * width)
         found[start : start + at_once] = np.floor(grey @ (np.round(basis / _UNIT) * _UNIT)) + _MIDDLE
     return found
 

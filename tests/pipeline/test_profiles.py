@@ -390,7 +390,7 @@ def apply(settings: Any, target: str) -> None:
         },
     ),
 )
-@hypothesis.settings(deadline=None)
+@hypothesis.settings(deadline=None, max_examples=40)
 def test_what_is_read_can_be_written(cpu: Any, memory: str, retries: dict[str, Any]) -> None:
     for target in (KFP, VERTEX):
         told = ""

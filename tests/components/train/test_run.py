@@ -85,6 +85,7 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
         assert len(np.unique(np.asarray(grid))) > 10
 
 
+@pytest.mark.slow
 def test_sigint_in_the_middle_and_the_same_command_again(
     tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
