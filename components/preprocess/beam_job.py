@@ -7,7 +7,6 @@ at a time. A step that fails yields its failure as a fact, and the others then d
 import contextlib
 import functools
 import logging
-import os
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -59,12 +58,8 @@ def make_shards(
         DataError: A file is damaged or gone.
         OSError: A shard cannot be written.
     """
-    threads, shard_count = len(os.sched_getaffinity(0)), sum(plan.shard_counts.values())
-    with (
-        _quiet(),
-        told_progress(folder, images, shard_count),
-        runners.pipeline(beam_options, threads) as pipeline,
-    ):
+    shard_count = sum(plan.shard_counts.values())
+    with _quiet(), told_progress(folder, images, shard_count), runners.pipeline(beam_options) as pipeline:
         pieces = _write_parts(parts, folder / _PARTS)
         build(pipeline, pieces, plan, class_count, str(folder), runners.keeps_in_memory(pipeline.options))
     if not (folder / _FACTS).exists():

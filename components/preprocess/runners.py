@@ -18,7 +18,6 @@ import apache_beam as beam
 import grpc
 import requests
 from apache_beam.options.pipeline_options import (
-    DirectOptions,
     FlinkRunnerOptions,
     JobServerOptions,
     PipelineOptions,
@@ -33,7 +32,6 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.errors import ConfigError, StageError, Terminated, TransientError
 
-_DIRECT = ("--direct_num_workers", "--direct_running_mode")
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _EMBEDDED = "embed"  # Beam's word for a job server in this process
 _SECONDS_TO_ANSWER = 5.0
@@ -54,21 +52,20 @@ class Service(NamedTuple):
 
 
 @contextlib.contextmanager
-def pipeline(beam_options: str, threads: int) -> Iterator[beam.Pipeline]:
+def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     """A pipeline that is wired in the block, and run after it to its end.
 
     If this program is told to stop meanwhile, the runner is asked to cancel the job: nobody would take what it makes.
 
     Args:
         beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
-        threads: How many work in this process, unless the options say how many or how.
 
     Raises:
         ConfigError: Options that Beam refuses, or that name a service of another kind.
         TransientError: A service that the options name does not answer, or the runner failed. What a runner in this
             process raises, which cannot be told from a defect of the steps, is raised as it is.
     """
-    options, runner = chosen(beam_options, threads)
+    options, runner = chosen(beam_options)
     require_services(options, runner)
     try:
         made = beam.Pipeline(runner=runner, options=options)
@@ -254,14 +251,13 @@ def _is_anything(host: str, port: int) -> bool:
     return True
 
 
-def chosen(beam_options: str, threads: int) -> tuple[PipelineOptions, PipelineRunner]:
+def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     """Options and runner: the one named, else Beam in this process.
 
     Beam's own default would first try to fetch another runner's program over the network.
 
     Args:
         beam_options: Options in Beam's own words.
-        threads: How many work in this process, unless the options say how many or how.
 
     Raises:
         ConfigError: Beam does not know an option or a runner.
@@ -282,9 +278,6 @@ def chosen(beam_options: str, threads: int) -> tuple[PipelineOptions, PipelineRu
     if named in _LOCAL_RUNNERS:
         if unknown:
             raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
-        if threads > 1 and not any(word.startswith(_DIRECT) for word in words):
-            direct = options.view_as(DirectOptions)
-            direct.direct_num_workers, direct.direct_running_mode = threads, "multi_threading"
         return options, FnApiRunner()
     # Other runners have options that only they know, and check them themselves.
     try:
