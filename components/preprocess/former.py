@@ -150,9 +150,12 @@ def gather(former_datasets: str, made_by: bytes, wanted: LongList[bytes] | None,
             continue
         # Which of two copies is read decides nothing of the result.
         if wanted is not None:
-            found, wanted = LongList(_those_in(found, wanted)), LongList(_others(wanted, found))
+            found, wanted = (
+                LongList(_those(found, wanted, are_known=True)),
+                LongList(_those(wanted, found, are_known=False)),
+            )
         else:
-            found = LongList(_others(found, rows))
+            found = LongList(_those(found, rows, are_known=False))
         rows = LongList(_once(heapq.merge(rows, found, key=_content)))
     if made_otherwise:
         log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
@@ -182,25 +185,14 @@ def _content(row: bytes) -> bytes:
     return row[:_HASH_BYTES]
 
 
-def _those_in(rows: Iterable[bytes], wanted: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the rows of which the content is among others. All ascending."""
-    remaining = iter(wanted)
-    current = next(remaining, None)
-    for row in rows:
-        while current is not None and _content(current) < _content(row):
-            current = next(remaining, None)
-        if current is not None and _content(current) == _content(row):
-            yield row
-
-
-def _others(rows: Iterable[bytes], known: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the rows of which the content is not among others. All ascending."""
+def _those(rows: Iterable[bytes], known: Iterable[bytes], are_known: bool) -> Iterator[bytes]:
+    """Yields the rows of which the content is among the known, or those of which it is not. All ascending."""
     remaining = iter(known)
     current = next(remaining, None)
     for row in rows:
         while current is not None and _content(current) < _content(row):
             current = next(remaining, None)
-        if current is None or _content(current) != _content(row):
+        if (current is not None and _content(current) == _content(row)) == are_known:
             yield row
 
 

@@ -16,6 +16,7 @@ from components.long_lists import LongList
 from components.sources import SourceFile
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
 _COLUMNS = (["file", "label"], ["file", "label", "split"])
 _LARGEST_FILE = 64 << 20  # bytes; it is read at once
 

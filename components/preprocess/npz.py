@@ -24,6 +24,7 @@ from numpy.lib import format as npy
 from components import sources
 from components.errors import DataError
 from components.preprocess import archives, pixels
+from components.preprocess.labels import SPLIT_WORDS
 from components.records import ImageShape
 from components.sources import SourceFile
 
@@ -31,13 +32,6 @@ log = logging.getLogger(__name__)
 
 _IMAGE_WORDS = {"images", "image", "imgs", "x", "data"}
 _LABEL_WORDS = {"labels", "label", "y", "targets"}
-_SPLIT_WORDS = {
-    "train": "train",
-    "test": "test",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-}
 _CHUNK_IMAGES = 1000
 _CHUNK_BYTES = 16 << 20
 _LARGEST_IMAGE = 25_000_000  # pixels
@@ -180,9 +174,7 @@ def _words(name: str) -> set[str]:
 def _split_of(words: set[str], file: SourceFile) -> str:
     """The split in an array's name, else in its file's; `train` where neither has one."""
     of_file = _words(file.name.rpartition("/")[2])
-    return next(
-        (_SPLIT_WORDS[word] for each in (words, of_file) for word in sorted(each & _SPLIT_WORDS.keys())), "train"
-    )
+    return next((SPLIT_WORDS[word] for each in (words, of_file) for word in sorted(each & SPLIT_WORDS.keys())), "train")
 
 
 @contextlib.contextmanager

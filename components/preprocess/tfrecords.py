@@ -22,6 +22,7 @@ from components import records, sources
 from components.errors import DataError
 from components.long_lists import LongList
 from components.preprocess import pixels
+from components.preprocess.labels import SPLIT_WORDS
 from components.sources import SourceFile
 
 _LENGTH_BYTES, _CRC_BYTES = 8, 4
@@ -29,13 +30,6 @@ _HEAD_BYTES = _LENGTH_BYTES + _CRC_BYTES
 _LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and what else is told of it
 _IMAGE_FEATURES = (b"image/encoded", b"image")
 _LABEL_FEATURES = (b"image/class/label", b"label")
-_SPLIT_WORDS = {
-    "train": "train",
-    "test": "test",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 _LONGEST_VARINT = 10  # bytes
 _BITS_64 = (1 << 64) - 1
@@ -72,7 +66,7 @@ class _NoExample(Exception):
 def split_of(file: SourceFile) -> str:
     """The split in a file's name or in those of the folders that it is in; `train` where there is none."""
     words = re.findall("[a-z]+", file.name.lower())
-    return next((_SPLIT_WORDS[word] for word in reversed(words) if word in _SPLIT_WORDS), "train")
+    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
 
 
 def list_examples(file: SourceFile) -> LongList[Entry]:
