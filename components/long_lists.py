@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
-_HELD = 50_000  # items in memory
+_HELD = 100_000  # items in memory
 _AT_ONCE = 1_000  # items written and read together
 _MERGED_AT_ONCE = 50  # runs, each of which has a file open
 

@@ -16,11 +16,12 @@ import re
 import stat
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from components import buckets, digests
+from components import buckets, digests, source_hashing
 from components.errors import ConfigError, DataError, TransientError
 from components.long_lists import LongList, sorted_list
 from components.source_index import SourceIndex, Stamp
@@ -54,8 +55,7 @@ _READ_AT_ONCE = 1 << 20
 _SECONDS_BETWEEN_LINES = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """One file of a source.
 
     Attributes:
@@ -273,20 +273,21 @@ def digits_file() -> Path:
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
-def open_file(place: str, checksum: str = "") -> BinaryIO:
+def open_file(place: str, checksum: str = "", buffering: int = -1) -> BinaryIO:
     """Opens a source's file for reading, as stored: a gzipped one stays gzipped.
 
     Args:
         place: The file's path or URI.
         checksum: What a bucket said of its content when it was listed; empty if that is not known. Of a path it is not
             looked at.
+        buffering: As in `open`, of a path; 0 for who reads it at once, as a buffer takes as long as a small file.
 
     Raises:
         DataError: The file is not there, is another by now, or may not be read.
     """
     try:
         if not is_uri(place):
-            return _open_regular(place)
+            return _open_regular(place, buffering)
         if buckets.is_uri(place):
             return _open_object(place, checksum)
         from apache_beam.io.filesystem import CompressionTypes
@@ -312,11 +313,11 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
         Path(path).unlink()
 
 
-def _open_regular(place: str) -> BinaryIO:
+def _open_regular(place: str, buffering: int) -> BinaryIO:
     """Opens a file, without waiting for what may have come in its place since, such as a pipe that nobody writes to."""
     handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return os.fdopen(handle, "rb")
+        return os.fdopen(handle, "rb", buffering)
     os.close(handle)
     raise FileNotFoundError(place)
 
@@ -473,7 +474,7 @@ def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
         if not file.checksum:
             from apache_beam.io.filesystems import FileSystems
 
-            file = dataclasses.replace(file, checksum=str(FileSystems.checksum(file.place)))
+            file = file._replace(checksum=str(FileSystems.checksum(file.place)))
         yield file
         progress(number)
 
@@ -481,15 +482,22 @@ def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
 def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterator[SourceFile]:
     """Files with their sha256, in place of a stamp: it has served then, and travels to no worker."""
     seen, progress, count, files_read = SourceIndex(index, source), _progress("read"), 0, 0
-    for file in files:
+    begun: deque[tuple[SourceFile, Stamp, bool]] = deque()
+
+    def known() -> Iterator[source_hashing.File]:
+        for file in files:
+            assert file.stamp is not None  # noqa: S101 - a file of this machine
+            sha256 = seen.known(file.name, file.stamp)
+            begun.append((file, file.stamp, bool(sha256)))
+            yield source_hashing.File(file.place, file.bytes, sha256)
+
+    for sha256 in source_hashing.hashed(known(), sha256_of_path):
+        file, stamp, was_known = begun.popleft()
         count += 1
-        assert file.stamp is not None  # noqa: S101 - a file of this machine
-        sha256 = seen.known(file.name, file.stamp)
-        if not sha256:
-            sha256 = sha256_of_file(file)
+        if not was_known:
             files_read += 1
             progress(files_read)
-        seen.keep(file.name, file.stamp, sha256)
+        seen.keep(file.name, stamp, sha256)
         yield SourceFile(file.name, file.place, file.bytes, checksum=sha256)
     seen.write(files_read)
     if index:
@@ -498,9 +506,22 @@ def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterat
 
 def sha256_of_file(file: SourceFile) -> str:
     """sha256 (64 hexadecimal digits) of a file of a source, whatever its size."""
+    return sha256_of_path(file.place, file.bytes)
+
+
+def sha256_of_path(place: str, size: int) -> str:
+    """sha256 (64 hexadecimal digits) of what is at a path or URI, whatever its size.
+
+    Args:
+        place: Where.
+        size: Its bytes, as far as is known.
+
+    Raises:
+        DataError: As `open_file`.
+    """
     digest = hashlib.sha256()
-    at_once = min(file.bytes + 1, _READ_AT_ONCE)  # a buffer of that size is made for each file
-    with open_file(file.place) as opened:
+    at_once = min(size + 1, _READ_AT_ONCE)  # a buffer of that size is made for each file
+    with open_file(place, buffering=0) as opened:
         while True:
             block = opened.read(at_once)
             digest.update(block)
@@ -514,8 +535,8 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
     Raises:
         DataError: As `open_file`.
     """
-    at_once = min(file.bytes + 1, at_most)  # as in `sha256_of_file`
-    with open_file(file.place, file.checksum) as opened:
+    at_once = min(file.bytes + 1, at_most)  # as in `sha256_of_path`
+    with open_file(file.place, file.checksum, buffering=0) as opened:
         content = opened.read(at_once)
         return content if len(content) < at_once else content + opened.read(at_most - at_once)
 

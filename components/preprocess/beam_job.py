@@ -6,6 +6,7 @@ at a time. A step that fails yields its failure as a fact, and the others then d
 
 import contextlib
 import functools
+import itertools
 import logging
 import pickle
 from collections.abc import Iterable, Iterator
@@ -20,12 +21,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 from components import records, storage
 from components.errors import TransientError, naming
 from components.preprocess import examples, failures, leaks, rows, runners, shards, survey
-from components.preprocess.examples import Found, Plan, Rejected
+from components.preprocess.examples import Begun, Plan, Rejected
 from components.preprocess.facts import Gather
 from components.preprocess.failures import Failure, failure_of
 from components.preprocess.leaks import Held, Leak
 from components.preprocess.progress import Tally, told_progress
-from components.preprocess.rows import Rows, Spilled
+from components.preprocess.rows import Gathering, Key, Rows, Spilled
 from components.preprocess.shards import Made, ShardFacts
 from components.preprocess.survey import ImagesPart, Part
 
@@ -34,9 +35,8 @@ log = logging.getLogger(__name__)
 _FACTS = "facts.json"
 _PARTS = "parts.pickle"
 _FAILED = "failed"
-_HELD_BYTES = 16 << 20  # of rows, by each worker, until they are passed on
+_HELD_BYTES = 4 << 20  # of rows, by each worker, until they are passed on
 
-Key = tuple[str, int]  # split, number of the shard
 Piece = tuple[int, int]  # offset and bytes of a part in the file of parts
 
 
@@ -61,7 +61,8 @@ def make_shards(
     shard_count = sum(plan.shard_counts.values())
     with _quiet(), told_progress(folder, images, shard_count), runners.pipeline(beam_options) as pipeline:
         pieces = _write_parts(parts, folder / _PARTS)
-        build(pipeline, pieces, plan, class_count, str(folder), runners.keeps_in_memory(pipeline.options))
+        spilled, decoders = runners.keeps_in_memory(pipeline.options), runners.decoders(pipeline.options)
+        build(pipeline, pieces, plan, class_count, str(folder), spilled, decoders)
     if not (folder / _FACTS).exists():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
     found = storage.read_json(folder / _FACTS, "set of shards")
@@ -78,7 +79,13 @@ def make_shards(
 
 
 def build(
-    pipeline: beam.Pipeline, pieces: list[Piece], plan: Plan, class_count: int, folder: str, spilled: bool
+    pipeline: beam.Pipeline,
+    pieces: list[Piece],
+    plan: Plan,
+    class_count: int,
+    folder: str,
+    spilled: bool,
+    decoders: int,
 ) -> None:
     """Wires the pipeline; everything that it does is a plain function of plain values.
 
@@ -89,16 +96,18 @@ def build(
         class_count: Number of classes.
         folder: The folder that is being made.
         spilled: Whether rows wait for their shard in files rather than in the runner.
+        decoders: How many processes decode image files for each worker.
     """
     made = (
         pipeline
         | "List" >> beam.Create(pieces, reshuffle=True)
-        | "Make examples" >> beam.ParDo(MakeExamples(plan, folder, spilled)).with_outputs("facts", main="groups")
+        | "Make examples"
+        >> beam.ParDo(MakeExamples(plan, folder, spilled, decoders)).with_outputs("facts", main="groups")
     )
     written = (
         made.groups
         | "Gather shards" >> beam.GroupByKey()
-        | "Write shards" >> beam.ParDo(_write, plan, folder, class_count)
+        | "Write shards" >> beam.ParDo(WriteShards(plan, folder, class_count))
     )
     leaking = (
         written
@@ -134,18 +143,18 @@ def _read_part(folder: str, piece: Piece) -> Part:
     return part
 
 
-def examples_of(part: Part, plan: Plan) -> Iterator[Found]:
-    """Reads a part, but for files that are known to be in an earlier dataset, and makes examples of it.
+def begun_of(part: Part, plan: Plan) -> Iterator[Begun]:
+    """Reads a part, but for files that are known to be in an earlier dataset, and begins to make examples of it.
 
     Raises:
         DataError: A file is damaged, gone, or not what it was when the source was fingerprinted.
     """
     if isinstance(part, ImagesPart):
         found, rest = examples.taken_over(part.images, plan)
-        yield from found
+        yield Begun([], plan, found)
         part = ImagesPart(tuple(rest))
     for originals in survey.read(part):
-        yield from examples.of_originals(originals, plan)
+        yield Begun(originals, plan)
 
 
 class MakeExamples(beam.DoFn):
@@ -155,69 +164,97 @@ class MakeExamples(beam.DoFn):
         plan: How images become examples.
         folder: The folder that is being made.
         spilled: Whether to yield where rows lie rather than rows.
+        decoders: How many processes decode image files for this one.
     """
 
-    def __init__(self, plan: Plan, folder: str, spilled: bool) -> None:
-        self._plan, self._folder, self._spilled = plan, folder, spilled
+    def __init__(self, plan: Plan, folder: str, spilled: bool, decoders: int) -> None:
+        self._plan, self._folder, self._spilled, self._decoders = plan, folder, spilled, decoders
 
     def start_bundle(self) -> None:
         """Begins with nothing held."""
+        self._begun: list[Begun] = []
         self._held: list[Rows] = []
         self._bytes = 0
         self._tally = Tally(self._folder)
 
     def process(self, piece: Piece) -> Iterator[Any]:
-        """Makes examples of one part."""
+        """Makes examples of one part, and of what was begun before, until others are begun that can wait."""
         if _is_over(self._folder):
             return
         try:
-            for found in examples_of(_read_part(self._folder, piece), self._plan):
-                if not isinstance(found, Rows):
-                    self._tally.add(set_aside=isinstance(found, Rejected))
-                    yield beam.pvalue.TaggedOutput("facts", found)
-                    continue
-                self._tally.add(images=len(found.rows))
-                self._held.append(found)
-                self._bytes += found.rows.nbytes
-                if self._bytes >= _HELD_BYTES:
-                    yield from self._passed_on()
+            for begun in begun_of(_read_part(self._folder, piece), self._plan):
+                self._begun.append(begun)
+                yield from self._done(self._decoders - 1)
         except failures.EXPECTED as error:
             yield beam.pvalue.TaggedOutput("facts", _noted(error, self._folder))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Passes on what is left."""
         try:
-            for group in self._passed_on():
-                yield _of_all_time(group)
+            for made in itertools.chain(self._done(0), self._passed_on()):
+                yield _of_all_time(made)
         except failures.EXPECTED as error:
-            yield beam.pvalue.TaggedOutput("facts", _of_all_time(_noted(error, self._folder)))
+            yield _of_all_time(beam.pvalue.TaggedOutput("facts", _noted(error, self._folder)))
         self._tally.close()
+
+    def _done(self, left: int) -> Iterator[Any]:
+        """What came of all that was begun, but for so many."""
+        while len(self._begun) > left:
+            for found in examples.first_done(self._begun).found():
+                if isinstance(found, Rows):
+                    self._tally.add(images=len(found.rows))
+                    self._held.append(found)
+                    self._bytes += found.rows.nbytes
+                else:
+                    self._tally.add(set_aside=isinstance(found, Rejected))
+                    yield beam.pvalue.TaggedOutput("facts", found)
+            if self._bytes >= _HELD_BYTES:
+                yield from self._passed_on()
 
     def _passed_on(self) -> Iterator[tuple[Key, bytes | Spilled]]:
         if self._held:
             groups = rows.by_shard(self._held)
             self._held, self._bytes = [], 0
-            for split, number, rest in rows.spill(groups, Path(self._folder)) if self._spilled else groups:
-                yield (split, number), rest
+            if self._spilled:
+                yield from rows.spill(groups, Path(self._folder)).items()
+            else:
+                yield from ((key, rows.as_bytes(pieces)) for key, pieces in groups.items())
 
 
-def _of_all_time(value: Any) -> WindowedValue:
+def _of_all_time(value: Any) -> Any:
     """As Beam wants what comes at the end of a bundle."""
+    if isinstance(value, beam.pvalue.TaggedOutput):
+        return beam.pvalue.TaggedOutput(value.tag, _of_all_time(value.value))
     return WindowedValue(value, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
-def _write(
-    shard: tuple[Key, Iterable[bytes | Spilled]], plan: Plan, folder: str, class_count: int
-) -> Iterator[ShardFacts | Failure]:
-    (split, number), groups = shard
-    if _is_over(folder):
-        return
-    name = _shard_name(split, number, plan.shard_counts[split])
-    try:
-        found = rows.gathered(groups, rows.row_type(plan.image))
-        yield shards.write_shard(split, name, found, folder, class_count, plan.image, plan.recipe)
-    except failures.EXPECTED as error:
-        yield _noted(error, folder)
+class WriteShards(beam.DoFn):
+    """Writes shards of rows; yields the facts of each.
+
+    Args:
+        plan: How images become examples.
+        folder: The folder that is being made.
+        class_count: Number of classes.
+    """
+
+    def __init__(self, plan: Plan, folder: str, class_count: int) -> None:
+        self._plan, self._folder, self._class_count = plan, folder, class_count
+
+    def start_bundle(self) -> None:
+        """Begins with no memory."""
+        self._gathering = Gathering()
+
+    def process(self, shard: tuple[Key, Iterable[bytes | Spilled]]) -> Iterator[ShardFacts | Failure]:
+        """Writes one shard."""
+        (split, number), groups = shard
+        if _is_over(self._folder):
+            return
+        plan, name = self._plan, _shard_name(split, number, self._plan.shard_counts[split])
+        try:
+            found = self._gathering.gathered(groups, rows.row_type(plan.image))
+            yield shards.write_shard(split, name, found, self._folder, self._class_count, plan.image, plan.recipe)
+        except failures.EXPECTED as error:
+            yield _noted(error, self._folder)
 
 
 def _shard_name(split: str, number: int, count: int) -> str:

@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     """What decoding one image may take: bytes of memory, seconds of processor time, seconds without an answer.
 
     Processor time decides, so that a busy machine sets no image aside; the last is for what waits and does nothing, and
-    is noticed after twice as long at most.
+    is noticed after three times as long at most.
     """
 
     memory: int = 768 << 20
@@ -64,60 +64,114 @@ class _Died(Exception):
         self.number = number
 
 
-def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[bytes | UndecodableImage]:
-    """Decodes image files as `pixels.from_file` does.
+class Batch:
+    """Image files that a process decodes, as `pixels.from_file` does, while their owner does something else.
 
     Args:
         contents: The bytes of each file, together no more than a process may take.
         shape: The shape asked for.
         resize: As in `pixels.fitted`.
 
-    Returns:
-        The pixels of each, or why it cannot be used.
-
     Raises:
         TransientError: No process can be started.
     """
-    found: list[bytes | UndecodableImage] = []
-    deadly: set[int] = set()
-    while len(found) < len(contents):
-        start = len(found)
-        alone = start in deadly
-        end = start + 1 if alone else min((number for number in deadly if number > start), default=len(contents))
-        try:
-            for answer in _answers(contents[start:end], shape, resize):
-                found.append(answer)
-        except _Died as died:
-            if alone:
-                found.append(UndecodableImage(str(died)))
+
+    def __init__(self, contents: Sequence[bytes], shape: ImageShape, resize: str) -> None:
+        self._contents, self._shape, self._resize = contents, shape, resize
+        self._found: list[bytes | UndecodableImage] = []
+        self._deadly: set[int] = set()
+        self._process = self._begun() if contents else None
+
+    def results(self) -> list[bytes | UndecodableImage]:
+        """The pixels of each, or why it cannot be used; to be asked for once.
+
+        Raises:
+            TransientError: No process can be started in place of one that died.
+        """
+        while self._process is not None:
+            first = len(self._found)
+            try:
+                for answer in self._process.answers():
+                    self._found.append(answer)
+            except _Died as died:
+                self._process.end()
+                if first in self._deadly:
+                    self._found.append(UndecodableImage(str(died)))
+                else:
+                    self._deadly.add(max(len(self._found), first + died.number))
+            except BaseException:
+                self._process.end()
+                raise
             else:
-                deadly.add(max(len(found), start + died.number))
-    return found
+                _idle[os.getpid()].append(self._process)
+            self._process = self._begun() if len(self._found) < len(self._contents) else None
+        return self._found
+
+    def answered_by(self) -> int | None:
+        """The handle that can be read once there is an answer; None if nothing has to be waited for."""
+        return self._process.answered_by() if self._process is not None else None
+
+    def is_answered(self) -> bool:
+        """Whether what can be read is an answer, and not that the process has started."""
+        return self._process is None or self._process.is_answering()
+
+    def _begun(self) -> "_Process":
+        """Hands the next images to a process: one alone that another process died of, else all before such a one."""
+        start = len(self._found)
+        if start in self._deadly:
+            end = start + 1
+        else:
+            end = min((number for number in self._deadly if number > start), default=len(self._contents))
+        process = _taken()
+        process.send(self._contents[start:end], self._shape, self._resize)
+        return process
+
+
+def decode(contents: Sequence[bytes], shape: ImageShape, resize: str) -> list[bytes | UndecodableImage]:
+    """Decodes image files, and does nothing else meanwhile; see `Batch`."""
+    return Batch(contents, shape, resize).results()
+
+
+def first_answered(batches: Sequence[Batch]) -> Batch:
+    """The batch that an answer comes of first; the first one if none comes for long."""
+    waiting = select.poll()
+    by_handle = {}
+    for batch in batches:
+        handle = batch.answered_by()
+        if handle is None:
+            return batch
+        by_handle[handle] = batch
+        waiting.register(handle, select.POLLIN)
+    while answered := waiting.poll(1000 * LIMITS.seconds):
+        batch = by_handle[answered[0][0]]
+        if batch.is_answered():
+            return batch
+    return batches[0]
 
 
 def end_processes() -> None:
-    """Ends the processes of this one that have nothing to do."""
-    for each in _idle.pop(os.getpid(), []):
+    """Ends the processes of this one, whatever they do."""
+    _idle.pop(os.getpid(), None)
+    for each in _alive.pop(os.getpid(), set()):
         each.end()
 
 
-_idle: dict[int, list["_Process"]] = {}  # by the process that started them: a fork of it must not speak with them
+# By the process that started them: a fork of it must not speak with them.
+_alive: dict[int, set["_Process"]] = {}
+_idle: dict[int, list["_Process"]] = {}
 
 
-def _answers(contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
-    if os.getpid() not in _idle:
+def _taken() -> "_Process":
+    """A process that has nothing to do."""
+    if os.getpid() not in _alive:
         atexit.register(end_processes)
-    idle = _idle.setdefault(os.getpid(), [])
+        _alive[os.getpid()], _idle[os.getpid()] = set(), []
     try:
-        worker = idle.pop()  # whatever other threads do meanwhile, they get another one
+        return _idle[os.getpid()].pop()  # whatever other threads do meanwhile, they get another one
     except IndexError:
-        worker = _Process(LIMITS)
-    try:
-        yield from worker.decode(contents, shape, resize)
-    except BaseException:
-        worker.end()
-        raise
-    idle.append(worker)
+        process = _Process(LIMITS)
+        _alive[os.getpid()].add(process)
+        return process
 
 
 class _Process:
@@ -128,7 +182,7 @@ class _Process:
         told = json.dumps([sys.path, limits.memory, limits.processor_seconds, self._numbers.fileno()])
         self._limits = limits
         self._buffer = bytearray()
-        self._count = 1
+        self._count = self._expected = 1
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, told],
             stdin=subprocess.PIPE,
@@ -145,44 +199,60 @@ class _Process:
                 fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._answered = select.poll()
         self._answered.register(self._responses, select.POLLIN)
-        try:
-            ready = self._read(len(process.READY), _SECONDS_TO_START) == process.READY
-        except _Died:
-            ready = False
-        if not ready:
-            self.end()
-            raise TransientError(
-                f"the process that decodes images does not start: it ended with {self._ended_with()}; what it said is "
-                "above, and a machine with more memory may help"
-            )
+        self._ready = False
 
-    def decode(self, contents: Sequence[bytes], shape: ImageShape, resize: str) -> Iterator[bytes | UndecodableImage]:
-        """Yields the pixels of each image, or why it cannot be used.
-
-        Raises:
-            _Died: The process died of the image that comes next.
-        """
+    def send(self, contents: Sequence[bytes], shape: ImageShape, resize: str) -> None:
+        """Tells it what to decode. If it died meanwhile, that is told by `answers`."""
         backwards = contents[::-1]  # so that the process can take them off the end
         sizes = [len(content) for content in backwards]
         told = json.dumps([[shape.height, shape.width, shape.channels], resize, sizes]).encode() + b"\n"
         os.pwrite(self._numbers.fileno(), process.NUMBER.pack(0), 0)
-        self._count = len(contents)
-        try:
+        self._count, self._expected = len(contents), shape.height * shape.width * shape.channels
+        with contextlib.suppress(BrokenPipeError):
             self._write(b"".join([told, *backwards]))  # at once, since each write wakes the process
-        except BrokenPipeError:
-            raise self._died() from None
-        for _ in contents:
+
+    def answers(self) -> Iterator[bytes | UndecodableImage]:
+        """Yields the pixels of each image that it was sent, or why it cannot be used.
+
+        Raises:
+            _Died: The process died of the image that comes next.
+            TransientError: It never began.
+        """
+        if not self._ready:
+            self._await_start()
+        for _ in range(self._count):
             kind, length = process.ANSWER.unpack(self._read(process.ANSWER.size))
-            expected = shape.height * shape.width * shape.channels
-            if kind == process.DECODED and length == expected:
+            if kind == process.DECODED and length == self._expected:
                 yield self._read(length)
             elif kind == process.UNDECODABLE and length <= _LARGEST_REASON:
                 yield UndecodableImage(self._read(length).decode("utf-8", "backslashreplace"))
             else:
                 raise _Died("makes the decoder answer nonsense", self._number())
 
+    def is_answering(self) -> bool:
+        """Whether there is an answer, or none will come, once something can be read."""
+        if self._ready:
+            return True
+        self._await_start()
+        return bool(self._buffer)
+
+    def _await_start(self) -> None:
+        with contextlib.suppress(_Died):
+            self._ready = self._read(len(process.READY), _SECONDS_TO_START) == process.READY
+        if not self._ready:
+            self.end()
+            raise TransientError(
+                f"the process that decodes images does not start: it ended with {self._ended_with()}; what it said is "
+                "above, and a machine with more memory may help"
+            )
+
+    def answered_by(self) -> int:
+        """The handle that can be read once it answers, or died."""
+        return self._responses.fileno()
+
     def end(self) -> None:
         """Ends the process at once."""
+        _alive.get(os.getpid(), set()).discard(self)
         self._process.kill()
         self._requests.close()
         self._responses.close()

@@ -103,28 +103,61 @@ def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard
     return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in records.SPLITS}
 
 
-def of_originals(originals: list[Original], plan: Plan) -> Iterator[Found]:
-    """Decodes some originals, but for those whose pixels an earlier dataset has; what cannot be decoded is rejected.
+class Begun:
+    """Originals that become examples: decoded, but for those whose pixels an earlier dataset has, or rejected, if they
+    cannot be decoded. Image files are decoded while their owner does something else.
+
+    Args:
+        originals: Some that are together no more than a process may take.
+        plan: How they become examples.
+        found: What came of others, which is told with what comes of these.
+
+    Attributes:
+        batch: Those that are being decoded; None for plain pixels.
 
     Raises:
         DataError: A file is not what it was when the source was fingerprinted.
+        TransientError: They cannot be decoded here at all.
     """
-    hashes = [_hash_of(original) for original in originals]
-    images, facts = _former_pixels([_located(*each, plan) for each in zip(originals, hashes, strict=True)], plan)
-    yield from facts
-    new = [number for number, image in enumerate(images) if image is None]
-    decoded = _decode([originals[number].content for number in new], plan)
-    for number, image in zip(new, decoded, strict=True):
-        if isinstance(image, pixels.UndecodableImage):
-            yield Rejected(originals[number].name, hashes[number].hex(), str(image))
-        else:
-            images[number] = image
-    made = [
-        (original.split, original.label, content_hash, image)
-        for original, content_hash, image in zip(originals, hashes, images, strict=True)
-        if image is not None
-    ]
-    yield from _rows(made, plan)
+
+    def __init__(self, originals: list[Original], plan: Plan, found: Sequence[Found] = ()) -> None:
+        self._originals, self._plan = originals, plan
+        self._hashes = [_hash_of(original) for original in originals]
+        located = [_located(*each, plan) for each in zip(originals, self._hashes, strict=True)]
+        self._images, facts = _former_pixels(located, plan)
+        self._facts = [*found, *facts]
+        self._new = [number for number, image in enumerate(self._images) if image is None]
+        self._contents = [originals[number].content for number in self._new]
+        from_files = plan.stored is None
+        self.batch = decoder.Batch(self._contents, plan.image, plan.resize) if from_files else None
+
+    def found(self) -> Iterator[Found]:
+        """Yields what came of them; to be asked for once.
+
+        Raises:
+            TransientError: They cannot be decoded here at all.
+        """
+        yield from self._facts
+        decoded = self.batch.results() if self.batch is not None else _of_shape(self._contents, self._plan)
+        for number, image in zip(self._new, decoded, strict=True):
+            if isinstance(image, pixels.UndecodableImage):
+                yield Rejected(self._originals[number].name, self._hashes[number].hex(), str(image))
+            else:
+                self._images[number] = image
+        made = [
+            (original.split, original.label, content_hash, image)
+            for original, content_hash, image in zip(self._originals, self._hashes, self._images, strict=True)
+            if image is not None
+        ]
+        yield from _rows(made, self._plan)
+
+
+def first_done(begun: list[Begun]) -> Begun:
+    """Takes out those that are decoded first."""
+    batches = [each.batch for each in begun if each.batch is not None]
+    if len(batches) < len(begun):
+        return begun.pop(next(number for number, each in enumerate(begun) if each.batch is None))
+    return begun.pop(batches.index(decoder.first_answered(batches)))
 
 
 def taken_over(images: Sequence[Labelled], plan: Plan) -> tuple[list[Found], list[Labelled]]:
@@ -166,12 +199,10 @@ def _hash_of(original: Original) -> bytes:
     return content_hash
 
 
-def _decode(contents: list[bytes], plan: Plan) -> list[bytes | pixels.UndecodableImage]:
-    """The pixels of originals, or why they cannot be used. Plain pixels need no decoder, and so no other process."""
-    if plan.stored is None:
-        return decoder.decode(contents, plan.image, plan.resize)
-    if plan.stored == plan.image:
-        return [*contents]
+def _of_shape(contents: list[bytes], plan: Plan) -> list[bytes]:
+    """Plain pixels in the shape of examples. They need no decoder, and so no other process."""
+    if plan.stored is None or plan.stored == plan.image:
+        return contents
     return [pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes() for content in contents]
 
 

@@ -12,21 +12,22 @@ Databases, 1994: such a filter dismisses nothing falsely). Pixels are read and c
 
 Where there are very many images, work is bounded, so that its time grows with their number and no faster. Near copies
 are looked for of 5,000 held-out images, those with the smallest digests, which is a random choice; exact ones of all.
-A training image is compared by signature with at most 512 of them in each of 16 cells, and by pixels with the 32
-whose signatures are nearest: of more than so many near copies of one training image some are missed. Exact copies are
-not, as they are found by a digest of the pixels.
+Of these a training image is compared by signature with each, and by pixels with the 32 whose signatures are nearest: of
+more than so many near copies of one training image some are missed. Exact copies are not, as they are found by a digest
+of the pixels.
 """
 
 import dataclasses
-import hashlib
+import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from components.errors import DataError
+from components.preprocess import threads
 from components.records import ImageShape
 
 # The first 16 of the zigzag order of JPEG (ITU-T T.81, figure A.6) without the mean: (vertical, horizontal). Those come
@@ -40,16 +41,17 @@ _UNIT = 2.0**-40  # to whose multiples the basis is rounded, so that sums are ex
 _MOST_LEVELS = 5.0  # root mean square: what it leaves out of Fashion-MNIST shows another garment, or another print
 _MOST_SHARE = 0.1  # of the standard deviation: without it all dark images would be near to one another
 _ROUNDING = 0.1  # levels; far more than the basis is rounded by
-_RADIUS = 6  # bytes that a frequency of near images may differ by: 5 levels, and one more for rounding down
-_CELL = 2 * _RADIUS  # bytes on a side, so that what is within the radius is in 2 cells at most
-_CELL_FREQUENCIES = 4  # the first ones; within a cell images are sorted by the next
-_MOST_IN_CELL = 512
+_FURTHEST = _MOST_LEVELS + _ROUNDING
+# Rounded down, each frequency differs by at most one more than before, and so all together by this, as a length.
+_FURTHEST_ROUNDED = _FURTHEST + np.sqrt(len(_FREQUENCIES))
 MOST_HELD = 5_000
 _MOST_VERIFIED = 32
-_ROWS_AT_ONCE = 4096
-_PAIRS_AT_ONCE = 1 << 18
+_ROWS_AT_ONCE = 2048
+_ROWS_IN_CACHE = 128  # their products with all that is held are 2.5 MB
+_STEP = 16  # pixels, of which one is looked at first
 _BYTES_AT_ONCE = 1 << 22  # of pixels
 _SHOWN = 10
+_WORDS = 4  # of 64 bits in a sha256
 COMPARED = ("test", "train")  # splits; what of a source is validation is usually taken from train at random
 _SIGNED = "signed-"
 
@@ -62,8 +64,8 @@ class Signed:
         split: The split.
         shard: The shard's file name.
         signatures: Frequencies in levels, rounded down, and 128: uint8 [n, 16].
-        digests: The first 8 bytes of each image's BLAKE2b: uint64 [n].
-        offsets: Where in the shard each image's pixels begin: uint64 [n].
+        digests: The first 8 bytes of the sha256 of each image's pixels: uint64 [n].
+        offsets: Where in the shard each image's pixels begin (`records.size_and_offset`): integers [n].
     """
 
     split: str
@@ -81,8 +83,9 @@ class Held:
         shards: Their shards, by split and name.
         first: The number of each shard's first image among all: int64 [shards].
         signatures, digests, offsets: Those of all shards, as in `Signed`.
-        keys: The cell of each image and, below it, its next frequency, ascending: int64 [m].
-        numbers: The number of the image of each key: int64 [m]; no more than `MOST_HELD`.
+        compared: What near images are found by, of no more than `MOST_HELD` images: as `_within` takes it, float32
+            [17, m].
+        numbers: The number of each of them, ascending: int64 [m].
     """
 
     shards: list[Signed]
@@ -90,7 +93,7 @@ class Held:
     signatures: np.ndarray
     digests: np.ndarray
     offsets: np.ndarray
-    keys: np.ndarray
+    compared: np.ndarray
     numbers: np.ndarray
 
 
@@ -105,25 +108,13 @@ class Leak(NamedTuple):
     train_record: int
 
 
-def sign(split: str, shard: str, images: np.ndarray, offsets: np.ndarray) -> Signed:
-    """Signs the images of a shard, in its order.
+def digests(hashes: Sequence[bytes]) -> np.ndarray:
+    """What stands for images in `Signed`: uint64 [n].
 
     Args:
-        split: The split that the shard belongs to.
-        shard: Its file name.
-        images: uint8 [n, height, width, channels].
-        offsets: Where in the shard each image's pixels begin (`records.size_and_offset`) [n].
+        hashes: The sha256 of the pixels of each.
     """
-    digests = [int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest()) for image in images]
-    return Signed(split, shard, signatures(images), np.array(digests, np.uint64), np.asarray(offsets, np.uint64))
-
-
-def joined(parts: list[Signed]) -> Signed:
-    """One shard from its parts, in order; at least one."""
-    signatures, digests, offsets = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("signatures", "digests", "offsets")
-    )
-    return Signed(parts[0].split, parts[0].shard, signatures, digests, offsets)
+    return np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)[:, 0].astype(np.uint64)
 
 
 def write_signed(folder: Path, signed: Signed) -> None:
@@ -161,7 +152,7 @@ def signatures(images: np.ndarray) -> np.ndarray:
         uint8 [n, 16]: rounded down, and 128.
     """
     count, height, width, channels = images.shape
-    basis = _basis(height, width) / channels
+    basis = _basis(height, width, channels)
     found = np.empty((count, len(_FREQUENCIES)), np.uint8)
     at_once = max(1, _BYTES_AT_ONCE // (8 * height * width))
     for start in range(0, count, at_once):
@@ -169,8 +160,7 @@ def signatures(images: np.ndarray) -> np.ndarray:
         grey = some[..., 0].astype(np.uint16)  # channel by channel: a sum along so short an axis is slow
         for channel in range(1, channels):
             grey += some[..., channel]
-        grey = grey.reshape(-1, height * width)
-        found[start : start + at_once] = np.floor(grey @ (np.round(basis / _UNIT) * _UNIT)) + _MIDDLE
+        found[start : start + at_once] = np.floor(grey.reshape(-1, height * width) @ basis) + _MIDDLE
     return found
 
 
@@ -183,12 +173,10 @@ def hold(shards: Iterable[Signed]) -> Held:
         for name in ("signatures", "digests", "offsets")
     }
     lengths = [len(signed.digests) for signed in ordered]
-    values = together["signatures"].astype(np.int64)
     chosen = np.sort(np.argsort(together["digests"], kind="stable")[:MOST_HELD])
-    keys = _keys(values[chosen, :_CELL_FREQUENCIES] // _CELL, values[chosen, _CELL_FREQUENCIES])
-    order = np.argsort(keys, kind="stable")
     first = np.array(list(itertools.accumulate(lengths, initial=0))[: len(lengths)], np.int64)
-    return Held(shards=ordered, first=first, keys=keys[order], numbers=chosen[order], **together)
+    compared = _as_columns(together["signatures"][chosen])
+    return Held(shards=ordered, first=first, compared=compared, numbers=chosen, **together)
 
 
 def candidates(held: Held, train: Signed) -> np.ndarray:
@@ -201,25 +189,51 @@ def candidates(held: Held, train: Signed) -> np.ndarray:
     Returns:
         int64 [pairs, 2], sorted, none twice: the number of an image in `held`, and of a record in the shard.
     """
-    pairs = [_same_digest(held, train)]
-    for numbers, rows in _in_cells(held, train):
-        for column in range(_CELL_FREQUENCIES + 1, _CELL_FREQUENCIES + 4):  # one by one they leave few for the others
-            beside = held.signatures[numbers, column].astype(np.int16) - train.signatures[rows, column]
-            close = np.abs(beside) <= _RADIUS
-            numbers, rows = numbers[close], rows[close]
-        apart = np.abs(held.signatures[numbers].astype(np.int16) - train.signatures[rows])
-        # Rounded down, they differ by less than one more than the frequencies do.
-        squares = np.square(np.maximum(apart - 1, 0), dtype=np.int32).sum(axis=1)
-        chosen = np.flatnonzero(squares <= (_MOST_LEVELS + _ROUNDING) ** 2)
-        nearness = np.square(apart[chosen], dtype=np.int32).sum(axis=1)
-        order = chosen[np.lexsort((numbers[chosen], nearness, rows[chosen]))]
-        row = rows[order]
-        rank = np.arange(len(row)) - np.searchsorted(row, row)  # within its training image, the nearest first
-        order = order[rank < _MOST_VERIFIED]
-        pairs.append(np.stack([numbers[order], rows[order]], axis=1))
-    numbers, rows = np.concatenate(pairs).T
+    starts = range(0, len(train.signatures), _ROWS_AT_ONCE)
+    near = threads.overlapped(functools.partial(_near, held, train), starts)
+    numbers, rows = np.concatenate([_same_digest(held, train), *near]).T
     count = len(train.digests)
     return np.stack(np.divmod(np.unique(numbers * count + rows), max(1, count)), axis=1)
+
+
+def _near(held: Held, train: Signed, start: int) -> np.ndarray:
+    """Held-out images and training images, some from `start` on, whose signatures are near: int64 [pairs, 2]."""
+    rows, columns = _within(train.signatures[start : start + _ROWS_AT_ONCE], held.compared, _FURTHEST_ROUNDED)
+    numbers, rows = held.numbers[columns], rows + start
+    apart = np.abs(held.signatures[numbers].astype(np.int32) - train.signatures[rows])
+    # Rounded down, they differ by less than one more than the frequencies do.
+    chosen = np.flatnonzero(np.square(np.maximum(apart - 1, 0)).sum(axis=1) <= _FURTHEST**2)
+    numbers, rows, nearness = numbers[chosen], rows[chosen], np.square(apart[chosen]).sum(axis=1)
+    order = np.lexsort((numbers, nearness, rows))
+    numbers, rows = numbers[order], rows[order]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)  # within its training image, the nearest first
+    return np.stack([numbers, rows], axis=1)[rank < _MOST_VERIFIED]
+
+
+def _as_columns(signatures: np.ndarray) -> np.ndarray:
+    """Signatures uint8 [n, 16] for `_within`, each with half of its squared length: float32 [17, n]."""
+    centred = signatures.astype(np.float32) - _MIDDLE
+    return np.concatenate([centred.T, np.square(centred).sum(axis=1)[None] / 2])
+
+
+def _within(signatures: np.ndarray, others: np.ndarray, distance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of signatures, uint8 [n, 16], and of others, as `_as_columns` has them, that are no further apart.
+
+    Half of a squared distance is half of either squared length less the product. All of these are multiples of a half
+    and below 2^19, so that a float32 has them exactly.
+
+    Returns:
+        The numbers of both, ascending by the first: int64 [pairs] each.
+    """
+    rows, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for start in range(0, len(signatures), _ROWS_IN_CACHE):
+        own = _as_columns(signatures[start : start + _ROWS_IN_CACHE])
+        negative = np.concatenate([-own[:-1], np.ones((1, own.shape[1]), np.float32)]).T
+        near = negative @ others <= (np.float32(distance**2 / 2) - own[-1])[:, None]
+        row, column = np.divmod(np.flatnonzero(near), max(1, others.shape[1]))
+        rows.append(row + start)
+        columns.append(column)
+    return np.concatenate(rows), np.concatenate(columns)
 
 
 def verified(held: Held, train: Signed, pairs: np.ndarray, folder: Path, image: ImageShape) -> list[Leak]:
@@ -239,17 +253,21 @@ def verified(held: Held, train: Signed, pairs: np.ndarray, folder: Path, image: 
         DataError: A shard is gone or cut short.
     """
     at_once = max(1, _BYTES_AT_ONCE // (image.height * image.width * image.channels))
-    found = []
-    for start in range(0, len(pairs), at_once):
+
+    def compared(start: int) -> list[Leak]:
         numbers, rows = pairs[start : start + at_once].T
         ours, our_place = np.unique(numbers, return_inverse=True)
         theirs, their_place = np.unique(rows, return_inverse=True)
         held_out = _read_held(held, ours, folder, image)[our_place]
         training = read_images(folder / train.shard, train.offsets[theirs], image)[their_place]
         exact, near = compare(held_out, training)
-        for number, row, same in zip(numbers[near], rows[near], exact[near], strict=True):
-            found.append(_leak(held, int(number), train, int(row), bool(same)))
-    return first_of_each(found)
+        return [
+            _leak(held, int(number), train, int(row), bool(same))
+            for number, row, same in zip(numbers[near], rows[near], exact[near], strict=True)
+        ]
+
+    found = threads.overlapped(compared, range(0, len(pairs), at_once))
+    return first_of_each(itertools.chain.from_iterable(found))
 
 
 def compare(images: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +281,12 @@ def compare(images: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     flat, other = (each.reshape(len(each), -1) for each in (images, others))
     exact = (flat == other).all(axis=1)
-    near = exact | (_variance(flat.astype(np.int32) - other) <= _MOST_LEVELS**2)
+    near = exact.copy()
+    # The squares of some pixels are no more than those of all, and tell most pairs apart.
+    most = _MOST_LEVELS**2 * flat.shape[1]
+    some, other_some = flat[:, ::_STEP].astype(np.int32), other[:, ::_STEP]
+    possible = np.flatnonzero(_variance(some - other_some) * some.shape[1] <= most + _ROUNDING)
+    near[possible] |= _variance(flat[possible].astype(np.int32) - other[possible]) <= _MOST_LEVELS**2
     # Few are left, and so the rest is asked of these alone.
     close = np.flatnonzero(near & ~exact)
     own, theirs = flat[close].astype(np.int32), other[close].astype(np.int32)
@@ -335,57 +358,18 @@ def describe(leaks: Iterable[Leak], compared: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _basis(height: int, width: int) -> np.ndarray:
-    """The cosines of each frequency, of length 1, over the root of the number of pixels: [height x width, 16]."""
+@functools.lru_cache(maxsize=1)
+def _basis(height: int, width: int, channels: int) -> np.ndarray:
+    """What the sum of the channels is multiplied with for its frequencies: the cosines of each, of length 1, over the
+    root of the number of pixels and over the channels, rounded: float64 [height x width, 16].
+    """
     rows, columns = ((2 * np.arange(side) + 1) * np.pi / (2 * side) for side in (height, width))
     basis = np.zeros((height, width, len(_FREQUENCIES)))
     for index, (vertical, horizontal) in enumerate(_FREQUENCIES):
         if vertical < height and horizontal < width:
             wave = np.outer(np.cos(vertical * rows), np.cos(horizontal * columns))
             basis[..., index] = wave / np.linalg.norm(wave) / np.sqrt(height * width)
-    return basis.reshape(height * width, -1)
-
-
-def _keys(cells: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """A number for cells [..., 4] and a byte within [...], ascending first by cell, then by byte. Cells may be -1."""
-    key = np.zeros(value.shape, np.int64)
-    for axis in range(_CELL_FREQUENCIES):
-        key = key * 32 + cells[..., axis] + 1  # 256 / 12 cells, one more on each side
-    return key * 512 + value + 128  # a value may be 6 less than 0, or more than 255
-
-
-def _in_cells(held: Held, train: Signed) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields held-out images with the training images whose first frequencies are like theirs: numbers [k], rows [k].
-
-    All of a training image come together, some training images at a time.
-    """
-    for first in range(0, len(train.signatures), _ROWS_AT_ONCE):
-        values = train.signatures[first : first + _ROWS_AT_ONCE].astype(np.int64)
-        for numbers, rows in _in_cells_of(held, values):
-            yield numbers, rows + first
-
-
-def _in_cells_of(held: Held, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same of some training images, by their signatures int64 [n, 16]."""
-    low = (values[:, :_CELL_FREQUENCIES] - _RADIUS) // _CELL
-    corners = np.array(list(itertools.product((0, 1), repeat=_CELL_FREQUENCIES)))
-    cells = low[:, None, :] + corners  # [n, 16, 4]
-    value = np.broadcast_to(values[:, None, _CELL_FREQUENCIES], cells.shape[:2])
-    middle = np.searchsorted(held.keys, _keys(cells, value))
-    start = np.searchsorted(held.keys, _keys(cells, value - _RADIUS))
-    end = np.searchsorted(held.keys, _keys(cells, value + _RADIUS), side="right")
-    start, end = np.maximum(start, middle - _MOST_IN_CELL // 2), np.minimum(end, middle + _MOST_IN_CELL // 2)
-    lengths = end - start
-    done = 0
-    totals = lengths.sum(axis=1).cumsum()
-    while done < len(values):
-        before = totals[done - 1] if done else 0
-        upto = max(done + 1, int(np.searchsorted(totals, before + _PAIRS_AT_ONCE, side="right")))
-        length = lengths[done:upto].ravel()
-        rows = np.repeat(np.repeat(np.arange(done, upto), len(corners)), length)
-        within = np.arange(len(rows)) - np.repeat(length.cumsum() - length, length)
-        yield held.numbers[np.repeat(start[done:upto].ravel(), length) + within], rows
-        done = upto
+    return np.round(basis.reshape(height * width, -1) / channels / _UNIT) * _UNIT
 
 
 def _same_digest(held: Held, train: Signed) -> np.ndarray:

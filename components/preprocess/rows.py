@@ -8,7 +8,7 @@ uint8 row by row).
 
 import errno
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from components.records import ImageShape
 
 _HASH_BYTES = 32
 _SPILLED = "spilled-"
+Key = tuple[str, int]  # split, number of the shard
 Spilled = tuple[str, int, int]  # file, offset, bytes; a plain tuple, which Beam encodes without pickle
 
 
@@ -74,19 +75,25 @@ def in_order(rows: np.ndarray) -> np.ndarray:
     return np.lexsort((rows["label"], *(order[:, column] for column in (3, 2, 1, 0))))
 
 
-def by_shard(found: Sequence[Rows]) -> Iterator[tuple[str, int, bytes]]:
-    """Yields split, number of the shard, and the bytes of its rows, for each shard that some of the rows go to."""
-    splits = np.concatenate([each.splits for each in found])
-    shards = np.concatenate([each.shards for each in found])
-    rows = np.concatenate([each.rows for each in found])
-    order = np.lexsort((shards, splits))
-    last = np.flatnonzero(np.diff(splits[order]) | np.diff(shards[order])) + 1
-    for numbers in np.split(order, last):
-        first = numbers[0]
-        yield records.SPLITS[splits[first]], int(shards[first]), rows[numbers].tobytes()
+def by_shard(found: Sequence[Rows]) -> dict[Key, list[np.ndarray]]:
+    """The rows of each shard, by split and number, as they lie in what was found; of shards that some go to."""
+    groups: dict[Key, list[np.ndarray]] = {}
+    for each in found:
+        order = np.lexsort((each.shards, each.splits))
+        splits, shards = each.splits[order], each.shards[order]
+        first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
+        for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
+            shard = records.SPLITS[splits[start]], int(shards[start])
+            groups.setdefault(shard, []).append(each.rows[numbers])
+    return groups
 
 
-def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> list[tuple[str, int, Spilled]]:
+def as_bytes(pieces: Sequence[np.ndarray]) -> bytes:
+    """Rows as one run of bytes."""
+    return b"".join(piece.tobytes() for piece in pieces)
+
+
+def spill(groups: dict[Key, list[np.ndarray]], folder: Path) -> dict[Key, Spilled]:
     """Writes the rows of some shards to a new file; returns where those of each lie.
 
     For runners that keep in memory whatever they gather. The file lies in the folder that is being made and goes with
@@ -96,12 +103,14 @@ def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> list[tuple[
         OSError: It cannot be written.
     """
     with tempfile.NamedTemporaryFile(prefix=_SPILLED, dir=folder, delete=False) as file:
-        places = []
+        places = {}
         try:
             with errors.naming(Path(file.name)):
-                for split, number, content in groups:
-                    places.append((split, number, (file.name, file.tell(), len(content))))
-                    file.write(content)
+                for key, pieces in groups.items():
+                    start = file.tell()
+                    for piece in pieces:
+                        file.write(piece.data)
+                    places[key] = (file.name, start, file.tell() - start)
                 file.flush()
         except OSError:
             Path(file.name).unlink()  # on a full disk the room is needed to say so
@@ -109,22 +118,36 @@ def spill(groups: Iterable[tuple[str, int, bytes]], folder: Path) -> list[tuple[
     return places
 
 
-def gathered(groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:
-    """The rows of one shard, in no order: [n] of `kind`.
+class Gathering:
+    """Gathers the rows of one shard after the other into the same memory, as new memory takes the system time."""
 
-    Raises:
-        OSError: What was spilled cannot be read, or is cut short.
-    """
-    content = bytearray()
-    for group in groups:
-        content += group if isinstance(group, bytes) else _read(*group)
-    return np.frombuffer(content, kind)
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def gathered(self, groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:
+        """The rows of one shard, in no order, until others are gathered: [n] of `kind`.
+
+        Raises:
+            OSError: What was spilled cannot be read, or is cut short.
+        """
+        found = [*groups]
+        sizes = [len(group) if isinstance(group, bytes) else group[2] for group in found]
+        if sum(sizes) > len(self._memory):
+            self._memory = np.empty(sum(sizes), np.uint8)
+        end = 0
+        for group, size in zip(found, sizes, strict=True):
+            place = self._memory[end : end + size]
+            if isinstance(group, bytes):
+                place[:] = np.frombuffer(group, np.uint8)
+            else:
+                _read(group, place)
+            end += size
+        return self._memory[:end].view(kind)
 
 
-def _read(file: str, offset: int, size: int) -> bytes:
-    with open(file, "rb") as opened:
+def _read(spilled: Spilled, place: np.ndarray) -> None:
+    file, offset, size = spilled
+    with open(file, "rb", buffering=0) as opened:
         opened.seek(offset)
-        found = opened.read(size)
-    if len(found) < size:
-        raise OSError(errno.EIO, "cut short", file)
-    return found
+        if opened.readinto(place.data) < size:
+            raise OSError(errno.EIO, "cut short", file)

@@ -1,10 +1,12 @@
 """The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
 
 import dataclasses
+import gc
 import hashlib
 import itertools
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +55,7 @@ def run(config: PreprocessConfig) -> StageResult:
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
     with places.new_folder(place, records.MANIFEST) as folder:
-        # Only here, so that everything above is told without the seconds that Beam takes to import. It would warn of
-        # every library that it has a use for, which is not ours, and that is not here.
-        logging.disable(logging.WARNING)
-        try:
-            from components.preprocess.beam_job import make_shards
-        finally:
-            logging.disable(logging.NOTSET)
-
+        make_shards = _make_shards()
         plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
         images = sum(found.counts.values())
         made = make_shards(found.parts, plan, len(found.classes), images, folder, config.beam_options)
@@ -93,6 +88,18 @@ def run(config: PreprocessConfig) -> StageResult:
         _leave_only(folder, [*files, *members, *([QUARANTINE] if rejected else [])])
         records.write_manifest(folder, manifest)
     return _result(place, records.read_manifest(str(place)))
+
+
+def _make_shards() -> Callable[..., Made]:
+    """What needs Beam, imported only here, so that everything before is told without the seconds that it takes."""
+    logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
+    gc.disable()  # it would look through all that is imported, again and again, and find it in use
+    try:
+        from components.preprocess.beam_job import make_shards
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+    return make_shards
 
 
 def _contents(config: PreprocessConfig) -> Contents:

@@ -7,6 +7,7 @@ import json
 import logging
 import shlex
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ import apache_beam as beam
 import grpc
 import requests
 from apache_beam.options.pipeline_options import (
+    DirectOptions,
     FlinkRunnerOptions,
     JobServerOptions,
     PipelineOptions,
@@ -31,10 +33,12 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.errors import ConfigError, StageError, Terminated, TransientError
+from components.preprocess import threads
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _EMBEDDED = "embed"  # Beam's word for a job server in this process
 _SECONDS_TO_ANSWER = 5.0
+_WAITS_FOR_WORKER = "run_worker"  # what Beam calls the thread that waits for a process
 _LONGEST_LINE = 500  # characters
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -73,7 +77,11 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
         raise ConfigError(f"beam_options: {' '.join(str(error).split())}") from None
     yield made
     if isinstance(runner, FnApiRunner):
-        made.run().wait_until_finish()
+        with contextlib.ExitStack() as stack:
+            if not _is_in_memory(options):
+                stack.enter_context(_without_stacks())
+                stack.enter_context(_told_of_dead_workers())
+            made.run().wait_until_finish()
         return
     name = type(runner).__name__
     try:
@@ -85,6 +93,40 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
         raise ConfigError(f"beam_options: {name}: {_what_it_says(error)}") from None
     except Exception as error:
         raise TransientError(f"{name} failed: {_what_it_says(error)}; its own log and its workers' tell more") from None
+
+
+@contextlib.contextmanager
+def _told_of_dead_workers() -> Iterator[None]:
+    """Ends the block with an error if a process of `multi_processing` dies, which Beam would wait for without end.
+
+    Beam's thread that waits for the process raises when it ends too early, and nobody listens; here a signal, which
+    wakes the main thread wherever it waits, turns that into an error. In another thread Beam waits as it would.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told: list[str] = []
+
+    def tell(failed: threading.ExceptHookArgs) -> None:
+        if failed.thread is None or failed.thread.name != _WAITS_FOR_WORKER:
+            hook_before(failed)
+            return
+        told.append(str(failed.exc_value))
+        signal.raise_signal(signal.SIGUSR1)
+
+    def give_up(number: int, frame: object) -> None:
+        raise TransientError(
+            f"a worker of Beam died: {told[0] if told else 'it was told to'}; if memory was short, give fewer "
+            "--direct_num_workers"
+        )
+
+    hook_before, threading.excepthook = threading.excepthook, tell
+    handler_before = signal.signal(signal.SIGUSR1, give_up)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, handler_before)
+        threading.excepthook = hook_before
 
 
 def _run(made: beam.Pipeline) -> None:
@@ -292,8 +334,25 @@ def keeps_in_memory(options: PipelineOptions) -> bool:
     return named in _LOCAL_RUNNERS or options.view_as(PortableOptions).environment_type == "LOOPBACK"
 
 
+def decoders(options: PipelineOptions) -> int:
+    """How many processes decode image files for each worker.
+
+    One more than there are processors if the worker is the only one here, so that none of them has nothing to do; one
+    where the runner starts as many workers as are wanted.
+    """
+    return threads.processors() + 1 if _is_in_memory(options) else 1
+
+
+def _is_in_memory(options: PipelineOptions) -> bool:
+    """Whether the one worker is a thread of this process, as by default."""
+    local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
+    return local and options.view_as(DirectOptions).direct_running_mode == "in_memory"
+
+
 def _unknown_words(words: list[str]) -> list[str]:
     unknown = list(words)
+    if not words:
+        return unknown  # to ask for all options takes as long as a thousand images
 
     def note(parser: Any) -> None:
         unknown[:] = parser.parse_known_args(words)[1]
@@ -361,6 +420,6 @@ def _without_stacks() -> Iterator[None]:
             undone.callback(handler.removeFilter, shorten)
         try:
             yield
-        except (grpc.RpcError, RuntimeError, KeyboardInterrupt, Terminated):
+        except (grpc.RpcError, RuntimeError, TransientError, KeyboardInterrupt, Terminated):
             undone.pop_all()
             raise

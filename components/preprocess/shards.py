@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from components import records, storage
-from components.preprocess import former, leaks, rows
+from components.preprocess import former, leaks, rows, threads
 from components.preprocess.examples import Rejected
 from components.preprocess.former import Member
 from components.preprocess.leaks import Leak
@@ -84,11 +85,11 @@ def write_shard(
     order = rows.in_order(found)
     writing = _Writing(split, name, found, order, image)
     storage.write_parts(Path(folder) / name, writing.parts())
-    if writing.signed:
-        leaks.write_signed(Path(folder), leaks.joined(writing.signed))
+    if (signed := writing.signed()) is not None:
+        leaks.write_signed(Path(folder), signed)
     shard = records.Shard(name, len(found), writing.bytes, writing.sha256.hexdigest())
     if recipe:
-        former.write_members(Path(folder), shard, recipe, _members(found, order))
+        former.write_members(Path(folder), shard, recipe, writing.members())
     labels = found["label"]
     repeats, contradicting = _repeats(found, order)
     return ShardFacts(
@@ -110,7 +111,6 @@ class _Writing:
         bytes: Written so far.
         sha256: Of what was written so far.
         histogram: How often each value 0 to 255 occurred in it: int64 [256].
-        signed: Each block, if the split is among those that are compared.
     """
 
     def __init__(self, split: str, name: str, found: np.ndarray, order: np.ndarray, image: ImageShape) -> None:
@@ -118,35 +118,49 @@ class _Writing:
         self.bytes = 0
         self.sha256 = hashlib.sha256()
         self.histogram = np.zeros(256, np.int64)
-        self.signed: list[leaks.Signed] = []
+        self._hashes: list[bytes] = []  # of the pixels of each image
+        self._offsets: list[np.ndarray] = []  # where they begin
+        self._signatures: list[np.ndarray] = []
 
     def parts(self) -> Iterator[bytes]:
-        """Yields the file's content."""
-        for block in _blocks(self._found, self._order):
-            labels = block["label"].tolist()
-            encoded = (
-                records.encode_example(image.tobytes(), label)
-                for image, label in zip(block["image"], labels, strict=True)
-            )
-            part = b"".join(records.frame(encoded))
-            if self._split in leaks.COMPARED:
-                self.signed.append(self._sign(block["image"], labels))
+        """Yields the file's content, while another thread measures what comes next."""
+        return threads.overlapped(self._measure, self._encoded(), threads=1)
+
+    def signed(self) -> leaks.Signed | None:
+        """What tells images of the shard from others, once all are written; None for splits that are not compared."""
+        if not self._signatures:
+            return None
+        signatures, offsets = np.concatenate(self._signatures), np.concatenate(self._offsets)
+        return leaks.Signed(self._split, self._name, signatures, leaks.digests(self._hashes), offsets)
+
+    def members(self) -> Iterator[Member]:
+        """What tells of each record, in order, where its pixels are, once all are written."""
+        contents = self._found["content"][self._order]
+        for content, pixels, offset in zip(contents, self._hashes, np.concatenate(self._offsets).tolist(), strict=True):
+            yield Member(content.tobytes(), pixels, offset)
+
+    def _encoded(self) -> Iterator[tuple[bytes, np.ndarray]]:
+        """Yields blocks of records, and their images."""
+        at_once = max(1, _BYTES_AT_ONCE // self._found.dtype.itemsize)
+        for start in range(0, len(self._order), at_once):
+            block = self._found[self._order[start : start + at_once]]
+            labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
+            part = b"".join(records.frame(map(records.encode_example, images, labels)))
+            sizes, within = np.array([records.size_and_offset(len(images[0]), label) for label in labels]).T
+            self._offsets.append(self.bytes + np.cumsum(sizes) - sizes + within)
+            self._hashes += [hashlib.sha256(image).digest() for image in images]
             self.bytes += len(part)
-            self.sha256.update(part)
-            self.histogram += np.bincount(block["image"].reshape(-1), minlength=256)
-            yield part
+            yield part, block["image"]
 
-    def _sign(self, images: np.ndarray, labels: list[int]) -> leaks.Signed:
-        sizes, within = np.array([records.size_and_offset(images.shape[1], label) for label in labels]).T
-        offsets = self.bytes + np.cumsum(sizes) - sizes + within
-        shape = (self._image.height, self._image.width, self._image.channels)
-        return leaks.sign(self._split, self._name, images.reshape(-1, *shape), offsets)
-
-
-def _blocks(found: np.ndarray, order: np.ndarray) -> Iterator[np.ndarray]:
-    at_once = max(1, _BYTES_AT_ONCE // found.dtype.itemsize)
-    for start in range(0, len(order), at_once):
-        yield found[order[start : start + at_once]]
+    def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
+        """What lets other threads go on meanwhile."""
+        part, images = encoded
+        self.sha256.update(part)
+        self.histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()
+        if self._split in leaks.COMPARED:
+            shape = (self._image.height, self._image.width, self._image.channels)
+            self._signatures.append(leaks.signatures(images.reshape(-1, *shape)))
+        return part
 
 
 def _repeats(found: np.ndarray, order: np.ndarray) -> tuple[int, list[str]]:
@@ -154,13 +168,3 @@ def _repeats(found: np.ndarray, order: np.ndarray) -> tuple[int, list[str]]:
     same = (found["order"][order[1:]] == found["order"][order[:-1]]).all(axis=1)
     differ = same & (found["label"][order[1:]] != found["label"][order[:-1]])
     return int(same.sum()), sorted({found["content"][number].tobytes().hex() for number in order[1:][differ]})
-
-
-def _members(found: np.ndarray, order: np.ndarray) -> Iterator[Member]:
-    start = 0
-    for block in _blocks(found, order):
-        for content, image, label in zip(block["content"], block["image"], block["label"].tolist(), strict=True):
-            pixels = image.tobytes()
-            size, within = records.size_and_offset(len(pixels), label)
-            yield Member(content.tobytes(), hashlib.sha256(pixels).digest(), start + within)
-            start += size

@@ -27,8 +27,8 @@ FASHION_MNIST_CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip
 _FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
-_FILES_AT_ONCE = 100
-_BYTES_AT_ONCE = 32 << 20
+_FILES_AT_ONCE = 50
+_BYTES_AT_ONCE = 1 << 20
 _NAMES_SHOWN = 5
 _DIGITS_COUNT = 1797
 _IMAGES_DEFAULT = ImageShape(64, 64, 3)

@@ -97,6 +97,30 @@ def test_processes_of_the_direct_runner(
 
 
 @pytest.mark.slow
+def test_a_process_of_the_direct_runner_that_is_killed_is_told_in_a_line(
+    stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+) -> None:
+    source = write_idx(tmp_path / "idx", 60_000)
+    started = stage({"source": source}, "--direct_running_mode=multi_processing --direct_num_workers=2")
+    killed = False
+    while started.process.poll() is None:
+        for number, command in started.processes().items():
+            if not killed and "sdk_worker_main" in command and not command.startswith("/bin/sh"):
+                time.sleep(1)  # when it has begun
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+                    killed = True
+        time.sleep(0.05)
+    assert killed
+    assert started.wait() == errors.TRANSIENT, started.stderr
+    *_, last = started.stderr.strip().splitlines()
+    assert "a worker of Beam died: Worker subprocess exited with return code" in last
+    assert "Traceback" not in started.stderr
+    assert not list(started.dataset.parent.glob("*dataset*"))  # neither whole nor in part
+    assert started.processes() == {}
+
+
+@pytest.mark.slow
 def test_a_runner_that_ends_in_the_middle_is_told_in_a_line(
     prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:

@@ -101,6 +101,36 @@ def test_threads_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> 
         assert found[number] == [decoded_here(png(number))]
 
 
+def test_batches_are_decoded_beside_each_other_and_told_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(seconds=3))
+    contents = [[png(0, "sleep")], [png(1), png(2)], [], [png(3), png(4, "segfault"), png(5)]]
+    batches = [decoder.Batch(each, SHAPE, "fill") for each in contents]
+    done = []
+    while len(batches) > 1:
+        batch = decoder.first_answered(batches)
+        batches.remove(batch)
+        done.append(batch.results())
+    assert sorted(map(len, done)) == [0, 2, 3]  # the first one waits
+    (crashed,) = [found for found in done if len(found) == 3]
+    assert [found == decoded_here(png(number)) for found, number in zip(crashed, (3, 4, 5), strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    assert decoder.first_answered(batches) is batches[0]  # none has answered for long
+    (slept,) = batches[0].results()
+    assert str(slept) == "cannot be decoded: it does nothing for 3 s"
+
+
+def test_processes_that_are_at_work_end_with_the_others() -> None:
+    batch = decoder.Batch([png(0, "sleep")], SHAPE, "fill")
+    (process,) = decoder._alive[os.getpid()]
+    assert Path(f"/proc/{process._process.pid}").exists()
+    decoder.end_processes()
+    assert not Path(f"/proc/{process._process.pid}").exists()
+    del batch
+
+
 def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
     (tmp_path / "faulty" / "sitecustomize.py").write_text("import os; os._exit(5)")
     with pytest.raises(TransientError, match="does not start: it ended with exit status 5; "):

@@ -32,9 +32,8 @@ def originals(count: int, split: str = "train") -> list[Original]:
 def by_shard(found: list[Original], **changes: object) -> dict[tuple[str, int], list[bytes]]:
     """The images of each split and shard, in the shard's order."""
     settings = plan(**changes)
-    made = [each for each in examples.of_originals(found, settings) if isinstance(each, Rows)]
-    kind = rows.row_type(settings.image)
-    shards = {(split, number): np.frombuffer(content, kind) for split, number, content in rows.by_shard(made)}
+    made = [each for each in examples.Begun(found, settings).found() if isinstance(each, Rows)]
+    shards = {shard: np.concatenate(pieces) for shard, pieces in rows.by_shard(made).items()}
     return {key: [each.tobytes() for each in shard[rows.in_order(shard)]["image"]] for key, shard in shards.items()}
 
 
@@ -98,7 +97,7 @@ def test_the_seed_alone_changes_the_order() -> None:
 
 def test_what_cannot_be_decoded_is_set_aside() -> None:
     bad = Original("a/b.png", "train", 0, b"<html>")
-    (found,) = examples.of_originals([bad], plan(stored=None))
+    (found,) = examples.Begun([bad], plan(stored=None)).found()
     assert found == Rejected(
         "a/b.png", hashlib.sha256(b"<html>").hexdigest(), "is no PNG, JPEG or WebP file: it starts with b'<html>'"
     )

@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from components.errors import DataError
 from components.preprocess import beam_job, decoder, examples, former, pixels, rows, shards
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.examples import Damaged, Original, Plan, Rejected, TakenOver
-from components.preprocess.rows import Rows
-from components.preprocess.survey import ImagesPart, survey
+from components.preprocess.examples import Begun, Damaged, Original, Plan, Rejected, TakenOver
+from components.preprocess.rows import Gathering, Rows
+from components.preprocess.survey import ImagesPart, Part, survey
 from components.records import ImageShape
 from tests.gcs_server.server import Server
 
@@ -135,22 +135,28 @@ def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) ->
         change(source, chance)
 
 
+def found_in(part: Part, plan: Plan) -> Iterator[examples.Found]:
+    """What comes of a part, one batch after the other."""
+    for begun in beam_job.begun_of(part, plan):
+        yield from begun.found()
+
+
 def shards_of(source: Path, plan: Plan, folder: Path) -> tuple[dict[str, str], list[Rejected], int]:
     """What the Beam pipeline does, in plain order: the files made, what was set aside, how many were taken over."""
     folder.mkdir()
     found = survey(str(source), sources.contents(str(source)).listing)
     made, rejected, count = [], [], 0
     for part in found.parts:
-        for each in beam_job.examples_of(part, plan):
+        for each in found_in(part, plan):
             if isinstance(each, Rows):
                 made.append(each)
             elif isinstance(each, Rejected):
                 rejected.append(each)
             elif isinstance(each, TakenOver):
                 count += each.images
-    for split, number, group in rows.by_shard(made) if made else []:
+    for (split, number), pieces in rows.by_shard(made).items():
         name = f"{split}-{number}.tfrecord"
-        gathered = rows.gathered([group], rows.row_type(plan.image))
+        gathered = Gathering().gathered([rows.as_bytes(pieces)], rows.row_type(plan.image))
         facts = shards.write_shard(split, name, gathered, str(folder), len(found.classes), SHAPE, plan.recipe)
         storage.write_json(folder / f"{split}-{number}.json", {**vars(facts), "shard": vars(facts.shard)})
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}, sorted(rejected), count
@@ -223,15 +229,15 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_file, decode = sources.open_file, decoder.decode
+    open_file, batch = sources.open_file, decoder.Batch
 
-    def noting_open(place: str, *words: Any) -> Any:
+    def noting_open(place: str, *words: Any, **named: Any) -> Any:
         opened.append(Path(place).name)
-        return open_file(place, *words)
+        return open_file(place, *words, **named)
 
-    def noting_decode(contents: list[bytes], *words: Any) -> Any:
+    def noting_batch(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)
-        return decode(contents, *words)
+        return batch(contents, *words)
 
     source, index = tmp_path / "pets", str(tmp_path / "index")
     write(source, [100, 101])
@@ -240,7 +246,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint, _ = sources.fingerprint(str(source), index)
     monkeypatch.setattr(sources, "open_file", noting_open)
-    monkeypatch.setattr(decoder, "decode", noting_decode)
+    monkeypatch.setattr(decoder, "Batch", noting_batch)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
     run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
@@ -417,16 +423,16 @@ def test_a_dataset_that_is_removed_meanwhile(kept: Path, tmp_path: Path) -> None
     listing = sources.contents(str(tmp_path / "pets")).listing
     assert listing is not None
     part = ImagesPart(tuple((file, "train", 0) for file in listing.files))
-    before = list(beam_job.examples_of(part, plan))
+    before = list(found_in(part, plan))
     assert sum(fact.images for fact in before if isinstance(fact, TakenOver)) == 52
     shutil.rmtree(kept)
-    after = list(beam_job.examples_of(part, plan))
+    after = list(found_in(part, plan))
     assert in_order(after) == in_order(before)
     assert sum(fact.images for fact in after if isinstance(fact, Damaged)) == 52
     assert sum(fact.images for fact in after if isinstance(fact, TakenOver)) == 0
     (tmp_path / "pets" / "a" / "0.png").write_bytes(picture(1))
     with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted; fingerprint the source again$"):
-        list(beam_job.examples_of(part, plan))
+        list(found_in(part, plan))
 
 
 def in_order(found: list[examples.Found]) -> list[bytes]:
@@ -440,9 +446,9 @@ def test_a_file_that_changed_since_it_was_fingerprinted() -> None:
         stored=None, image=SHAPE, resize="fill", made_splits={}, shard_counts=dict.fromkeys(records.SPLITS, 1), seed=0
     )
     with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted"):
-        list(examples.of_originals([original], plan))
-    in_a_bucket = dataclasses.replace(file, place="gs://photos/a/0.png")
-    assert list(examples.of_originals([original._replace(file=in_a_bucket)], plan))
+        list(Begun([original], plan).found())
+    in_a_bucket = file._replace(place="gs://photos/a/0.png")
+    assert list(Begun([original._replace(file=in_a_bucket)], plan).found())
 
 
 def test_recipe_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Leaks between splits, against a comparison of all pairs of pixels in NumPy."""
 
+import dataclasses
+import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.fft
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from components import records
@@ -28,7 +32,8 @@ def write_shard(folder: Path, split: str, number: int, images: np.ndarray) -> Si
         offsets.append(len(content) + records.size_and_offset(image.nbytes, label)[1])
         content += record
     (folder / name).write_bytes(content)
-    return leaks.sign(split, name, images, np.array(offsets))
+    hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
+    return Signed(split, name, leaks.signatures(images), leaks.digests(hashes), np.array(offsets))
 
 
 def pictures(random: np.random.Generator, count: int, image: ImageShape) -> np.ndarray:
@@ -198,22 +203,18 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy(tmp_
     assert leaks.describe(found, {"test": 9})["exact"] == 2
 
 
-def test_a_crowded_cell_is_compared_with_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 60 images in one cell the nearest in its last frequency are looked at, and those of the same digest."""
-    random = np.random.default_rng(0)
-    wave = np.cos(np.pi * (np.arange(28) + 0.5) * 4 / 28)[None, None, :, None]  # four half waves: the fifth frequency
-    strengths = np.linspace(-5, 5, 60)[:, None, None, None]
-    images = np.round(128 + strengths * wave + random.integers(-60, 60, (1, 28, 28, 1))).astype(np.uint8)
-    monkeypatch.setattr(leaks, "_MOST_IN_CELL", 20)
-    held = leaks.hold([write_shard(tmp_path, "test", 0, images)])
-    pairs = leaks.candidates(held, write_shard(tmp_path, "train", 0, images[[30, 0]]))
-    of_first = pairs[pairs[:, 1] == 0, 0]
-    assert set(range(27, 34)) <= set(of_first.tolist())
-    assert len(of_first) < 60
-    assert [0, 1] in pairs.tolist()
+@given(
+    st.integers(0, 200), st.integers(0, 40), st.sampled_from([0, 1, 16, 300, 700, 1000, 1020]), st.integers(0, 2**32)
+)
+def test_pairs_within_a_distance_are_those_of_whole_numbers(count: int, others: int, apart: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    some, other = (random.choice([0, 1, 127, 128, 254, 255], (n, 16)).astype(np.uint8) for n in (count, others))
+    squares = np.square(some[:, None].astype(int) - other[None].astype(int)).sum(axis=2)
+    found = leaks._within(some, leaks._as_columns(other), apart)
+    np.testing.assert_array_equal(np.stack(found), np.stack(np.nonzero(squares <= apart**2)))
 
 
-@pytest.mark.parametrize("name", ["_PAIRS_AT_ONCE", "_ROWS_AT_ONCE", "_BYTES_AT_ONCE"])
+@pytest.mark.parametrize("name", ["_ROWS_AT_ONCE", "_ROWS_IN_CACHE", "_BYTES_AT_ONCE", "_STEP"])
 def test_how_many_are_taken_at_once_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     random = np.random.default_rng(0)
     images = pictures(random, 200, GREY)
@@ -222,7 +223,7 @@ def test_how_many_are_taken_at_once_changes_nothing(tmp_path: Path, monkeypatch:
     held = leaks.hold([write_shard(tmp_path, "test", 0, held_out)])
     expected = leaks.candidates(held, at_once)
     monkeypatch.setattr(leaks, name, 7)
-    by_and_by = leaks.sign("train", at_once.shard, images, at_once.offsets)
+    by_and_by = dataclasses.replace(at_once, signatures=leaks.signatures(images))
     np.testing.assert_array_equal(by_and_by.signatures, at_once.signatures)
     np.testing.assert_array_equal(leaks.candidates(held, by_and_by), expected)
     found = leaks.verified(held, by_and_by, expected, tmp_path, GREY)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components import records
 from components.preprocess import rows
-from components.preprocess.rows import Rows
+from components.preprocess.rows import Gathering, Key, Rows, Spilled
 from components.records import ImageShape
 
 IMAGE = ImageShape(2, 1, 1)
@@ -46,27 +46,32 @@ def test_rows_are_in_the_order_of_their_hashes_as_bytes(examples: list[tuple[byt
 def test_every_row_comes_to_its_shard(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[list[tuple[bytes, int, int, int]]], spilled: bool
 ) -> None:
-    groups = [group for chunk in chunks for group in rows.by_shard([made(chunk), made(chunk)])]
-    if spilled:
-        folder = tmp_path_factory.mktemp("spilled")
-        groups = rows.spill(iter(groups), folder)  # type: ignore[assignment]
-        assert len([*folder.iterdir()]) == 1
-    found: dict[tuple[str, int], list[bytes]] = {}
-    for split, number, group in groups:
-        found.setdefault((split, number), []).append(group)
+    folder = tmp_path_factory.mktemp("spilled")
+    found: dict[Key, list[bytes | Spilled]] = {}
+    for chunk in chunks:
+        groups = rows.by_shard([made(chunk), made(chunk)])
+        places = rows.spill(groups, folder)
+        for key, pieces in groups.items():
+            found.setdefault(key, []).append(places[key] if spilled else rows.as_bytes(pieces))
+    assert len([*folder.iterdir()]) == len(chunks)
     expected: dict[tuple[str, int], list[tuple[bytes, int, bytes, bytes]]] = {}
     for chunk in chunks:
         for order, label, split_number, shard in chunk * 2:
             place = records.SPLITS[split_number], shard
             expected.setdefault(place, []).append((order, label, order, order[:2]))
     assert found.keys() == expected.keys()
+    gathering = Gathering()  # of shards of all sizes, one after the other
     for place, content in found.items():
-        assert sorted(as_tuples(rows.gathered(content, KIND))) == sorted(expected[place])
+        assert sorted(as_tuples(gathering.gathered(content, KIND))) == sorted(expected[place])
+
+
+def test_nothing_to_gather() -> None:
+    assert rows.by_shard([]) == {}
+    assert len(Gathering().gathered([], KIND)) == 0
 
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
-    group = made([(bytes(32), 0, 0, 0)])
-    ((_, _, place),) = rows.spill(rows.by_shard([group]), tmp_path)
+    (place,) = rows.spill(rows.by_shard([made([(bytes(32), 0, 0, 0)])]), tmp_path).values()
     Path(place[0]).write_bytes(Path(place[0]).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
-        rows.gathered([place], KIND)
+        Gathering().gathered([place], KIND)

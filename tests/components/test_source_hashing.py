@@ -1,0 +1,142 @@
+"""Hashes of many files, against hashlib; and processes that die while they read."""
+
+import hashlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components import source_hashing, sources
+from components.errors import DataError
+from components.source_hashing import File
+
+FEW = 5
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes after five files rather than thousands, and three files in a line."""
+    monkeypatch.setattr(source_hashing, "_FEW", FEW)
+    monkeypatch.setattr(source_hashing, "_AT_ONCE", 3)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that are started meanwhile."""
+    found: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def noting(*words: object, **named: object) -> subprocess.Popen[bytes]:
+        found.append(start(*words, **named))  # type: ignore[call-overload]
+        return found[-1]
+
+    monkeypatch.setattr(source_hashing.subprocess, "Popen", noting)
+    return found
+
+
+def written(folder: Path, count: int) -> list[File]:
+    """Files of all lengths, one of them with a name that is no UTF-8."""
+    folder.mkdir()
+    found = []
+    for number in range(count):
+        place = os.fsdecode(os.fsencode(folder / f"{number}") + (b"\xff\n" if number == 9 else b""))
+        with open(place, "wb") as file:
+            file.write(b"%d" % number * number * 40)
+        found.append(File(place, number * 40))
+    return found
+
+
+def expected(files: list[File]) -> list[str]:
+    found = []
+    for file in files:
+        with open(file.place, "rb") as opened:
+            found.append(hashlib.sha256(opened.read()).hexdigest())
+    return found
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, FEW + 1, FEW + 3, 50])
+def test_hashes_in_the_order_of_the_files(tmp_path: Path, started: list[subprocess.Popen[bytes]], count: int) -> None:
+    files = written(tmp_path / "files", count)
+    assert list(source_hashing.hashed(files, sources.sha256_of_path)) == expected(files)
+    assert bool(started) == (count > FEW)
+    assert all(process.poll() is not None for process in started)
+
+
+def test_what_is_known_is_not_read(tmp_path: Path) -> None:
+    files = written(tmp_path / "files", 30)
+    known = [
+        file._replace(place=f"{file.place} gone", sha256="known") if n % 3 else file for n, file in enumerate(files)
+    ]
+    found = list(source_hashing.hashed(known, sources.sha256_of_path))
+    assert found == ["known" if n % 3 else sha256 for n, sha256 in enumerate(expected(files))]
+
+
+def test_where_all_is_known_no_process_is_started(started: list[subprocess.Popen[bytes]]) -> None:
+    assert len(list(source_hashing.hashed([File("gone", 1, "known")] * 100, sources.sha256_of_path))) == 100
+    assert not started
+
+
+def test_processes_that_are_killed_cost_time_alone(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    files = written(tmp_path / "files", 40)
+
+    def killing() -> Iterator[File]:
+        for number, file in enumerate(files):
+            if number == 20:
+                for process in started:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+            yield file
+
+    assert list(source_hashing.hashed(killing(), sources.sha256_of_path)) == expected(files)
+    assert started
+
+
+def test_a_file_that_is_gone_is_told_as_without_processes(tmp_path: Path) -> None:
+    files = written(tmp_path / "files", 40)
+    Path(files[30].place).unlink()
+    results = source_hashing.hashed(files, sources.sha256_of_path)
+    assert [next(results) for _ in range(30)] == expected(files[:30])
+    with pytest.raises(DataError, match="30 is gone; the source changed while it was read"):
+        next(results)
+
+
+def test_nobody_is_left_when_results_are_given_up(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+    results = source_hashing.hashed(written(tmp_path / "files", 40), sources.sha256_of_path)
+    for _ in range(10):
+        next(results)
+    assert started
+    results.close()  # type: ignore[attr-defined]
+    assert all(process.poll() is not None for process in started)
+
+
+def test_a_source_of_many_files_has_the_fingerprint_that_it_has_without_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
+) -> None:
+    (tmp_path / "pets").mkdir()
+    for number in range(30):
+        (tmp_path / "pets" / f"{number}.png").write_bytes(b"%d" % number)
+    index = str(tmp_path / "index")
+    with_processes = sources.contents(str(tmp_path / "pets"), index)
+    assert started
+    monkeypatch.setattr(source_hashing, "_FEW", 1000)
+    assert sources.contents(str(tmp_path / "pets")).fingerprint == with_processes.fingerprint
+
+
+def test_a_line_of_requests_is_answered_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sha256_of(place: str, size: int) -> str:
+        if place == "bad":
+            raise OSError
+        return f"{place}{size}"
+
+    handlers: list[tuple[int, object]] = []
+    note: Callable[[int, object], None] = lambda *given: handlers.append(given)  # noqa: E731
+    monkeypatch.setattr(source_hashing.signal, "signal", note)
+    monkeypatch.setattr(source_hashing.sys, "stdin", ['[["a", 1], ["bad", 2]]\n', "[]\n"])
+    source_hashing.answer(sha256_of)
+    assert capsys.readouterr().out == '["a1", ""]\n[]\n'
+    assert (signal.SIGINT, signal.SIG_IGN) in handlers
