@@ -133,6 +133,7 @@ class Gathering:
         found = [*groups]
         sizes = [len(group) if isinstance(group, bytes) else group[2] for group in found]
         if sum(sizes) > len(self._memory):
+            self._memory = np.empty(0, np.uint8)  # so that not both are there
             self._memory = np.empty(sum(sizes), np.uint8)
         end = 0
         for group, size in zip(found, sizes, strict=True):
