@@ -103,7 +103,7 @@ class Batch:
                 self._process.end()
                 raise
             else:
-                _idle[os.getpid()].append(self._process)
+                _idle.setdefault(os.getpid(), []).append(self._process)
             self._process = self._begun() if len(self._found) < len(self._contents) else None
         return self._found
 
@@ -165,12 +165,12 @@ def _taken() -> "_Process":
     """A process that has nothing to do."""
     if os.getpid() not in _alive:
         atexit.register(end_processes)
-        _alive[os.getpid()], _idle[os.getpid()] = set(), []
+    alive, idle = _alive.setdefault(os.getpid(), set()), _idle.setdefault(os.getpid(), [])
     try:
-        return _idle[os.getpid()].pop()  # whatever other threads do meanwhile, they get another one
+        return idle.pop()  # whatever other threads do meanwhile, they get another one
     except IndexError:
         process = _Process(LIMITS)
-        _alive[os.getpid()].add(process)
+        alive.add(process)
         return process
 
 
