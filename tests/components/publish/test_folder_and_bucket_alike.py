@@ -103,7 +103,7 @@ def test_alike(bench: Bench, tmp_path: Path, operations: list[Operation], faults
     same(bench, tmp_path, [("publish", 1), *operations], faults)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
 @given(st.lists(OPERATIONS, min_size=4, max_size=7), FAULTY)
 def test_alike_in_many_orders(

@@ -105,7 +105,7 @@ def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, w
     assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its place may change
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_the_same_bits(
     tiny_dataset: Path, champion: Path, whole: Path, tmp_path: Path
 ) -> None:
