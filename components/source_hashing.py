@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 _FEW = 4_000  # files that are read in about as long as a process takes to start
@@ -35,7 +35,7 @@ class File(NamedTuple):
     sha256: str = ""
 
 
-def hashed(files: Iterable[File], sha256_of: Callable[[str, int], str]) -> Iterator[str]:
+def hashed(files: Iterable[File], sha256_of: Callable[[str, int], str]) -> Generator[str, None, None]:
     """Yields the sha256 of each file, in order: what is known, or what is read.
 
     Args:

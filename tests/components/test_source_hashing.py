@@ -4,7 +4,7 @@ import hashlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,7 +108,7 @@ def test_nobody_is_left_when_results_are_given_up(tmp_path: Path, started: list[
     for _ in range(10):
         next(results)
     assert started
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert all(process.poll() is not None for process in started)
 
 
@@ -134,8 +134,7 @@ def test_a_line_of_requests_is_answered_with_a_line(
         return f"{place}{size}"
 
     handlers: list[tuple[int, object]] = []
-    note: Callable[[int, object], None] = lambda *given: handlers.append(given)  # noqa: E731
-    monkeypatch.setattr(source_hashing.signal, "signal", note)
+    monkeypatch.setattr(source_hashing.signal, "signal", lambda *given: handlers.append(given))
     monkeypatch.setattr(source_hashing.sys, "stdin", ['[["a", 1], ["bad", 2]]\n', "[]\n"])
     source_hashing.answer(sha256_of)
     assert capsys.readouterr().out == '["a1", ""]\n[]\n'

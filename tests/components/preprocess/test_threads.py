@@ -1,6 +1,7 @@
 """Work in threads, against a plain loop."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,14 @@ def test_as_many_run_at_once_as_there_are_threads() -> None:
 
 
 def test_items_are_taken_as_results_are() -> None:
-    taken = []
-    results = threads.overlapped(str, (taken.append(item) or item for item in range(100)), 2)  # type: ignore[func-returns-value]
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = threads.overlapped(str, items(), 2)
     assert next(results) == "0"
     assert len(taken) == 3
     results.close()
