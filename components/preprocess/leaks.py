@@ -36,14 +36,14 @@ _FREQUENCIES = (
     *((0, 2), (2, 0), (1, 0), (0, 1), (0, 4), (4, 0), (3, 0), (0, 3)),
     *((1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 3), (0, 5), (1, 4)),
 )
-_MIDDLE = 128  # of a frequency's byte; a frequency is at most 127.5 levels either way
+_FINENESS = 7  # bits after the point of a frequency, which is at most 127.5 levels either way and so fits in 16 bits
 _UNIT = 2.0**-40  # to whose multiples the basis is rounded, so that sums are exact, in whatever order they are taken
 _MOST_LEVELS = 5.0  # root mean square: what it leaves out of Fashion-MNIST shows another garment, or another print
 _MOST_SHARE = 0.1  # of the standard deviation: without it all dark images would be near to one another
 _ROUNDING = 0.1  # levels; far more than the basis is rounded by
 _FURTHEST = _MOST_LEVELS + _ROUNDING
-# Rounded down, each frequency differs by at most one more than before, and so all together by this, as a length.
-_FURTHEST_ROUNDED = _FURTHEST + np.sqrt(len(_FREQUENCIES))
+# Rounded down to levels, each frequency differs by at most one more, and so all together by this, as a length.
+_FURTHEST_IN_LEVELS = _FURTHEST + np.sqrt(len(_FREQUENCIES))
 MOST_HELD = 5_000
 _MOST_VERIFIED = 32
 _ROWS_AT_ONCE = 2048
@@ -58,12 +58,12 @@ _SIGNED = "signed-"
 
 @dataclasses.dataclass(frozen=True)
 class Signed:
-    """What is kept of the images of a shard to compare them with others: 32 bytes each.
+    """What is kept of the images of a shard to compare them with others: 48 bytes each.
 
     Attributes:
         split: The split.
         shard: The shard's file name.
-        signatures: Frequencies in levels, rounded down, and 128: uint8 [n, 16].
+        signatures: What `signatures` gives of each: int16 [n, 16].
         digests: The first 8 bytes of the sha256 of each image's pixels: uint64 [n].
         offsets: Where in the shard each image's pixels begin (`records.size_and_offset`): integers [n].
     """
@@ -82,19 +82,19 @@ class Held:
     Attributes:
         shards: Their shards, by split and name.
         first: The number of each shard's first image among all: int64 [shards].
-        signatures, digests, offsets: Those of all shards, as in `Signed`.
-        compared: What near images are found by, of no more than `MOST_HELD` images: as `_within` takes it, float32
-            [17, m].
-        numbers: The number of each of them, ascending: int64 [m].
+        digests, offsets: Those of all shards, as in `Signed`.
+        numbers: The numbers of those that near images are found of, no more than `MOST_HELD`, ascending: int64 [m].
+        signatures: Theirs: int16 [m, 16].
+        columns: The same as `_within` takes it: float32 [17, m].
     """
 
     shards: list[Signed]
     first: np.ndarray
-    signatures: np.ndarray
     digests: np.ndarray
     offsets: np.ndarray
-    compared: np.ndarray
     numbers: np.ndarray
+    signatures: np.ndarray
+    columns: np.ndarray
 
 
 class Leak(NamedTuple):
@@ -142,32 +142,31 @@ def read_signed(folder: Path, names: str) -> Iterator[Signed]:
 def signatures(images: np.ndarray) -> np.ndarray:
     """The lowest frequencies of images, as the cosine transform (DCT-II, orthonormal) of their grey values has them.
 
-    Each is a root mean square in levels, 0 to 255, and so less than that of the image; frequencies that an image is too
-    small for are 0.
+    Each is a root mean square, and so less than that of the image; frequencies that an image is too small for are 0.
 
     Args:
         images: uint8 [n, height, width, channels].
 
     Returns:
-        uint8 [n, 16]: rounded down, and 128.
+        int16 [n, 16]: in 128ths of a level, of which an image has 0 to 255, rounded down.
     """
     count, height, width, channels = images.shape
     basis = _basis(height, width, channels)
-    found = np.empty((count, len(_FREQUENCIES)), np.uint8)
+    found = np.empty((count, len(_FREQUENCIES)), np.int16)
     at_once = max(1, _BYTES_AT_ONCE // (8 * height * width))
     for start in range(0, count, at_once):
         some = images[start : start + at_once]
         grey = some[..., 0].astype(np.uint16)  # channel by channel: a sum along so short an axis is slow
         for channel in range(1, channels):
             grey += some[..., channel]
-        found[start : start + at_once] = np.floor(grey.reshape(-1, height * width) @ basis) + _MIDDLE
+        found[start : start + at_once] = np.floor(np.ldexp(grey.reshape(-1, height * width) @ basis, _FINENESS))
     return found
 
 
 def hold(shards: Iterable[Signed]) -> Held:
     """The table of the images of held-out shards, the same whatever their order."""
     ordered = sorted(shards, key=lambda signed: (signed.split, signed.shard))
-    empty = Signed("", "", np.zeros((0, len(_FREQUENCIES)), np.uint8), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    empty = Signed("", "", np.zeros((0, len(_FREQUENCIES)), np.int16), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
     together = {
         name: np.concatenate([getattr(signed, name) for signed in (empty, *ordered)])
         for name in ("signatures", "digests", "offsets")
@@ -175,8 +174,9 @@ def hold(shards: Iterable[Signed]) -> Held:
     lengths = [len(signed.digests) for signed in ordered]
     chosen = np.sort(np.argsort(together["digests"], kind="stable")[:MOST_HELD])
     first = np.array(list(itertools.accumulate(lengths, initial=0))[: len(lengths)], np.int64)
-    compared = _as_columns(together["signatures"][chosen])
-    return Held(shards=ordered, first=first, compared=compared, numbers=chosen, **together)
+    signatures = together.pop("signatures")[chosen]
+    columns = _as_columns(signatures)
+    return Held(shards=ordered, first=first, numbers=chosen, signatures=signatures, columns=columns, **together)
 
 
 def candidates(held: Held, train: Signed) -> np.ndarray:
@@ -198,12 +198,13 @@ def candidates(held: Held, train: Signed) -> np.ndarray:
 
 def _near(held: Held, train: Signed, start: int) -> np.ndarray:
     """Held-out images and training images, some from `start` on, whose signatures are near: int64 [pairs, 2]."""
-    rows, columns = _within(train.signatures[start : start + _ROWS_AT_ONCE], held.compared, _FURTHEST_ROUNDED)
-    numbers, rows = held.numbers[columns], rows + start
-    apart = np.abs(held.signatures[numbers].astype(np.int32) - train.signatures[rows])
+    rows, held_rows = _within(train.signatures[start : start + _ROWS_AT_ONCE], held.columns, _FURTHEST_IN_LEVELS)
+    rows += start
+    apart = np.abs(held.signatures[held_rows].astype(np.int64) - train.signatures[rows])
     # Rounded down, they differ by less than one more than the frequencies do.
-    chosen = np.flatnonzero(np.square(np.maximum(apart - 1, 0)).sum(axis=1) <= _FURTHEST**2)
-    numbers, rows, nearness = numbers[chosen], rows[chosen], np.square(apart[chosen]).sum(axis=1)
+    squares = np.square(np.maximum(apart - 1, 0)).sum(axis=1)
+    chosen = np.flatnonzero(squares <= (_FURTHEST * (1 << _FINENESS)) ** 2)
+    numbers, rows, nearness = held.numbers[held_rows[chosen]], rows[chosen], squares[chosen]
     order = np.lexsort((numbers, nearness, rows))
     numbers, rows = numbers[order], rows[order]
     rank = np.arange(len(rows)) - np.searchsorted(rows, rows)  # within its training image, the nearest first
@@ -211,13 +212,14 @@ def _near(held: Held, train: Signed, start: int) -> np.ndarray:
 
 
 def _as_columns(signatures: np.ndarray) -> np.ndarray:
-    """Signatures uint8 [n, 16] for `_within`, each with half of its squared length: float32 [17, n]."""
-    centred = signatures.astype(np.float32) - _MIDDLE
-    return np.concatenate([centred.T, np.square(centred).sum(axis=1)[None] / 2])
+    """Signatures int16 [n, 16] for `_within`, in levels, each with half of its squared length: float32 [17, n]."""
+    levels = (signatures >> _FINENESS).astype(np.float32)
+    return np.concatenate([levels.T, np.square(levels).sum(axis=1)[None] / 2])
 
 
 def _within(signatures: np.ndarray, others: np.ndarray, distance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of signatures, uint8 [n, 16], and of others, as `_as_columns` has them, that are no further apart.
+    """Pairs of signatures, int16 [n, 16], and of others, as `_as_columns` has them, that are no more levels apart, each
+    rounded down to levels.
 
     Half of a squared distance is half of either squared length less the product. All of these are multiples of a half
     and below 2^19, so that a float32 has them exactly.

@@ -208,9 +208,10 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy(tmp_
 )
 def test_pairs_within_a_distance_are_those_of_whole_numbers(count: int, others: int, apart: int, seed: int) -> None:
     random = np.random.default_rng(seed)
-    some, other = (random.choice([0, 1, 127, 128, 254, 255], (n, 16)).astype(np.uint8) for n in (count, others))
-    squares = np.square(some[:, None].astype(int) - other[None].astype(int)).sum(axis=2)
-    found = leaks._within(some, leaks._as_columns(other), apart)
+    some, other = (random.choice([-128, -127, -1, 0, 126, 127], (n, 16)) for n in (count, others))
+    squares = np.square(some[:, None] - other[None]).sum(axis=2)
+    finer = [(each * 128 + random.integers(0, 128, each.shape)).astype(np.int16) for each in (some, other)]
+    found = leaks._within(finer[0], leaks._as_columns(finer[1]), apart)
     np.testing.assert_array_equal(np.stack(found), np.stack(np.nonzero(squares <= apart**2)))
 
 
@@ -279,16 +280,16 @@ def test_signatures_are_the_frequencies_of_scipy_and_differ_by_no_more_than_imag
     order = [(0, 2), (2, 0), (1, 0), (0, 1), (0, 4), (4, 0), (3, 0), (0, 3)]
     order += [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2), (1, 3), (0, 5), (1, 4)]
     found = leaks.signatures(images)
-    assert (found.shape, found.dtype) == ((30, 16), np.uint8)
+    assert (found.shape, found.dtype) == ((30, 16), np.int16)
     for column, (vertical, horizontal) in zip(found.astype(int).T, order, strict=True):
         if vertical < shape[0] and horizontal < shape[1]:
             # Rounded down; where a frequency is a whole number but for rounding, it may be the one below.
-            np.testing.assert_allclose(column + 0.5 - 128, expected[:, vertical, horizontal], atol=0.5 + 1e-6)
+            np.testing.assert_allclose((column + 0.5) / 128, expected[:, vertical, horizontal], atol=0.5 / 128 + 1e-6)
         else:
-            assert set(column) == {128}
+            assert set(column) == {0}
     for one, other in zip(images.astype(float), images[random.permutation(30)].astype(float), strict=True):
         apart = np.abs(np.subtract(*leaks.signatures(np.stack([one, other]).astype(np.uint8)).astype(int)))
-        assert np.sqrt(np.square(np.maximum(apart - 1, 0)).sum()) <= (one - other).std() + 1e-9
+        assert np.sqrt(np.square(np.maximum(apart - 1, 0)).sum()) / 128 <= (one - other).std() + 1e-9
 
 
 def test_images_are_read_where_they_are_told_to_be(tmp_path: Path) -> None:
