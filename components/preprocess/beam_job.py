@@ -11,24 +11,26 @@ import logging
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from components import records, storage
 from components.errors import TransientError, naming
-from components.preprocess import examples, failures, leaks, rows, runners, shards, survey
-from components.preprocess.examples import Begun, Plan, Rejected
+from components.preprocess import batches, examples, failures, leaks, rows, runners, shard_order, shards
+from components.preprocess.examples import Begun, Found, Rejected
 from components.preprocess.facts import Gather
 from components.preprocess.failures import Failure, failure_of
 from components.preprocess.leaks import Held, Leak
+from components.preprocess.plan import Plan
 from components.preprocess.progress import Tally, told_progress
 from components.preprocess.rows import Gathering, Key, Rows, Spilled
 from components.preprocess.shards import Made, ShardFacts
-from components.preprocess.survey import ImagesPart, Part
+from components.preprocess.survey import ImageParts, Part
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ _FACTS = "facts.json"
 _PARTS = "parts.pickle"
 _FAILED = "failed"
 _HELD_BYTES = 4 << 20  # of rows, by each worker, until they are passed on
+_BLOCK_BYTES = 1 << 20  # of rows, which are written together
 
 Piece = tuple[int, int]  # offset and bytes of a part in the file of parts
 
@@ -60,9 +63,16 @@ def make_shards(
     """
     shard_count = sum(plan.shard_counts.values())
     with _quiet(), told_progress(folder, images, shard_count), runners.pipeline(beam_options) as pipeline:
-        pieces = _write_parts(parts, folder / _PARTS)
         spilled, decoders = runners.keeps_in_memory(pipeline.options), runners.decoders(pipeline.options)
-        build(pipeline, pieces, plan, class_count, str(folder), spilled, decoders)
+        with naming(folder / _PARTS), open(folder / _PARTS, "wb") as file:
+            if isinstance(parts, ImageParts) and parts.are_hashed():
+                ordered = shard_order.in_shards(parts, plan)
+                whole = [(shard, _write_parts(files, file)) for shard, files in ordered]
+                made = make_whole_shards(pipeline, whole, plan, class_count, str(folder), decoders)
+            else:
+                pieces = [_write_parts([part], file) for part in parts]
+                made = make_shards_of_rows(pipeline, pieces, plan, class_count, str(folder), spilled, decoders)
+        gather_facts(*made, plan, str(folder))
     if not (folder / _FACTS).exists():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
     found = storage.read_json(folder / _FACTS, "set of shards")
@@ -78,7 +88,37 @@ def make_shards(
     )
 
 
-def build(
+def make_whole_shards(
+    pipeline: beam.Pipeline,
+    shards_of_files: list[tuple[Key, Piece]],
+    plan: Plan,
+    class_count: int,
+    folder: str,
+    decoders: int,
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """Wires the way of image files whose order is known: each shard is made by itself, and nothing is gathered.
+
+    Args:
+        pipeline: Where the steps are added.
+        shards_of_files: Where the parts of each shard lie in the file of parts.
+        plan: How images become examples.
+        class_count: Number of classes.
+        folder: The folder that is being made.
+        decoders: How many processes decode image files for each worker.
+
+    Returns:
+        The facts of each shard; those of images.
+    """
+    made = (
+        pipeline
+        | "List" >> beam.Create(shards_of_files, reshuffle=True)
+        | "Make shards"
+        >> beam.ParDo(MakeShards(plan, folder, class_count, decoders)).with_outputs("facts", main="shards")
+    )
+    return made.shards, made.facts
+
+
+def make_shards_of_rows(
     pipeline: beam.Pipeline,
     pieces: list[Piece],
     plan: Plan,
@@ -86,8 +126,8 @@ def build(
     folder: str,
     spilled: bool,
     decoders: int,
-) -> None:
-    """Wires the pipeline; everything that it does is a plain function of plain values.
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """Wires the way of all else, where an image has to be read to know its shard.
 
     Args:
         pipeline: Where the steps are added.
@@ -97,6 +137,9 @@ def build(
         folder: The folder that is being made.
         spilled: Whether rows wait for their shard in files rather than in the runner.
         decoders: How many processes decode image files for each worker.
+
+    Returns:
+        The facts of each shard; those of images.
     """
     made = (
         pipeline
@@ -109,6 +152,18 @@ def build(
         | "Gather shards" >> beam.GroupByKey()
         | "Write shards" >> beam.ParDo(WriteShards(plan, folder, class_count))
     )
+    return written, made.facts
+
+
+def gather_facts(written: beam.PCollection, facts: beam.PCollection, plan: Plan, folder: str) -> None:
+    """Wires what comes once all shards are written: the search for leaks, and the facts of everything, in a file.
+
+    Args:
+        written: The facts of each shard.
+        facts: Those of images.
+        plan: How images become examples.
+        folder: The folder that is being made.
+    """
     leaking = (
         written
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
@@ -117,44 +172,27 @@ def build(
         | "Find leaks" >> beam.FlatMap(_find_leaks, plan, folder)
     )
     (
-        (written, made.facts, leaking)
+        (written, facts, leaking)
         | beam.Flatten()
         | "Gather facts" >> beam.CombineGlobally(Gather())
         | "Write facts" >> beam.Map(_write_facts, folder)
     )
 
 
-def _write_parts(parts: Iterable[Part], path: Path) -> list[Piece]:
-    """Leaves the parts where every worker finds them, as what a pipeline is made of has to be small."""
-    pieces = []
-    with naming(path), open(path, "wb") as file:
-        for part in parts:
-            start = file.tell()
-            pickle.dump(part, file)
-            pieces.append((start, file.tell() - start))
-    return pieces
+def _write_parts(parts: Iterable[Part], file: BinaryIO) -> Piece:
+    """Leaves parts where every worker finds them, as what a pipeline is made of has to be small."""
+    start = file.tell()
+    for part in parts:
+        pickle.dump(part, file)
+    return start, file.tell() - start
 
 
-def _read_part(folder: str, piece: Piece) -> Part:
+def _read_parts(folder: str, piece: Piece) -> Iterator[Part]:
     offset, size = piece
     with open(Path(folder) / _PARTS, "rb") as file:
         file.seek(offset)
-        part: Part = pickle.loads(file.read(size))  # noqa: S301 - written by this stage, in a folder of its own
-    return part
-
-
-def begun_of(part: Part, plan: Plan) -> Iterator[Begun]:
-    """Reads a part, but for files that are known to be in an earlier dataset, and begins to make examples of it.
-
-    Raises:
-        DataError: A file is damaged, gone, or not what it was when the source was fingerprinted.
-    """
-    if isinstance(part, ImagesPart):
-        found, rest = examples.taken_over(part.images, plan)
-        yield Begun([], plan, found)
-        part = ImagesPart(tuple(rest))
-    for originals in survey.read(part):
-        yield Begun(originals, plan)
+        while file.tell() < offset + size:
+            yield pickle.load(file)  # noqa: S301 - written by this stage, in a folder of its own
 
 
 class MakeExamples(beam.DoFn):
@@ -182,9 +220,10 @@ class MakeExamples(beam.DoFn):
         if _is_over(self._folder):
             return
         try:
-            for begun in begun_of(_read_part(self._folder, piece), self._plan):
-                self._begun.append(begun)
-                yield from self._done(self._decoders - 1)
+            for part in _read_parts(self._folder, piece):
+                for begun in batches.begun_of(part, self._plan):
+                    self._begun.append(begun)
+                    yield from self._done(self._decoders - 1)
         except failures.EXPECTED as error:
             yield beam.pvalue.TaggedOutput("facts", _noted(error, self._folder))
 
@@ -200,7 +239,9 @@ class MakeExamples(beam.DoFn):
     def _done(self, left: int) -> Iterator[Any]:
         """What came of all that was begun, but for so many."""
         while len(self._begun) > left:
-            for found in examples.first_done(self._begun).found():
+            begun = examples.first_done(self._begun)
+            self._begun.remove(begun)
+            for found in begun.found():
                 if isinstance(found, Rows):
                     self._tally.add(images=len(found.rows))
                     self._held.append(found)
@@ -228,6 +269,60 @@ def _of_all_time(value: Any) -> Any:
     return WindowedValue(value, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
+class MakeShards(beam.DoFn):
+    """Makes whole shards of image files whose order is known; yields the facts of each, and those of images.
+
+    Args:
+        plan: How images become examples.
+        folder: The folder that is being made.
+        class_count: Number of classes.
+        decoders: How many processes decode image files for this one.
+    """
+
+    def __init__(self, plan: Plan, folder: str, class_count: int, decoders: int) -> None:
+        self._plan, self._folder, self._class_count, self._decoders = plan, folder, class_count, decoders
+
+    def setup(self) -> None:
+        """Begins to count what it does."""
+        self._tally = Tally(self._folder)
+
+    def process(self, shard: tuple[Key, Piece]) -> Iterator[Any]:
+        """Makes one shard, written while the images that come next are decoded; none where all are set aside."""
+        (split, number), piece = shard
+        if _is_over(self._folder):
+            return
+        plan, name = self._plan, _shard_name(split, number, self._plan.shard_counts[split])
+        facts: list[Found] = []
+        try:
+            blocks = self._blocks(piece, facts)
+            if (first := next(blocks, None)) is not None:
+                found = itertools.chain([first], blocks)
+                yield shards.write_shard(split, name, found, self._folder, self._class_count, plan.image, plan.recipe)
+        except failures.EXPECTED as error:
+            yield beam.pvalue.TaggedOutput("facts", _noted(error, self._folder))
+        for fact in facts:
+            yield beam.pvalue.TaggedOutput("facts", fact)
+        self._tally.close()
+
+    def _blocks(self, piece: Piece, facts: list[Found]) -> Iterator[np.ndarray]:
+        """The rows of a shard, some at a time; what is no row is added to the facts."""
+        held, size = [], 0
+        for found in batches.in_order(_read_parts(self._folder, piece), self._plan, self._decoders):
+            for each in found:
+                if isinstance(each, Rows):
+                    self._tally.add(images=len(each.rows))
+                    held.append(each.rows)
+                    size += each.rows.nbytes
+                else:
+                    self._tally.add(set_aside=isinstance(each, Rejected))
+                    facts.append(each)
+            if size >= _BLOCK_BYTES:
+                yield np.concatenate(held)
+                held, size = [], 0
+        if held:
+            yield np.concatenate(held)
+
+
 class WriteShards(beam.DoFn):
     """Writes shards of rows; yields the facts of each.
 
@@ -252,7 +347,8 @@ class WriteShards(beam.DoFn):
         plan, name = self._plan, _shard_name(split, number, self._plan.shard_counts[split])
         try:
             found = self._gathering.gathered(groups, rows.row_type(plan.image))
-            yield shards.write_shard(split, name, found, self._folder, self._class_count, plan.image, plan.recipe)
+            blocks = rows.blocks_in_order(found, max(1, _BLOCK_BYTES // found.itemsize))
+            yield shards.write_shard(split, name, blocks, self._folder, self._class_count, plan.image, plan.recipe)
         except failures.EXPECTED as error:
             yield _noted(error, self._folder)
 

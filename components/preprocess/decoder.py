@@ -21,9 +21,11 @@ from typing import NamedTuple
 
 from components.errors import TransientError
 from components.preprocess import decoder_process as process
+from components.preprocess import threads
 from components.preprocess.pixels import UndecodableImage
 from components.records import ImageShape
 
+IMAGES_AT_ONCE = 50  # in a batch, of which a process makes about a megabyte
 _LARGEST_REASON = 1 << 16
 _PIPE_BYTES = 1 << 20  # the most that Linux lets a pipe hold without a privilege
 _SECONDS_TO_END = 10
@@ -147,6 +149,21 @@ def first_answered(batches: Sequence[Batch]) -> Batch:
         if batch.is_answered():
             return batch
     return batches[0]
+
+
+def wanted() -> int:
+    """How many processes keep this machine at work: two more than processors, so that batches wait and not these."""
+    return threads.processors() + 2
+
+
+def start(images: int) -> None:
+    """Starts as many processes as will be wanted for so many images, while their owner does something else.
+
+    Raises:
+        TransientError: No process can be started.
+    """
+    started = [_taken() for _ in range(min(wanted(), -(-images // IMAGES_AT_ONCE)))]
+    _idle.setdefault(os.getpid(), []).extend(started)
 
 
 def end_processes() -> None:

@@ -1,28 +1,16 @@
-"""From what a source holds to examples: decoded, and each sent to a split, a shard and a place within it.
+"""From what a source holds to examples: decoded or taken over, and each sent to its place in the dataset."""
 
-All three follow from a hash of the image's content alone, so that adding images moves none from split to split,
-identical images never lie in two splits, and the order of arrival does not matter.
-"""
-
-import dataclasses
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from components import records, sources
+from components import sources
 from components.errors import DataError
-from components.preprocess import decoder, former, pixels, rows
-from components.preprocess.former import Former, Located
+from components.preprocess import decoder, former, pixels, placing, rows
+from components.preprocess.former import Located
+from components.preprocess.plan import Plan
 from components.preprocess.rows import Rows
-from components.records import ImageShape
 from components.sources import SourceFile
-
-# Taken in this order from the range of the hash.
-_MADE_SPLITS = ("test", "validation")
-_WORDS = 4  # of 64 bits in a sha256
 
 Labelled = tuple[SourceFile, str, int]  # a file, its split, its label
 
@@ -63,44 +51,6 @@ class Rejected(NamedTuple):
 
 
 Found = Rows | Rejected | TakenOver | Damaged
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How originals become examples.
-
-    Attributes:
-        stored: Shape of originals that are plain pixels; None where they are image files.
-        image: Shape of the examples.
-        resize: As in `pixels.fitted`.
-        made_splits: The share of each split that the source lacks, which is taken from `train`.
-        shard_counts: Number of shards of each split.
-        seed: Decides the order within shards.
-        recipe: `former.recipe` where shards get members files, which is where originals are image files.
-        former: Where the pixels of images are in earlier datasets; None if nothing is to be taken over.
-    """
-
-    stored: ImageShape | None
-    image: ImageShape
-    resize: str
-    made_splits: dict[str, float]
-    shard_counts: dict[str, int]
-    seed: int
-    recipe: bytes = b""
-    former: Former | None = None
-
-
-def made_splits(given: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
-    """The splits that a source lacks, with their shares."""
-    shares = {"test": test_fraction, "validation": validation_fraction}
-    return {split: shares[split] for split in _MADE_SPLITS if not given.get(split)}
-
-
-def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard: int) -> dict[str, int]:
-    """The number of shards of each split, from the number of images found in each split of the source."""
-    expected = {**given, **{split: given["train"] * share for split, share in made.items()}}
-    expected["train"] -= sum(given["train"] * share for share in made.values())
-    return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in records.SPLITS}
 
 
 class Begun:
@@ -152,12 +102,12 @@ class Begun:
         yield from _rows(made, self._plan)
 
 
-def first_done(begun: list[Begun]) -> Begun:
-    """Takes out those that are decoded first."""
+def first_done(begun: Sequence[Begun]) -> Begun:
+    """Those that are decoded first."""
     batches = [each.batch for each in begun if each.batch is not None]
     if len(batches) < len(begun):
-        return begun.pop(next(number for number, each in enumerate(begun) if each.batch is None))
-    return begun.pop(batches.index(decoder.first_answered(batches)))
+        return next(each for each in begun if each.batch is None)
+    return begun[batches.index(decoder.first_answered(batches))]
 
 
 def taken_over(images: Sequence[Labelled], plan: Plan) -> tuple[list[Found], list[Labelled]]:
@@ -211,25 +161,9 @@ def _rows(made: list[tuple[str, int, bytes, bytes]], plan: Plan) -> Iterator[Row
     if not made:
         return
     found_in, labels, hashes, images = zip(*made, strict=True)
-    splits, shards = _places(hashes, found_in, plan)
-    orders = [hashlib.sha256(b"%d:" % plan.seed + content_hash).digest() for content_hash in hashes]
+    splits, shards = placing.split_and_shard(hashes, found_in, plan)
+    orders = placing.orders(hashes, plan)
     yield Rows(splits, shards, rows.rows_of(orders, labels, hashes, images, rows.row_type(plan.image)))
-
-
-def _places(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Split and shard of images, from the first 16 bytes of their sha256: the split that each was found in, save that
-    made splits take their shares of `train`.
-    """
-    words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
-    numbers = {split: number for number, split in enumerate(records.SPLITS)}
-    found = np.array([numbers[split] for split in found_in], np.uint8)
-    splits, position, edge = found.copy(), words[:, 0] / 2.0**64, 0.0
-    for split, share in plan.made_splits.items():
-        chosen = (found == numbers["train"]) & (edge <= position) & (position < edge + share)
-        splits[chosen] = numbers[split]
-        edge += share
-    counts = np.array([plan.shard_counts[split] for split in records.SPLITS], np.uint64)
-    return splits, (words[:, 1] % counts[splits]).astype(np.int64)
 
 
 def _located(original: Original, content_hash: bytes, plan: Plan) -> Located | None:

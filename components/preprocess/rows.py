@@ -8,7 +8,7 @@ uint8 row by row).
 
 import errno
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +73,13 @@ def in_order(rows: np.ndarray) -> np.ndarray:
     """
     order = rows["order"]
     return np.lexsort((rows["label"], *(order[:, column] for column in (3, 2, 1, 0))))
+
+
+def blocks_in_order(rows: np.ndarray, at_once: int) -> Iterator[np.ndarray]:
+    """The rows of a shard in its order, so many at once."""
+    order = in_order(rows)
+    for start in range(0, len(order), at_once):
+        yield rows[order[start : start + at_once]]
 
 
 def by_shard(found: Sequence[Rows]) -> dict[Key, list[np.ndarray]]:

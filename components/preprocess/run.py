@@ -14,11 +14,11 @@ from components import digests, lineage, places, records, settings, sources, sto
 from components.errors import DataError
 from components.executor import StageResult
 from components.long_lists import sorted_list
-from components.preprocess import download, examples, former, leaks
+from components.preprocess import decoder, download, former, leaks
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.examples import Plan
 from components.preprocess.former import Former
 from components.preprocess.leaks import Leak
+from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.shards import MOST_SET_ASIDE, Made, ShardFacts
 from components.preprocess.survey import Survey, survey
 from components.records import ImageShape, Manifest, Split
@@ -55,6 +55,8 @@ def run(config: PreprocessConfig) -> StageResult:
     plan = _plan(config, found)
     log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
     with places.new_folder(place, records.MANIFEST) as folder:
+        if found.stored is None and not config.former_datasets and not config.beam_options:
+            decoder.start(sum(found.counts.values()))
         make_shards = _make_shards()
         plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
         images = sum(found.counts.values())
@@ -97,6 +99,7 @@ def _make_shards() -> Callable[..., Made]:
     try:
         from components.preprocess.beam_job import make_shards
     finally:
+        gc.freeze()  # nor has it to look there later
         gc.enable()
         logging.disable(logging.NOTSET)
     return make_shards
@@ -140,7 +143,7 @@ def _place_of(config: PreprocessConfig) -> str:
 def _plan(config: PreprocessConfig, found: Survey) -> Plan:
     channels = {"source": found.natural.channels, "grey": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
-    made = examples.made_splits(found.counts, config.test_fraction, config.validation_fraction)
+    made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
     largest = max(1, _LARGEST_SHARD // (image.height * image.width * image.channels))
     from_files = found.stored is None
     return Plan(
@@ -148,7 +151,7 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
         image=image,
         resize=config.resize,
         made_splits=made,
-        shard_counts=examples.shard_counts(found.counts, made, min(config.images_per_shard, largest)),
+        shard_counts=shard_counts(found.counts, made, min(config.images_per_shard, largest)),
         seed=config.seed,
         recipe=former.recipe(image, config.resize) if from_files else b"",
     )

@@ -33,7 +33,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from components.errors import ConfigError, StageError, Terminated, TransientError
-from components.preprocess import threads
+from components.preprocess import decoder
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 _EMBEDDED = "embed"  # Beam's word for a job server in this process
@@ -337,10 +337,10 @@ def keeps_in_memory(options: PipelineOptions) -> bool:
 def decoders(options: PipelineOptions) -> int:
     """How many processes decode image files for each worker.
 
-    One more than there are processors if the worker is the only one here, so that none of them has nothing to do; one
-    where the runner starts as many workers as are wanted.
+    As many as keep the machine at work if the worker is the only one here; one where the runner starts as many workers
+    as are wanted.
     """
-    return threads.processors() + 1 if _is_in_memory(options) else 1
+    return decoder.wanted() if _is_in_memory(options) else 1
 
 
 def _is_in_memory(options: PipelineOptions) -> bool:

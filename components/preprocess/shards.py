@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from components.preprocess.leaks import Leak
 from components.records import ImageShape
 
 _LEVELS = np.arange(256, dtype=np.int64)
-_BYTES_AT_ONCE = 1 << 20
 _SHOWN = 3
 MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
 
@@ -65,42 +64,39 @@ class Made(NamedTuple):
 def write_shard(
     split: str,
     name: str,
-    found: np.ndarray,
+    blocks: Iterable[np.ndarray],
     folder: str,
     class_count: int,
     image: ImageShape,
     recipe: bytes = b"",
 ) -> ShardFacts:
-    """Sorts a shard's examples, whatever the order they came in, and writes them.
+    """Writes a shard.
 
     Args:
         split: The split that the shard belongs to.
         name: The shard's file name.
-        found: Its examples, [n] of `rows.row_type`.
+        blocks: Its examples in their order, some at a time and at least one: [n] of `rows.row_type` each.
         folder: The folder of the dataset.
         class_count: Number of classes; 0 where there are none.
         image: The shape of its images.
         recipe: If not empty, a members file is written as well, which names it.
     """
-    order = rows.in_order(found)
-    writing = _Writing(split, name, found, order, image)
+    writing = _Writing(split, name, blocks, class_count, image)
     storage.write_parts(Path(folder) / name, writing.parts())
     if (signed := writing.signed()) is not None:
         leaks.write_signed(Path(folder), signed)
-    shard = records.Shard(name, len(found), writing.bytes, writing.sha256.hexdigest())
+    shard = records.Shard(name, sum(map(len, writing.offsets)), writing.bytes, writing.sha256.hexdigest())
     if recipe:
         former.write_members(Path(folder), shard, recipe, writing.members())
-    labels = found["label"]
-    repeats, contradicting = _repeats(found, order)
     return ShardFacts(
         split=split,
         shard=shard,
-        class_counts=np.bincount(labels, minlength=class_count).tolist() if class_count else [],
+        class_counts=writing.class_counts.tolist(),
         pixel_sum=int((writing.histogram * _LEVELS).sum()),
         pixel_square_sum=int((writing.histogram * _LEVELS**2).sum()),
-        duplicates=repeats,
-        contradictions=len(contradicting),
-        contradicting=contradicting[:_SHOWN],
+        duplicates=writing.duplicates,
+        contradictions=len(writing.contradicting),
+        contradicting=sorted(writing.contradicting)[:_SHOWN],
     )
 
 
@@ -110,47 +106,67 @@ class _Writing:
     Attributes:
         bytes: Written so far.
         sha256: Of what was written so far.
+        offsets: Where the pixels of the images of each block begin.
         histogram: How often each value 0 to 255 occurred in it: int64 [256].
+        class_counts: Number of records by label: int64 [classes].
+        duplicates, contradicting: As `ShardFacts` counts them; the sha256 of all that contradict.
     """
 
-    def __init__(self, split: str, name: str, found: np.ndarray, order: np.ndarray, image: ImageShape) -> None:
-        self._split, self._name, self._found, self._order, self._image = split, name, found, order, image
+    def __init__(
+        self, split: str, name: str, blocks: Iterable[np.ndarray], class_count: int, image: ImageShape
+    ) -> None:
+        self._split, self._name, self._blocks, self._image = split, name, blocks, image
         self.bytes = 0
         self.sha256 = hashlib.sha256()
+        self.offsets: list[np.ndarray] = []
         self.histogram = np.zeros(256, np.int64)
+        self.class_counts = np.zeros(class_count, np.int64)
+        self.duplicates = 0
+        self.contradicting: set[str] = set()
+        self._last = np.empty(0, rows.row_type(image))  # the row before the next block, if there is one
+        self._contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
         self._hashes: list[bytes] = []  # of the pixels of each image
-        self._offsets: list[np.ndarray] = []  # where they begin
         self._signatures: list[np.ndarray] = []
 
     def parts(self) -> Iterator[bytes]:
         """Yields the file's content, while another thread measures what comes next."""
-        return threads.overlapped(self._measure, self._encoded(), threads=1)
+        return threads.overlapped(self._measure, map(self._encoded, self._blocks), threads=1)
 
     def signed(self) -> leaks.Signed | None:
         """What tells images of the shard from others, once all are written; None for splits that are not compared."""
         if not self._signatures:
             return None
-        signatures, offsets = np.concatenate(self._signatures), np.concatenate(self._offsets)
+        signatures, offsets = np.concatenate(self._signatures), np.concatenate(self.offsets)
         return leaks.Signed(self._split, self._name, signatures, leaks.digests(self._hashes), offsets)
 
     def members(self) -> Iterator[Member]:
         """What tells of each record, in order, where its pixels are, once all are written."""
-        contents = self._found["content"][self._order]
-        for content, pixels, offset in zip(contents, self._hashes, np.concatenate(self._offsets).tolist(), strict=True):
+        contents, offsets = (np.concatenate(each) for each in (self._contents, self.offsets))
+        for content, pixels, offset in zip(contents, self._hashes, offsets.tolist(), strict=True):
             yield Member(content.tobytes(), pixels, offset)
 
-    def _encoded(self) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Yields blocks of records, and their images."""
-        at_once = max(1, _BYTES_AT_ONCE // self._found.dtype.itemsize)
-        for start in range(0, len(self._order), at_once):
-            block = self._found[self._order[start : start + at_once]]
-            labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
-            part = b"".join(records.frame(map(records.encode_example, images, labels)))
-            sizes, within = np.array([records.size_and_offset(len(images[0]), label) for label in labels]).T
-            self._offsets.append(self.bytes + np.cumsum(sizes) - sizes + within)
-            self._hashes += [hashlib.sha256(image).digest() for image in images]
-            self.bytes += len(part)
-            yield part, block["image"]
+    def _encoded(self, block: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """A block as records, and its images."""
+        labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
+        part = b"".join(records.frame(map(records.encode_example, images, labels)))
+        sizes, within = np.array([records.size_and_offset(len(images[0]), label) for label in labels]).T
+        self.offsets.append(self.bytes + np.cumsum(sizes) - sizes + within)
+        self._contents.append(block["content"].copy())
+        self._hashes += [hashlib.sha256(image).digest() for image in images]
+        self.bytes += len(part)
+        self._count(block)
+        return part, block["image"]
+
+    def _count(self, block: np.ndarray) -> None:
+        if len(self.class_counts):
+            self.class_counts += np.bincount(block["label"], minlength=len(self.class_counts))
+        orders, labels = (np.concatenate([self._last[name], block[name]]) for name in ("order", "label"))
+        same = (orders[1:] == orders[:-1]).all(axis=1)
+        differ = same & (labels[1:] != labels[:-1])
+        self.duplicates += int(same.sum())
+        contents = block["content"][len(block) - len(same) :]
+        self.contradicting.update(content.tobytes().hex() for content in contents[differ])
+        self._last = block[-1:].copy()
 
     def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
         """What lets other threads go on meanwhile."""
@@ -161,10 +177,3 @@ class _Writing:
             shape = (self._image.height, self._image.width, self._image.channels)
             self._signatures.append(leaks.signatures(images.reshape(-1, *shape)))
         return part
-
-
-def _repeats(found: np.ndarray, order: np.ndarray) -> tuple[int, list[str]]:
-    """How many examples are of an image that another before them is of; the sha256 of images with several labels."""
-    same = (found["order"][order[1:]] == found["order"][order[:-1]]).all(axis=1)
-    differ = same & (found["label"][order[1:]] != found["label"][order[:-1]])
-    return int(same.sum()), sorted({found["content"][number].tobytes().hex() for number in order[1:][differ]})

@@ -16,6 +16,7 @@ from components.errors import DataError
 from components.long_lists import LongList
 from components.preprocess import archives, idx, labels, npz, pixels, tfrecords
 from components.preprocess.archives import Member
+from components.preprocess.decoder import IMAGES_AT_ONCE
 from components.preprocess.examples import Original
 from components.records import ImageShape
 from components.sources import Listing, SourceFile
@@ -27,7 +28,6 @@ FASHION_MNIST_CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip
 _FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
-_FILES_AT_ONCE = 50
 _BYTES_AT_ONCE = 1 << 20
 _NAMES_SHOWN = 5
 _DIGITS_COUNT = 1797
@@ -282,7 +282,7 @@ def _survey_tfrecords(place: str, files: list[SourceFile]) -> Survey:
     for file, entries in entries_of:
         split = tfrecords.split_of(file) if len(files) > 1 else "train"
         counts[split] = counts.get(split, 0) + len(entries)
-        at_once = _FILES_AT_ONCE if tfrecords.can_be_read_from_the_middle(file) else max(1, len(entries))
+        at_once = IMAGES_AT_ONCE if tfrecords.can_be_read_from_the_middle(file) else max(1, len(entries))
         remaining, first = iter(entries), 0
         while some := [*itertools.islice(remaining, at_once)]:
             labels_of_some = np.array([label_of[entry.label] for entry in some], "<i4").tobytes()
@@ -342,9 +342,13 @@ class ImageParts:
     def __init__(self, files: LongList[SourceFile], labelled: labels.Labelled) -> None:
         self._files, self._labelled = files, labelled
 
+    def are_hashed(self) -> bool:
+        """Whether the sha256 of each file is known: of all or of none, as a source lies on this machine or not."""
+        return all(file.sha256 for file in itertools.islice(self._files, 1))
+
     def __iter__(self) -> Iterator[ImagesPart]:
         files = iter(self._files)
-        while some := [*itertools.islice(files, _FILES_AT_ONCE)]:
+        while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
             places = self._labelled.each(file.name for file in some)
             yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
 
@@ -369,7 +373,7 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
     split_and_label, parts = found.each(names), list[Part]()
     for file, members, _ in held:
         images = [(member, *next(split_and_label)) for member in members]
-        at_once = _FILES_AT_ONCE if archives.can_be_read_from_the_middle(file) else max(1, len(images))
+        at_once = IMAGES_AT_ONCE if archives.can_be_read_from_the_middle(file) else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
     return Survey(
@@ -433,11 +437,11 @@ def _read_archive(part: ArchivePart) -> Iterator[list[Original]]:
 
 
 def _some_at_a_time(originals: Iterable[Original]) -> Iterator[list[Original]]:
-    """Yields as many together as have `_BYTES_AT_ONCE`, or one that has more, and no more than `_FILES_AT_ONCE`."""
+    """Yields as many together as have `_BYTES_AT_ONCE`, or one that has more, and no more than `IMAGES_AT_ONCE`."""
     found: list[Original] = []
     size = 0
     for original in originals:
-        if found and (size + len(original.content) > _BYTES_AT_ONCE or len(found) == _FILES_AT_ONCE):
+        if found and (size + len(original.content) > _BYTES_AT_ONCE or len(found) == IMAGES_AT_ONCE):
             yield found
             found, size = [], 0
         found.append(original)

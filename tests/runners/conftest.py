@@ -26,11 +26,11 @@ def content(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session", params=["idx", "images"])
 def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the stage is told of a source: IDX files in several shards, or images of which one cannot be decoded."""
+    """What the stage is told of a source, for several shards: IDX files, or images, one of which cannot be decoded."""
     folder = tmp_path_factory.mktemp("source")
     if request.param == "idx":
         return {"source": str(write_idx(folder / "idx", 2000)), "images_per_shard": 500}
-    return {"source": str(write_images(folder / "pets", 200)), "height": 12, "width": 10}
+    return {"source": str(write_images(folder / "pets", 200)), "height": 12, "width": 10, "images_per_shard": 30}
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,8 @@ def java_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def settings_of(fashion_mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What the stage is told of Fashion-MNIST, and of a folder of images of which one cannot be decoded."""
     images = write_images(tmp_path_factory.mktemp("source") / "pets", 200)
-    return {"idx": {"source": str(fashion_mnist)}, "images": {"source": str(images), "height": 12, "width": 10}}
+    of_images = {"source": str(images), "height": 12, "width": 10, "images_per_shard": 30}
+    return {"idx": {"source": str(fashion_mnist)}, "images": of_images}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from components.preprocess import examples, rows
-from components.preprocess.examples import Original, Plan, Rejected
+from components.preprocess.examples import Original, Rejected
+from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.rows import Rows
 from components.records import ImageShape
 
@@ -112,5 +113,5 @@ def test_what_cannot_be_decoded_is_set_aside() -> None:
     ],
 )
 def test_number_of_shards(given: dict[str, int], made: dict[str, float], counts: dict[str, int]) -> None:
-    assert examples.made_splits(given, 0.1, 0.1) == made
-    assert examples.shard_counts(given, made, 100) == counts
+    assert made_splits(given, 0.1, 0.1) == made
+    assert shard_counts(given, made, 100) == counts

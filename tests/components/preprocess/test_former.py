@@ -22,10 +22,11 @@ from PIL import Image
 
 from components import buckets, digests, long_lists, places, records, sources, storage
 from components.errors import DataError
-from components.preprocess import beam_job, decoder, examples, former, pixels, rows, shards
+from components.preprocess import batches, decoder, examples, former, pixels, rows, shards
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.examples import Begun, Damaged, Original, Plan, Rejected, TakenOver
+from components.preprocess.examples import Begun, Damaged, Original, Rejected, TakenOver
+from components.preprocess.plan import Plan
 from components.preprocess.rows import Gathering, Rows
 from components.preprocess.survey import ImagesPart, Part, survey
 from components.records import ImageShape
@@ -137,7 +138,7 @@ def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) ->
 
 def found_in(part: Part, plan: Plan) -> Iterator[examples.Found]:
     """What comes of a part, one batch after the other."""
-    for begun in beam_job.begun_of(part, plan):
+    for begun in batches.begun_of(part, plan):
         yield from begun.found()
 
 
@@ -157,7 +158,8 @@ def shards_of(source: Path, plan: Plan, folder: Path) -> tuple[dict[str, str], l
     for (split, number), pieces in rows.by_shard(made).items():
         name = f"{split}-{number}.tfrecord"
         gathered = Gathering().gathered([rows.as_bytes(pieces)], rows.row_type(plan.image))
-        facts = shards.write_shard(split, name, gathered, str(folder), len(found.classes), SHAPE, plan.recipe)
+        blocks = rows.blocks_in_order(gathered, 3)
+        facts = shards.write_shard(split, name, blocks, str(folder), len(found.classes), SHAPE, plan.recipe)
         storage.write_json(folder / f"{split}-{number}.json", {**vars(facts), "shard": vars(facts.shard)})
     return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}, sorted(rejected), count
 

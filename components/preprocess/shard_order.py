@@ -1,0 +1,49 @@
+"""Image files in the order in which they come to lie in their shards, known before any is decoded.
+
+What decides it is the sha256 of a file, which the listing has of files of this machine. So a shard can be made from its
+first record to its last, and nothing has to be gathered.
+"""
+
+import itertools
+import struct
+from collections.abc import Iterable, Iterator
+
+from components import records
+from components.long_lists import sorted_list
+from components.preprocess import placing
+from components.preprocess.decoder import IMAGES_AT_ONCE
+from components.preprocess.examples import Labelled
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Key
+from components.preprocess.survey import ImagesPart
+
+_SHARD = struct.Struct(">BQ")  # number of the split, number of the shard in it
+_LABEL = struct.Struct(">Q")
+_Placed = tuple[bytes, Labelled]  # what it is sorted by, and the file
+
+
+def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, Iterator[ImagesPart]]]:
+    """Yields the parts of each shard that a file goes to, in order; those of one shard before the next is asked for.
+
+    Args:
+        parts: All image files, each with its sha256.
+        plan: How they become examples.
+    """
+    placed = sorted_list((each for part in parts for each in _placed(part, plan)), key=lambda each: each[0])
+    for shard, files in itertools.groupby(placed, key=lambda each: each[0][: _SHARD.size]):
+        split, number = _SHARD.unpack(shard)
+        yield (records.SPLITS[split], number), _parts(files)
+
+
+def _placed(part: ImagesPart, plan: Plan) -> Iterator[_Placed]:
+    hashes = [bytes.fromhex(file.sha256) for file, _, _ in part.images]
+    splits, shards = placing.split_and_shard(hashes, [split for _, split, _ in part.images], plan)
+    orders = placing.orders(hashes, plan)
+    for split, shard, order, image in zip(splits.tolist(), shards.tolist(), orders, part.images, strict=True):
+        label = image[2] - records.NO_LABEL  # which is below all others
+        yield _SHARD.pack(split, shard) + order + _LABEL.pack(label), image
+
+
+def _parts(files: Iterator[_Placed]) -> Iterator[ImagesPart]:
+    while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+        yield ImagesPart(tuple(image for _, image in some))
