@@ -6,6 +6,7 @@ Standard library only for what lies on this machine; a URI is read through Apach
 
 import dataclasses
 import fnmatch
+import functools
 import hashlib
 import heapq
 import importlib.util
@@ -52,6 +53,7 @@ _UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 3
 _READ_AT_ONCE = 1 << 20
+_TOLD_AT_ONCE = 500  # files of which a fingerprint is made
 _SECONDS_BETWEEN_LINES = 5
 
 
@@ -244,17 +246,19 @@ def contents(source: str, index: str = "") -> Contents:
         )
     listed = heapq.merge(listing.files, [listing.labels] if listing.labels else [], key=lambda file: file.name)
     checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index)
+    # What `digests.digest_of` makes of the whole, which would not fit in memory.
     digest = hashlib.sha256(b'{"files":[')
     files, labels, between, size = LongList[SourceFile](), None, b"", 0
-    for file in checked:
-        digest.update(between + digests.canonical_json([file.name, file.bytes, file.checksum]))
+    while some := [*itertools.islice(checked, _TOLD_AT_ONCE)]:
+        told = digests.canonical_json([[file.name, file.bytes, file.checksum] for file in some])
+        digest.update(between + told[1:-1])
         between = b","
-        if listing.labels is not None and file.name == LABELS:
-            labels = file
-        else:
-            files.append(file)
-            size += file.bytes
-    # What `digests.digest_of` makes of the whole, which would not fit in memory.
+        for file in some:
+            if listing.labels is not None and file.name == LABELS:
+                labels = file
+            else:
+                files.append(file)
+                size += file.bytes
     digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
     what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, _plural(listing.kind))
     summary = f"{len(files):,} {what}, {size / 1e6:,.1f} MB"
@@ -273,31 +277,34 @@ def digits_file() -> Path:
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
-def open_file(place: str, checksum: str = "", buffering: int = -1) -> BinaryIO:
+def open_file(place: str, checksum: str = "") -> BinaryIO:
     """Opens a source's file for reading, as stored: a gzipped one stays gzipped.
 
     Args:
         place: The file's path or URI.
         checksum: What a bucket said of its content when it was listed; empty if that is not known. Of a path it is not
             looked at.
-        buffering: As in `open`, of a path; 0 for who reads it at once, as a buffer takes as long as a small file.
 
     Raises:
         DataError: The file is not there, is another by now, or may not be read.
     """
     try:
         if not is_uri(place):
-            return _open_regular(place, buffering)
+            return os.fdopen(_open_regular(place), "rb")
         if buckets.is_uri(place):
             return _open_object(place, checksum)
         from apache_beam.io.filesystem import CompressionTypes
         from apache_beam.io.filesystems import FileSystems
 
         return FileSystems.open(place, compression_type=CompressionTypes.UNCOMPRESSED)
-    except FileNotFoundError:
-        raise DataError(f"{printable(place)} is gone; the source changed while it was read") from None
-    except PermissionError:
-        raise DataError(f"{printable(place)} may not be read: permission denied") from None
+    except (FileNotFoundError, PermissionError) as error:
+        raise _refused(place, error) from None
+
+
+def _refused(place: str, error: OSError) -> DataError:
+    if isinstance(error, PermissionError):
+        return DataError(f"{printable(place)} may not be read: permission denied")
+    return DataError(f"{printable(place)} is gone; the source changed while it was read")
 
 
 def _open_object(uri: str, checksum: str) -> BinaryIO:
@@ -313,11 +320,11 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
         Path(path).unlink()
 
 
-def _open_regular(place: str, buffering: int) -> BinaryIO:
-    """Opens a file, without waiting for what may have come in its place since, such as a pipe that nobody writes to."""
+def _open_regular(place: str) -> int:
+    """The handle of a file. Does not wait for what may have come in its place, such as a pipe that nobody writes to."""
     handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return os.fdopen(handle, "rb", buffering)
+        return handle
     os.close(handle)
     raise FileNotFoundError(place)
 
@@ -520,25 +527,49 @@ def sha256_of_path(place: str, size: int) -> str:
         DataError: As `open_file`.
     """
     digest = hashlib.sha256()
-    at_once = min(size + 1, _READ_AT_ONCE)  # a buffer of that size is made for each file
-    with open_file(place, buffering=0) as opened:
-        while True:
-            block = opened.read(at_once)
-            digest.update(block)
-            if len(block) < at_once:
-                return digest.hexdigest()
+    for block in _blocks(place, "", min(size + 1, _READ_AT_ONCE)):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def content_of(file: SourceFile, at_most: int) -> bytes:
-    """What a file of a source holds, or as many bytes of it as are asked for.
+    """What a file of a source holds, or some more bytes of it than are asked for.
 
     Raises:
         DataError: As `open_file`.
     """
-    at_once = min(file.bytes + 1, at_most)  # as in `sha256_of_path`
-    with open_file(file.place, file.checksum, buffering=0) as opened:
-        content = opened.read(at_once)
-        return content if len(content) < at_once else content + opened.read(at_most - at_once)
+    found: list[bytes] = []
+    for block in _blocks(file.place, file.checksum, min(file.bytes + 1, at_most)):
+        found.append(block)
+        at_most -= len(block)
+        if at_most <= 0:
+            break
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _blocks(place: str, checksum: str, at_once: int) -> Iterator[bytes]:
+    """A file's content, so many bytes at a time, for which room is made: of a small file best one more than it has."""
+    if is_uri(place):
+        with open_file(place, checksum) as opened:
+            yield from _read(opened.read, at_once)
+        return
+    # Without a Python file around the handle, which takes as long as a small file itself.
+    try:
+        handle = _open_regular(place)
+    except (FileNotFoundError, PermissionError) as error:
+        raise _refused(place, error) from None
+    try:
+        yield from _read(functools.partial(os.read, handle), at_once)
+    finally:
+        os.close(handle)
+
+
+def _read(read: Callable[[int], bytes], at_once: int) -> Iterator[bytes]:
+    while True:
+        block = read(at_once)
+        yield block
+        if len(block) < at_once:
+            return
 
 
 def _progress(done: str) -> Callable[[int], None]:

@@ -231,11 +231,11 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_file, batch = sources.open_file, decoder.Batch
+    open_regular, batch = sources._open_regular, decoder.Batch
 
-    def noting_open(place: str, *words: Any, **named: Any) -> Any:
+    def noting_open(place: str) -> int:
         opened.append(Path(place).name)
-        return open_file(place, *words, **named)
+        return open_regular(place)
 
     def noting_batch(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)
@@ -247,7 +247,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
         os.utime(path, (1_000_000_000, 1_000_000_000))
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint, _ = sources.fingerprint(str(source), index)
-    monkeypatch.setattr(sources, "open_file", noting_open)
+    monkeypatch.setattr(sources, "_open_regular", noting_open)
     monkeypatch.setattr(decoder, "Batch", noting_batch)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
