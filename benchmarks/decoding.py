@@ -36,7 +36,7 @@ def image_file(seed: int, kind: str, side: int) -> bytes:
 
 
 def _within(contents: Sequence[bytes]) -> list[bytes]:
-    return [pixels.from_file(content, _SHAPE, "fill").tobytes() for content in contents]
+    return [pixels.from_file(content, _SHAPE, "fill") for content in contents]
 
 
 def _apart(contents: Sequence[bytes]) -> list[bytes]:

@@ -56,7 +56,7 @@ def main(memory: int, seconds: int, numbers: int) -> None:
 
 def _answer(content: bytes, shape: ImageShape, resize: str) -> bytes:
     try:
-        found = pixels.from_file(content, shape, resize).tobytes()
+        found = pixels.from_file(content, shape, resize)
         return ANSWER.pack(DECODED, len(found)) + found
     except pixels.UndecodableImage as error:
         reason = str(error).encode()

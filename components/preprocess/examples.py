@@ -153,7 +153,7 @@ def _of_shape(contents: list[bytes], plan: Plan) -> list[bytes]:
     """Plain pixels in the shape of examples. They need no decoder, and so no other process."""
     if plan.stored is None or plan.stored == plan.image:
         return contents
-    return [pixels.from_pixels(content, plan.stored, plan.image, plan.resize).tobytes() for content in contents]
+    return [pixels.from_pixels(content, plan.stored, plan.image, plan.resize) for content in contents]
 
 
 def _rows(made: list[tuple[str, int, bytes, bytes]], plan: Plan) -> Iterator[Rows]:

@@ -95,7 +95,7 @@ def fuzz_labels(content: bytes) -> None:
 def fuzz_image(content: bytes) -> None:
     """The image decoder: pixels of the shape asked for, or an `UndecodableImage`."""
     with _only(pixels.UndecodableImage):
-        _require(pixels.from_file(content, _SHAPE, "fill").shape == (8, 8, 3))
+        _require(len(pixels.from_file(content, _SHAPE, "fill")) == 8 * 8 * 3)
 
 
 def fuzz_manifest(content: bytes) -> None:

@@ -44,7 +44,7 @@ def test_the_table_of_image_files_is_that_of_the_cases() -> None:
 
 def decoded(content: bytes) -> np.ndarray | pixels.UndecodableImage:
     try:
-        return pixels.from_file(content, SHAPE, "fill")
+        return np.frombuffer(pixels.from_file(content, SHAPE, "fill"), np.uint8).reshape(16, 16, 3)
     except pixels.UndecodableImage as error:
         return error
 
@@ -66,7 +66,8 @@ def test_no_bit_of_a_png_flips_and_no_byte_is_cut_unnoticed(name: str) -> None:
 def test_16_bit_colour_keeps_every_level_and_is_one_off_at_most() -> None:
     fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
     for colour, values in ((2, grey(fine)), (6, np.dstack([grey(fine), np.full_like(fine, 65535)]))):
-        found = pixels.from_file(png(values, colour), ImageShape(64, 64, 3), "fill").astype(int)
+        content = pixels.from_file(png(values, colour), ImageShape(64, 64, 3), "fill")
+        found = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
         assert len(np.unique(found)) == 256
         assert (np.diff(found[..., 0].ravel()) >= 0).all()
         assert np.abs(found - np.rint(grey(fine) / 257)).max() <= 1
@@ -128,8 +129,8 @@ def test_any_bytes_are_pixels_or_an_undecodable_image(data: st.DataObject) -> No
     except pixels.UndecodableImage as error:
         told = str(error)
     else:
-        told = str(found.dtype)
-        assert found.shape == (16, 16, 3)
+        assert len(found) == 16 * 16 * 3
+        return
     assert told.isprintable()
     assert " at 0x" not in told
 

@@ -28,7 +28,7 @@ def faulty(tmp_path: Path) -> Iterator[None]:
 
 
 def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
-    return pixels.from_file(content, shape, "fill").tobytes()
+    return pixels.from_file(content, shape, "fill")
 
 
 def process_id() -> int:
@@ -74,6 +74,15 @@ def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> N
     os.kill(process_id(), signal.SIGKILL)  # while it has nothing to do
     assert decoder.decode([png(2)], SHAPE, "fill") == [decoded_here(png(2))]
     assert decoder.decode([], SHAPE, "fill") == []
+
+
+def test_processes_that_were_started_before_decode_what_comes() -> None:
+    decoder.start(images=2 * decoder.IMAGES_AT_ONCE)
+    started = {process._process.pid for process in decoder._idle[os.getpid()]}
+    assert len(started) == 2
+    batches = [decoder.Batch([png(number)], SHAPE, "fill") for number in range(2)]
+    assert [batch.results() for batch in batches] == [[decoded_here(png(number))] for number in range(2)]
+    assert {process._process.pid for process in decoder._idle[os.getpid()]} == started
 
 
 def test_batches_larger_than_pipes_in_both_directions() -> None:
