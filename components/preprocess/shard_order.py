@@ -16,9 +16,11 @@ from components.preprocess.examples import Labelled
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key
 from components.preprocess.survey import ImagesPart
+from components.records import ImageShape
 
 _SHARD = struct.Struct(">BQ")  # number of the split, number of the shard in it
 _LABEL = struct.Struct(">Q")
+_PIXEL_BYTES_AT_ONCE = 1 << 20
 _Placed = tuple[bytes, Labelled]  # what it is sorted by, and the file
 
 
@@ -32,7 +34,7 @@ def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, It
     placed = sorted_list((each for part in parts for each in _placed(part, plan)), key=lambda each: each[0])
     for shard, files in itertools.groupby(placed, key=lambda each: each[0][: _SHARD.size]):
         split, number = _SHARD.unpack(shard)
-        yield (records.SPLITS[split], number), _parts(files)
+        yield (records.SPLITS[split], number), _parts(files, _images_at_once(plan.image))
 
 
 def _placed(part: ImagesPart, plan: Plan) -> Iterator[_Placed]:
@@ -44,6 +46,11 @@ def _placed(part: ImagesPart, plan: Plan) -> Iterator[_Placed]:
         yield _SHARD.pack(split, shard) + order + _LABEL.pack(label), image
 
 
-def _parts(files: Iterator[_Placed]) -> Iterator[ImagesPart]:
-    while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+def _images_at_once(image: ImageShape) -> int:
+    """How many images a part has: of large ones fewer, as parts that are done wait in memory for those before them."""
+    return max(1, min(IMAGES_AT_ONCE, _PIXEL_BYTES_AT_ONCE // (image.height * image.width * image.channels)))
+
+
+def _parts(files: Iterator[_Placed], at_once: int) -> Iterator[ImagesPart]:
+    while some := [*itertools.islice(files, at_once)]:
         yield ImagesPart(tuple(image for _, image in some))

@@ -161,6 +161,15 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith("signed-")}
 
 
+def test_parts_of_large_images_are_small(tmp_path: Path) -> None:
+    """What was decoded waits in memory for what comes before it."""
+    files = written(tmp_path, [(0, label % CLASSES) for label in range(100)])
+    for side, expected in ((8, IMAGES_AT_ONCE), (250, 5), (1024, 1)):
+        decided = plan(image=ImageShape(side, side, 3))
+        sizes = [len(part.images) for _, parts in shard_order.in_shards(parts_of(files), decided) for part in parts]
+        assert max(sizes) == expected
+
+
 @settings(max_examples=25, deadline=None)
 @given(PICTURES, st.integers(1, 4))
 def test_whole_shards_are_those_of_rows_that_are_gathered(
