@@ -548,7 +548,7 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
 
 
 def _blocks(place: str, checksum: str, at_once: int) -> Iterator[bytes]:
-    """A file's content, so many bytes at a time, for which room is made: of a small file best one more than it has."""
+    """A file's content, so many bytes first, for which room is made: of a small file best one more than it has."""
     if is_uri(place):
         with open_file(place, checksum) as opened:
             yield from _read(opened.read, at_once)
@@ -570,6 +570,7 @@ def _read(read: Callable[[int], bytes], at_once: int) -> Iterator[bytes]:
         yield block
         if len(block) < at_once:
             return
+        at_once = _READ_AT_ONCE  # what has more than was expected is read as what is large
 
 
 def _progress(done: str) -> Callable[[int], None]:

@@ -386,3 +386,20 @@ def test_a_source_of_many_files_is_listed_as_one_of_few(
         assert [*many.listing.files] == [*few.listing.files]
     (one,), (other,) = (tmp_path / "few").iterdir(), (tmp_path / "many").iterdir()
     assert one.read_text().splitlines()[1:-1] == other.read_text().splitlines()[1:-1]
+
+
+def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "1.png").write_bytes(content)
+    listed = sources.SourceFile("1.png", str(tmp_path / "1.png"), bytes=1)
+    reads, read = [], os.read
+
+    def noting(handle: int, count: int) -> bytes:
+        reads.append(count)
+        return read(handle, count)
+
+    monkeypatch.setattr(os, "read", noting)
+    assert sources.content_of(listed, 1 << 26) == content
+    assert len(reads) < 10
+    assert sources.sha256_of_file(listed) == hashlib.sha256(content).hexdigest()
+    assert len(reads) < 20
