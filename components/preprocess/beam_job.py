@@ -40,7 +40,7 @@ _FAILED = "failed"
 _HELD_BYTES = 4 << 20  # of rows, by each worker, until they are passed on
 _BLOCK_BYTES = 1 << 20  # of rows, which are written together
 
-Piece = tuple[int, int]  # offset and bytes of a part in the file of parts
+Piece = tuple[int, int]  # offset and bytes of some parts in the file of parts
 
 
 def make_shards(

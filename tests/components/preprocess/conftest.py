@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components import long_lists
+
 
 def idx(values: np.ndarray) -> bytes:
     """The IDX file of an array of bytes."""
@@ -32,3 +34,11 @@ def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images[300:]))
     (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels[300:]))
     return folder
+
+
+@pytest.fixture
+def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four items of a list are in memory, so that a handful of files goes the way of millions."""
+    monkeypatch.setattr(long_lists, "_HELD", 4)
+    monkeypatch.setattr(long_lists, "_AT_ONCE", 2)
+    monkeypatch.setattr(long_lists, "_MERGED_AT_ONCE", 2)

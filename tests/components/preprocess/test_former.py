@@ -20,7 +20,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from components import buckets, digests, long_lists, places, records, sources, storage
+from components import buckets, digests, places, records, sources, storage
 from components.errors import DataError
 from components.preprocess import batches, decoder, examples, former, pixels, rows, shards
 from components.preprocess import run as preprocess
@@ -184,14 +184,6 @@ def described(folder: Path) -> None:
 
 
 FILES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14)
-
-
-@pytest.fixture
-def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four items of a list are in memory, so that a handful of files goes the way of millions."""
-    monkeypatch.setattr(long_lists, "_HELD", 4)
-    monkeypatch.setattr(long_lists, "_AT_ONCE", 2)
-    monkeypatch.setattr(long_lists, "_MERGED_AT_ONCE", 2)
 
 
 @pytest.mark.usefixtures("short_lists")

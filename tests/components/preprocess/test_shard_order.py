@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from components import long_lists, records
+from components import records
 from components.preprocess import batches, decoder, examples, former, pixels, rows, shard_order, shards
 from components.preprocess.decoder import IMAGES_AT_ONCE
 from components.preprocess.examples import Labelled, Rejected
@@ -68,14 +68,6 @@ def parts_of(files: list[Labelled]) -> list[ImagesPart]:
 
 
 PICTURES = st.lists(st.tuples(st.integers(0, 25), st.integers(records.NO_LABEL, CLASSES - 1)), max_size=40)
-
-
-@pytest.fixture
-def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four items of a list are in memory, so that a handful of files goes the way of millions."""
-    monkeypatch.setattr(long_lists, "_HELD", 4)
-    monkeypatch.setattr(long_lists, "_AT_ONCE", 2)
-    monkeypatch.setattr(long_lists, "_MERGED_AT_ONCE", 2)
 
 
 def by_rule(files: list[Labelled]) -> dict[Key, list[tuple[bytes, int]]]:
