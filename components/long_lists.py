@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
-_HELD = 100_000  # items in memory
-_AT_ONCE = 1_000  # items written and read together
-_MERGED_AT_ONCE = 50  # runs, each of which has a file open
+_HELD = 10_000  # items in memory
+_AT_ONCE = 200  # items written and read together
+_MERGED_AT_ONCE = 50  # runs, each of which has a file open and some items in memory
 
 Item = TypeVar("Item")
 
@@ -30,7 +30,7 @@ class LongList(Generic[Item]):
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._file: BinaryIO | None = None
-        self._places: list[int] = []
+        self._bytes = self._written = 0
         self._held: list[Item] = []
         for item in items:
             self.append(item)
@@ -42,36 +42,51 @@ class LongList(Generic[Item]):
             self._write()
 
     def __len__(self) -> int:
-        return len(self._places) * _AT_ONCE + len(self._held)
+        return self._written + len(self._held)
 
     def __iter__(self) -> Iterator[Item]:
-        for place in self._places:
+        place = 0
+        while place < self._bytes:
             file = cast(BinaryIO, self._file)
-            file.seek(place)
-            yield from pickle.load(file)  # noqa: S301 - written by this process, to a file without a name
+            file.seek(place)  # where this reader was: there may be others
+            some = pickle.load(file)  # noqa: S301 - written by this process, to a file without a name
+            place = file.tell()
+            yield from some
         yield from self._held
 
     def _write(self) -> None:
         if self._file is None:
             self._file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
             weakref.finalize(self, self._file.close)
-        self._file.seek(0, 2)
+        self._file.seek(self._bytes)
         for start in range(0, _HELD, _AT_ONCE):
-            self._places.append(self._file.tell())
             pickle.dump(self._held[start : start + _AT_ONCE], self._file, pickle.HIGHEST_PROTOCOL)
+        self._bytes = self._file.tell()
+        self._written += len(self._held)
         self._held.clear()
 
 
-def sorted_list(items: Iterable[Item], key: Callable[[Item], Any]) -> LongList[Item]:
-    """The items in the order of a key; those of one key in the order given.
+def in_order(items: Iterable[Item], key: Callable[[Item], Any]) -> Iterator[Item]:
+    """Yields the items in the order of a key; those of one key in the order given. All are taken before it returns.
 
-    Runs that fit in memory are sorted by themselves, then merged, as many at once as have files.
+    Runs that fit in memory are sorted by themselves, then merged: as many as have files at once, and then such merged
+    ones, so that an item is written once for each power of that number.
     """
     remaining = iter(items)
-    runs: list[LongList[Item]] = []
+    levels: list[list[LongList[Item]]] = [[]]  # runs that are as long, the later levels before the earlier
     while run := [*itertools.islice(remaining, _HELD)]:
         run.sort(key=key)
-        runs.append(LongList(run))
-        if len(runs) == _MERGED_AT_ONCE:
-            runs = [LongList(heapq.merge(*runs, key=key))]
-    return runs[0] if len(runs) == 1 else LongList(heapq.merge(*runs, key=key))
+        levels[0].append(LongList(run))
+        for number, runs in enumerate(levels):
+            if len(runs) < _MERGED_AT_ONCE:
+                break
+            if number + 1 == len(levels):
+                levels.append([])
+            levels[number + 1].append(LongList(heapq.merge(*runs, key=key)))
+            runs.clear()
+    return heapq.merge(*(run for runs in reversed(levels) for run in runs), key=key)
+
+
+def sorted_list(items: Iterable[Item], key: Callable[[Item], Any]) -> LongList[Item]:
+    """The items as `in_order` yields them, to be iterated as often as wanted."""
+    return LongList(in_order(items, key))

@@ -24,7 +24,7 @@ from typing import BinaryIO, NamedTuple
 
 from components import buckets, digests, source_hashing
 from components.errors import ConfigError, DataError, TransientError
-from components.long_lists import LongList, sorted_list
+from components.long_lists import LongList, in_order
 from components.source_index import SourceIndex, Stamp
 
 log = logging.getLogger(__name__)
@@ -156,11 +156,13 @@ def list_source(source: str) -> Listing:
         DataError: There is no such place, it holds no kind, or a link leads out of it.
     """
     place, pattern = _split_glob(source)
-    found = sorted_list(_listed(place, pattern), key=lambda file: file.name)
-    kind = _kind_of(found)
+    kinds = _KindsSeen()
+    found = in_order(kinds.seen(_listed(place, pattern)), key=lambda file: file.name)
+    kind = kinds.first()
     if kind is None:
-        held = f"only {_some(file.name for file in found)}" if len(found) else "nothing"
-        packed = any(file.name.lower().endswith(_UNREADABLE_SUFFIXES) for file in found)
+        names = LongList(file.name for file in found)
+        held = f"only {_some(names)}" if len(names) else "nothing"
+        packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
         remedy = "; unpack what is packed" if packed else ""
         expected = ", or ".join(kind.plural for kind in _KINDS)
         raise DataError(f"source {source} holds {held}, expected {expected}{remedy}")
@@ -186,14 +188,24 @@ def _listed(place: str, pattern: list[str]) -> Iterator[SourceFile]:
     return (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
 
 
-def _kind_of(files: LongList[SourceFile]) -> _Kind | None:
-    """The first kind of `_KINDS` that a file is of."""
-    first = len(_KINDS)
-    for file in files:
-        first = next((number for number in range(first) if _KINDS[number].is_name(file.name)), first)
-        if not first:
-            break
-    return _KINDS[first] if first < len(_KINDS) else None
+class _KindsSeen:
+    """Tells of which kinds files are, as they come by in whatever order."""
+
+    def __init__(self) -> None:
+        self._first = len(_KINDS)
+
+    def seen(self, files: Iterable[SourceFile]) -> Iterator[SourceFile]:
+        """Yields the files."""
+        for file in files:
+            for number in range(self._first):
+                if _KINDS[number].is_name(file.name):
+                    self._first = number
+                    break
+            yield file
+
+    def first(self) -> _Kind | None:
+        """The first kind of `_KINDS` that a file was of."""
+        return _KINDS[self._first] if self._first < len(_KINDS) else None
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:

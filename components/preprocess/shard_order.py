@@ -8,8 +8,7 @@ import itertools
 import struct
 from collections.abc import Iterable, Iterator
 
-from components import records
-from components.long_lists import sorted_list
+from components import long_lists, records
 from components.preprocess import placing
 from components.preprocess.decoder import IMAGES_AT_ONCE
 from components.preprocess.examples import Labelled
@@ -31,7 +30,7 @@ def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, It
         parts: All image files, each with its sha256.
         plan: How they become examples.
     """
-    placed = sorted_list((each for part in parts for each in _placed(part, plan)), key=lambda each: each[0])
+    placed = long_lists.in_order((each for part in parts for each in _placed(part, plan)), key=lambda each: each[0])
     for shard, files in itertools.groupby(placed, key=lambda each: each[0][: _SHARD.size]):
         split, number = _SHARD.unpack(shard)
         yield (records.SPLITS[split], number), _parts(files, _images_at_once(plan.image))

@@ -44,3 +44,8 @@ def test_no_more_than_so_many_are_held() -> None:
     found = LongList(range(1000))
     assert len(found._held) < 10
     assert sum(found) == sum(range(1000))
+
+
+@pytest.mark.parametrize("count", [9, 10, 31, 95, 1000])
+def test_those_of_one_key_stay_in_order_through_every_level_of_merging(count: int) -> None:
+    assert list(sorted_list(range(count), key=lambda item: item % 7)) == sorted(range(count), key=lambda item: item % 7)
