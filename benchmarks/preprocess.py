@@ -3,8 +3,8 @@
     python -m benchmarks.preprocess --rounds 5 --files 50000
 
 Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
-as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess` and lie in the
-system's cache.
+as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess`. Each turn
+begins with the source in the system's cache, whatever the one before has displaced.
 """
 
 import argparse
@@ -43,6 +43,13 @@ def write_files(folder: Path, count: int) -> None:
             aside.replace(path)
 
 
+def read_whole(source: Path) -> None:
+    """Reads all files of a source, so that the system has them in its cache."""
+    for path in source.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+
+
 def contenders(source: Path, place: Path) -> dict[str, list[str]]:
     """The command of each that is here, by name."""
     found = {_OURS: command("preprocess", source=source, dataset=place / "ours")}
@@ -62,6 +69,7 @@ def compare(what: str, source: Path, rounds: int) -> None:
         these = [*contenders(source, place).items()]
         for name, words in these if number % 2 == 0 else reversed(these):
             print(f"{what}, round {number + 1} of {rounds}: {name}", file=sys.stderr)
+            read_whole(source)
             turns.setdefault(name, []).append(measured(words))
             shutil.rmtree(place / "ours", ignore_errors=True)
     rows = []
