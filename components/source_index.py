@@ -16,7 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from components import digests, errors, places, storage
 from components.errors import StageError
@@ -28,21 +28,13 @@ _SCHEMA_VERSION = 2
 _COARSEST_TICK_NS = 2_000_000_000
 
 
-class Stamp(NamedTuple):
-    """What the system says of a file without reading it: size in bytes, times in nanoseconds, inode.
+def stamp_of(found: os.stat_result) -> str:
+    """What the system says of a file without reading it: size in bytes, when it was modified and changed, in
+    nanoseconds, inode.
 
-    `changed_ns` also moves when a file is replaced and its time of modification is set back, as copying tools do.
+    The third also moves when a file is replaced and its time of modification is set back, as copying tools do.
     """
-
-    bytes: int
-    modified_ns: int
-    changed_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> "Stamp":
-        """The stamp in the answer of `stat`."""
-        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 class SourceIndex:
@@ -68,25 +60,26 @@ class SourceIndex:
         self._entries: LongList[bytes] = LongList()
         self._digest = hashlib.sha256()
 
-    def known(self, name: str, stamp: Stamp) -> str:
+    def known(self, name: str, stamp: str) -> str:
         """sha256 of a file that did not change since it was read; empty if it has to be read.
 
         Args:
             name: Its name; that of no later call is before it.
-            stamp: What the system says of it now.
+            stamp: Its `stamp_of` now.
         """
         while self._next is not None and self._next[0] < name:
             self._next = next(self._former, None)
-        if self._next is None or self._next[:2] != (name, _as_text(stamp)):
+        if self._next is None or self._next[:2] != (name, stamp):
             return ""
-        if stamp.modified_ns + _COARSEST_TICK_NS >= self._former_began or stamp.changed_ns >= self._former_began:
+        _, modified_ns, changed_ns, _ = map(int, stamp.split())
+        if modified_ns + _COARSEST_TICK_NS >= self._former_began or changed_ns >= self._former_began:
             return ""
         return self._next[2]
 
-    def keep(self, name: str, stamp: Stamp, sha256: str) -> None:
+    def keep(self, name: str, stamp: str, sha256: str) -> None:
         """Notes what a file holds, with the stamp that it had before it was read; files in the order of their names."""
         if self._path is not None:
-            line = _line([name, _as_text(stamp), sha256])
+            line = _line([name, stamp, sha256])
             self._entries.append(line)
             self._digest.update(line)
 
@@ -177,7 +170,3 @@ def _sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(line)
         yield line
     yield _line(digest.hexdigest())
-
-
-def _as_text(stamp: Stamp) -> str:
-    return f"{stamp.bytes} {stamp.modified_ns} {stamp.changed_ns} {stamp.inode}"

@@ -12,6 +12,7 @@ import heapq
 import importlib.util
 import itertools
 import logging
+import operator
 import os
 import re
 import stat
@@ -25,7 +26,7 @@ from typing import BinaryIO, NamedTuple
 from components import buckets, digests, source_hashing
 from components.errors import ConfigError, DataError, TransientError
 from components.long_lists import LongList, in_order
-from components.source_index import SourceIndex, Stamp
+from components.source_index import SourceIndex, stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class SourceFile(NamedTuple):
         name: Its path within the source, with `/`, printable whatever bytes the real name has.
         place: Its path or URI.
         bytes: Its size.
-        stamp: What the system says of a file of this machine; None for a URI, and once the checksum is known.
+        stamp: The `source_index.stamp_of` a file of this machine; empty for a URI, and once the checksum is known.
         checksum: What stands for its content: the sha256 of a file of this machine, what the storage says of one in a
             bucket; empty where that is not known yet.
     """
@@ -72,7 +73,7 @@ class SourceFile(NamedTuple):
     name: str
     place: str
     bytes: int
-    stamp: Stamp | None = None
+    stamp: str = ""
     checksum: str = ""
 
     @property
@@ -157,7 +158,7 @@ def list_source(source: str) -> Listing:
     """
     place, pattern = _split_glob(source)
     kinds = _KindsSeen()
-    found = in_order(kinds.seen(_listed(place, pattern)), key=lambda file: file.name)
+    found = in_order(kinds.seen(_listed(place, pattern)), key=operator.attrgetter("name"), make=SourceFile._make)
     kind = kinds.first()
     if kind is None:
         names = LongList(file.name for file in found)
@@ -166,7 +167,7 @@ def list_source(source: str) -> Listing:
         remedy = "; unpack what is packed" if packed else ""
         expected = ", or ".join(kind.plural for kind in _KINDS)
         raise DataError(f"source {source} holds {held}, expected {expected}{remedy}")
-    listing = Listing(kind.name, LongList(), LongList())
+    listing = Listing(kind.name, LongList(make=SourceFile._make), LongList())
     before = ""
     for file in found:
         if file.name == before:
@@ -260,7 +261,7 @@ def contents(source: str, index: str = "") -> Contents:
     checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index)
     # What `digests.digest_of` makes of the whole, which would not fit in memory.
     digest = hashlib.sha256(b'{"files":[')
-    files, labels, between, size = LongList[SourceFile](), None, b"", 0
+    files, labels, between, size = LongList(make=SourceFile._make), None, b"", 0
     while some := [*itertools.islice(checked, _TOLD_AT_ONCE)]:
         told = digests.canonical_json([[file.name, file.bytes, file.checksum] for file in some])
         digest.update(between + told[1:-1])
@@ -370,7 +371,7 @@ def _list_file(source: str) -> SourceFile:
         remedy = "unpack it and give the folder" if packed else "give the folder that holds it"
         raise DataError(f"source {source} is a file; {remedy}")
     found = Path(source).stat()
-    return SourceFile(printable(name), source, found.st_size, Stamp.of(found))
+    return SourceFile(printable(name), source, found.st_size, stamp_of(found))
 
 
 def _is_source_alone(name: str) -> bool:
@@ -411,7 +412,7 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
             except OSError as error:  # a link that leads to itself, a name that is too long
                 raise DataError(f"{printable(place)} cannot be followed: {os.strerror(error.errno or 0)}") from None
             if stat.S_ISREG(found.st_mode):
-                yield SourceFile(printable(prefix + name), place, found.st_size, Stamp.of(found))
+                yield SourceFile(printable(prefix + name), place, found.st_size, stamp_of(found))
             else:
                 no_files.append(printable(prefix + name))
     if no_files:
@@ -501,22 +502,21 @@ def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
 def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterator[SourceFile]:
     """Files with their sha256, in place of a stamp: it has served then, and travels to no worker."""
     seen, progress, count, files_read = SourceIndex(index, source), _progress("read"), 0, 0
-    begun: deque[tuple[SourceFile, Stamp, bool]] = deque()
+    begun: deque[tuple[SourceFile, bool]] = deque()
 
     def known() -> Iterator[source_hashing.File]:
         for file in files:
-            assert file.stamp is not None  # noqa: S101 - a file of this machine
             sha256 = seen.known(file.name, file.stamp)
-            begun.append((file, file.stamp, bool(sha256)))
+            begun.append((file, bool(sha256)))
             yield source_hashing.File(file.place, file.bytes, sha256)
 
     for sha256 in source_hashing.hashed(known(), sha256_of_path):
-        file, stamp, was_known = begun.popleft()
+        file, was_known = begun.popleft()
         count += 1
         if not was_known:
             files_read += 1
             progress(files_read)
-        seen.keep(file.name, stamp, sha256)
+        seen.keep(file.name, file.stamp, sha256)
         yield SourceFile(file.name, file.place, file.bytes, checksum=sha256)
     seen.write(files_read)
     if index:

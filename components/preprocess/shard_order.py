@@ -5,22 +5,24 @@ first record to its last, and nothing has to be gathered.
 """
 
 import itertools
+import operator
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from components import long_lists, records
 from components.preprocess import placing
 from components.preprocess.decoder import IMAGES_AT_ONCE
-from components.preprocess.examples import Labelled
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key
 from components.preprocess.survey import ImagesPart
 from components.records import ImageShape
+from components.sources import SourceFile
 
 _SHARD = struct.Struct(">BQ")  # number of the split, number of the shard in it
 _LABEL = struct.Struct(">Q")
 _PIXEL_BYTES_AT_ONCE = 1 << 20
-_Placed = tuple[bytes, Labelled]  # what it is sorted by, and the file
+_Placed = tuple[bytes, str, int, tuple[Any, ...]]  # what it is sorted by, its split, its label, its `SourceFile`
 
 
 def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, Iterator[ImagesPart]]]:
@@ -30,7 +32,7 @@ def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, It
         parts: All image files, each with its sha256.
         plan: How they become examples.
     """
-    placed = long_lists.in_order((each for part in parts for each in _placed(part, plan)), key=lambda each: each[0])
+    placed = long_lists.in_order((each for part in parts for each in _placed(part, plan)), key=operator.itemgetter(0))
     for shard, files in itertools.groupby(placed, key=lambda each: each[0][: _SHARD.size]):
         split, number = _SHARD.unpack(shard)
         yield (records.SPLITS[split], number), _parts(files, _images_at_once(plan.image))
@@ -42,7 +44,7 @@ def _placed(part: ImagesPart, plan: Plan) -> Iterator[_Placed]:
     orders = placing.orders(hashes, plan)
     for split, shard, order, image in zip(splits.tolist(), shards.tolist(), orders, part.images, strict=True):
         label = image[2] - records.NO_LABEL  # which is below all others
-        yield _SHARD.pack(split, shard) + order + _LABEL.pack(label), image
+        yield _SHARD.pack(split, shard) + order + _LABEL.pack(label), image[1], image[2], tuple(image[0])
 
 
 def _images_at_once(image: ImageShape) -> int:
@@ -52,4 +54,4 @@ def _images_at_once(image: ImageShape) -> int:
 
 def _parts(files: Iterator[_Placed], at_once: int) -> Iterator[ImagesPart]:
     while some := [*itertools.islice(files, at_once)]:
-        yield ImagesPart(tuple(image for _, image in some))
+        yield ImagesPart(tuple((SourceFile._make(file), split, label) for _, split, label, file in some))
