@@ -12,6 +12,7 @@ import resource
 import signal
 import struct
 import sys
+import warnings
 
 from components.preprocess import pixels
 from components.records import ImageShape
@@ -38,6 +39,7 @@ def main(memory: int, seconds: int, numbers: int) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody is left to answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    warnings.simplefilter("ignore")  # Pillow's remarks on odd but decodable files
     requests, answers = open(sys.stdin.fileno(), "rb", _READ_AT_ONCE, closefd=False), sys.stdout.fileno()  # noqa: SIM115
     _write(answers, READY)
     while line := requests.readline():

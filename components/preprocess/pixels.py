@@ -6,7 +6,6 @@ NumPy is imported for 16 bit alone, so that processes that decode start in half 
 import io
 import re
 import struct
-import warnings
 import zlib
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 3: "RGB"}
+# Where `PIL.Image.Image.getexif` looks among what was found beside the pixels.
+_SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 
 
 class UndecodableImage(Exception):
@@ -49,10 +50,8 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
             than `LARGEST_FILE` bytes.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's remarks on odd but decodable files
-            with _open(content) as image:
-                pixels = _upright_8_bit(image)
+        with _open(content) as image:
+            pixels = _upright_8_bit(image)
         return fitted(pixels, shape, resize).tobytes()
     except (UndecodableImage, MemoryError):
         raise
@@ -180,7 +179,9 @@ def _require_checksums(content: bytes) -> None:
 
 def _upright_8_bit(image: Image.Image) -> Image.Image:
     """The image as mode L or RGB, turned as its EXIF orientation says."""
-    ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
+    image.load()  # what says it may come after the pixels
+    if not _SAYING_ORIENTATION.isdisjoint(image.info):  # to look into nothing takes long for so small an image
+        ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
     if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
         import numpy as np
 

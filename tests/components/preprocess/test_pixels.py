@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from components.preprocess import pixels
 from components.records import ImageShape
@@ -102,6 +103,43 @@ def test_exif_orientation_is_applied(orientation: int) -> None:
     for kind in ("PNG", "JPEG"):
         found = decoded(encoded(stored, kind, exif=exif), 8, 16, 1)
         np.testing.assert_allclose(found[..., 0].astype(int), upright, atol=3)
+
+
+def exif_after_pixels(image: Image.Image, exif: Image.Exif) -> bytes:
+    """A PNG file that says its orientation at the end, as the format allows."""
+    content = encoded(image, exif=exif)
+    start = content.index(b"eXIf") - 4
+    end = start + 12 + struct.unpack_from(">I", content, start)[0]
+    last = content.index(b"IEND") - 4
+    assert end < last
+    return content[:start] + content[end:last] + content[start:end] + content[last:]
+
+
+@pytest.mark.parametrize(
+    "said", ["PNG", "PNG at the end", "PNG profile", "PNG XMP", "JPEG", "JPEG XMP", "WEBP", "WEBP XMP"]
+)
+def test_orientation_is_found_wherever_pillow_finds_it(said: str) -> None:
+    kind = said.partition(" ")[0]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    noted, image = PngInfo(), Image.fromarray(RAMP)
+    if said == "PNG profile":
+        noted.add_text("Raw profile type exif", f"\nexif\n{len(exif.tobytes()):8}\n{exif.tobytes().hex()}\n")
+        content = encoded(image, pnginfo=noted)
+    elif said == "PNG XMP":
+        noted.add_itxt("XML:com.adobe.xmp", xmp)
+        content = encoded(image, pnginfo=noted)
+    elif said == "PNG at the end":
+        content = exif_after_pixels(image, exif)
+    elif said.endswith("XMP"):
+        content = encoded(image, kind, xmp=xmp.encode())
+    else:
+        content = encoded(image, kind, exif=exif)
+    with Image.open(io.BytesIO(content)) as opened:
+        expected = ImageOps.exif_transpose(opened)
+    assert expected.size == (2, 4)
+    np.testing.assert_array_equal(decoded(content, 4, 2), np.asarray(expected.convert("RGB")))
 
 
 def test_policies_for_another_aspect() -> None:
