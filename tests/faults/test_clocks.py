@@ -76,7 +76,7 @@ def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
     assert output_under("jumping", faketime, command, seconds=300) == "read\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stages_make_the_same_bytes_under_any_clock() -> None:
     faketime = library()
     if faketime is None:

@@ -97,7 +97,10 @@ def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("more", [["--critic_steps=2"], ["--conditioning=class", "--classes=3"]])
+@pytest.mark.parametrize(
+    "more",
+    [["--critic_steps=2"], pytest.param(["--conditioning=class", "--classes=3"], marks=pytest.mark.long)],
+)
 def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
     done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--base_filters=4", *more)
     assert done.returncode == errors.OK, done.stderr

@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(
     assert checkpoints.newest(place) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path

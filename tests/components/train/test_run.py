@@ -85,7 +85,7 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
         assert len(np.unique(np.asarray(grid))) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sigint_in_the_middle_and_the_same_command_again(
     tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
@@ -372,7 +372,7 @@ def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path
     assert "steps must be at least 20" in shorter.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
     """Also the samples and the log; and two thirds of it on four, the rest on one."""
     whole, spread = tmp_path / "one", tmp_path / "four then one"
