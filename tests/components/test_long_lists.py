@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components import long_lists
-from components.long_lists import LongList, sorted_list
+from components.long_lists import LongList, in_order, sorted_list
 
 ITEMS = st.lists(st.tuples(st.integers(0, 9), st.text(max_size=3)), max_size=120)
 
@@ -31,6 +32,22 @@ def test_a_long_list_is_a_list(items: list[tuple[int, str]]) -> None:
     assert [*itertools.islice(found, 7)] == items[:7]
     # Two readers at once do not disturb each other.
     assert list(zip(found, found, strict=True)) == [(item, item) for item in items]
+
+
+class Named(NamedTuple):
+    """What is written as a plain tuple."""
+
+    number: int
+    text: str
+
+
+@given(ITEMS)
+def test_tuples_with_names_come_back_with_names(items: list[tuple[int, str]]) -> None:
+    named = [Named._make(item) for item in items]
+    for found in (LongList(named, Named._make), in_order(named, key=Named.__hash__, make=Named._make)):
+        back = list(found)
+        assert sorted(back) == sorted(named)
+        assert all(type(item) is Named for item in back)
 
 
 @given(ITEMS)
