@@ -36,11 +36,8 @@ class LongList(Generic[Item]):
         self._file: BinaryIO | None = None
         self._bytes = self._written = 0
         self._held: list[Item] = []
-        remaining = iter(items)
-        while some := [*itertools.islice(remaining, _HELD - len(self._held))]:
-            self._held += some
-            if len(self._held) == _HELD:
-                self._write()
+        for item in items:
+            self.append(item)
 
     def append(self, item: Item) -> None:
         """Adds one at the end."""

@@ -22,7 +22,9 @@ from components.sources import SourceFile
 _SHARD = struct.Struct(">BQ")  # number of the split, number of the shard in it
 _LABEL = struct.Struct(">Q")
 _PIXEL_BYTES_AT_ONCE = 1 << 20
-_Placed = tuple[bytes, str, int, tuple[Any, ...]]  # what it is sorted by, its split, its label, its `SourceFile`
+_Placed = tuple[
+    bytes, str, int, tuple[Any, ...]
+]  # what it is sorted by, the split it was found in, label, `SourceFile`
 
 
 def in_shards(parts: Iterable[ImagesPart], plan: Plan) -> Iterator[tuple[Key, Iterator[ImagesPart]]]:
@@ -42,9 +44,10 @@ def _placed(part: ImagesPart, plan: Plan) -> Iterator[_Placed]:
     hashes = [bytes.fromhex(file.sha256) for file, _, _ in part.images]
     splits, shards = placing.split_and_shard(hashes, [split for _, split, _ in part.images], plan)
     orders = placing.orders(hashes, plan)
-    for split, shard, order, image in zip(splits.tolist(), shards.tolist(), orders, part.images, strict=True):
-        label = image[2] - records.NO_LABEL  # which is below all others
-        yield _SHARD.pack(split, shard) + order + _LABEL.pack(label), image[1], image[2], tuple(image[0])
+    placed = zip(splits.tolist(), shards.tolist(), orders, part.images, strict=True)
+    for split, shard, order, (file, found_in, label) in placed:
+        above = label - records.NO_LABEL  # which is below all others
+        yield _SHARD.pack(split, shard) + order + _LABEL.pack(above), found_in, label, tuple(file)
 
 
 def _images_at_once(image: ImageShape) -> int:
@@ -54,4 +57,4 @@ def _images_at_once(image: ImageShape) -> int:
 
 def _parts(files: Iterator[_Placed], at_once: int) -> Iterator[ImagesPart]:
     while some := [*itertools.islice(files, at_once)]:
-        yield ImagesPart(tuple((SourceFile._make(file), split, label) for _, split, label, file in some))
+        yield ImagesPart(tuple((SourceFile._make(file), found_in, label) for _, found_in, label, file in some))
