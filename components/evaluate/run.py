@@ -252,6 +252,7 @@ def _numbers(
         "choice": inputs.choice.to_json() if inputs.choice else None,
         "samples": config.sample_count,
         "compared": reference.count,
+        "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},
         "low_n": reference.low_n,
         "spaces": [
             {"name": name, "components": reference.components[name], "fcd_of_gaussians": floor}
@@ -322,6 +323,8 @@ def _report(
         verdict=verdict,
         tables=contents.metric_tables(reference, model, champion, rival.version if rival else 0),
         count=reference.count,
+        searched=len(reference.searched),
+        train_count=inputs.manifest.splits["train"].records,
         samples=config.sample_count,
         test_accuracy=inputs.embedding.test_accuracy,
         low_n=reference.low_n,

@@ -19,7 +19,7 @@ from components.score_names import name_of
 log = logging.getLogger(__name__)
 
 LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
-_TRAIN_AT_MOST = 100_000  # training images among which copies are looked for
+_TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
 ENOUGH = 1000  # images, below which distances are noisy
 _GROUP_LEAST = 10  # real images, below which the coverage of a group says nothing
 _CHUNK = 500
@@ -93,8 +93,9 @@ class Reference:
         groups: Classes, or bins where there are none.
         members: The group of each test image, as the embedding sees it.
         pixels: Mean and standard deviation of the pixels of the test images.
-        train: Features of the training images in the first space, [m, components].
-        held_out: Squared distance of each test image to the nearest training image.
+        searched: Training images that are searched for copies: ascending indices, int64 [m]; a seeded sample.
+        train: Their features in the first space, [m, components].
+        held_out: Squared distance of each test image to the nearest of them.
         floor: Scores of as many training images: real against real.
         noise: Scores of as many images of uniform noise.
     """
@@ -105,6 +106,7 @@ class Reference:
     groups: groups.Groups
     members: np.ndarray
     pixels: tuple[float, float]
+    searched: np.ndarray
     train: np.ndarray
     held_out: np.ndarray
     floor: Scores
@@ -179,8 +181,9 @@ def make_reference(
     """
     random = np.random.default_rng(seed)
     chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
-    seen_train = _see(embedding, _chunks(train[:_TRAIN_AT_MOST]), "training images")
-    drawn = _rows(seen_train, chosen[chosen < _TRAIN_AT_MOST][:count])
+    searched = np.sort(chosen[:_TRAIN_AT_MOST])
+    seen_train = _see(embedding, (train[part] for part in _chunks(searched)), "training images")
+    drawn = _rows(seen_train, np.searchsorted(searched, chosen[: min(count, len(searched))]))
     seen_test = _see(embedding, _chunks(test), "held-out images")
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
@@ -197,6 +200,7 @@ def make_reference(
         groups=found_groups,
         members=found_groups.of(seen_test.features[first], seen_test.logits),
         pixels=seen_test.pixels,
+        searched=searched,
         train=seen_train.features[first],
         held_out=neighbours.nearest(seen_test.features[first], seen_train.features[first])[0],
         floor={},
@@ -225,7 +229,7 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
     found["copy_z"] = neighbours.copy_z(distances, reference.held_out)
     found["copy_share"] = neighbours.copy_share(distances, reference.held_out)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
-    return Scored(found, blocks, shares, closest, originals[closest])
+    return Scored(found, blocks, shares, closest, reference.searched[originals[closest]])
 
 
 def no_score(reference: Reference) -> Scored:
@@ -289,8 +293,8 @@ def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> float | None
     return float((of_group[enough] / counts[enough]).min() / covered.mean())
 
 
-def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
-    return (images[at : at + _CHUNK] for at in range(0, len(images), _CHUNK))
+def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
 
 def _rows(seen: Seen, chosen: np.ndarray) -> Seen:

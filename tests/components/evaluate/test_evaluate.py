@@ -122,6 +122,9 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
         assert np.isfinite(first.metrics[name]), name
     assert "champion_fcd" not in first.metrics
     assert _metrics(first)["low_n"] is True
+    train = records.read_manifest(dataset).splits["train"].records
+    assert _metrics(first)["copy_search"] == {"searched": train, "of": train}
+    assert f"covers {train:,} of {train:,} training images." in first.files["report"].read_text()
 
 
 def test_numbers_are_those_of_the_definitions(

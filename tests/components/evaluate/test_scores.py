@@ -66,6 +66,26 @@ def test_copies_of_training_images_are_told_and_shown(
     assert _score(reference, partly).scores["copy_share"] == pytest.approx(0.11, abs=0.03)
 
 
+def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
+    embedding: embeddings.Embedding, split: Callable[[str], np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores, "_TRAIN_AT_MOST", 600)
+    train = split("train")
+    sampled = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    assert len(sampled.searched) == len(sampled.train) == len(np.unique(sampled.searched)) == 600
+    # Of 600 among 900, each third holds about 200; the first 600 would hold 0 of the last third.
+    assert np.bincount(sampled.searched // 300) == pytest.approx([200, 200, 200], abs=40)
+    again = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    np.testing.assert_array_equal(sampled.searched, again.searched)
+    other = scores.make_reference(embedding, train, split("test"), COUNT, seed=1)
+    assert not np.array_equal(sampled.searched, other.searched)
+
+    copied = sampled.searched[-COUNT:]
+    found = _score(sampled, train[copied])
+    assert found.scores["copy_share"] == 1
+    np.testing.assert_array_equal(found.originals, copied[found.copies])
+
+
 def test_a_collapse_is_told_by_recall_coverage_and_duplicates(
     reference: scores.Reference, split: Callable[[str], np.ndarray]
 ) -> None:
