@@ -12,7 +12,7 @@ FAKE_GCS_VERSION := v1.56.1
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
-SEED ?= 0
+ROUNDS ?= 3
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock'
 # The images have Debian 12 (glibc 2.36) on x86_64, and the versions of development wherever it has a package too.
@@ -61,8 +61,15 @@ test-slow: install ## Run the tests that take long: retraining, and trainings of
 test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, other replicas, retraining
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
+test-random: install ## Run the property tests with random examples, ROUNDS=3 times; repeat a failure with SEED=N ROUNDS=1
+	first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
+	  echo "make test-random SEED=$$seed ROUNDS=1"; \
+	  $(BIN)/python -m pytest -n 2 --dist loadfile -m "hypothesis and not docker and not flink" \
+	    --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; \
+	done
+
 soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/reliability.md)
-	$(BIN)/python -m tests.soak --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.soak --kills $(KILLS) --seed $(or $(SEED),0)
 
 # A clock that can be wrong, for whatever tests that nothing is decided by it.
 .venv-soak/installed: requirements/soak.txt | $(VENV)/installed
@@ -225,5 +232,5 @@ lock: install ## Pin every dependency again, with hashes
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-flink test-slow test-long soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from components import digests, records, storage
+from tests import properties
 from tests.gcs_server.server import Server, serving
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+properties.register_profiles()
 
 
 def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int], classes: int, seed: int = 0) -> Path:

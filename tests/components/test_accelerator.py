@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 
-import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +29,6 @@ def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
     assert accelerator.shares(batch_size, replicas) == words
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
 @given(replicas=st.integers(2, 8), more=st.integers(0, 100))
 def test_shares_are_those_of_array_split(replicas: int, more: int) -> None:
     parts = [len(part) for part in np.array_split(np.arange(replicas + more), replicas)]

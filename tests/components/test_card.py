@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,7 +143,6 @@ def test_hostile_text_keeps_its_place() -> None:
     assert "\u202e" not in text
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
 @given(value=st.text(max_size=30))
 def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
     (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{card.escaped(value)}x |\n")["T"][1:]

@@ -5,7 +5,6 @@ import socket
 import threading
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,6 @@ def text(cluster_of: Any, task: Any) -> str:
     return json.dumps({"cluster": cluster_of, "task": task})
 
 
-@hypothesis.settings(deadline=None)
 @given(
     workers=st.lists(ADDRESS, min_size=1, max_size=5, unique=True),
     with_chief=st.booleans(),
@@ -44,14 +42,12 @@ def test_a_right_one_is_understood(workers: list[str], with_chief: bool, pick: i
     assert sum(one.is_chief for one in everyone) == 1
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
 @given(st.text() | JSON.map(json.dumps) | st.builds(text, JSON, JSON))
 def test_anything_else_is_refused_in_words(anything: str) -> None:
     with pytest.raises(ConfigError, match=r"^TF_CONFIG "):
         cluster.parse(anything)
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
 @given(jobs=st.dictionaries(st.sampled_from(["chief", "worker", "ps", ""]), JSON | st.lists(ADDRESS | JSON)), task=JSON)
 def test_what_is_nearly_right_is_understood_or_refused_in_words(jobs: Any, task: Any) -> None:
     try:

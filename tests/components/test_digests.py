@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +28,6 @@ VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(deadline=None)
 @given(value=st.dictionaries(st.text(), VALUES))
 def test_canonical_json_has_one_text_for_one_value(value: dict[str, object]) -> None:
     try:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from google.protobuf import json_format
 from hypothesis import given
@@ -79,7 +78,6 @@ JSON = st.recursive(
 )
 
 
-@hypothesis.settings(deadline=None)
 @given(text=st.text() | JSON.map(json.dumps))
 def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
     try:

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import hypothesis
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -16,7 +15,6 @@ from components.errors import DataError
 LABELS = st.integers(-(2**63), 2**63 - 1)
 
 
-@hypothesis.settings(deadline=None)
 @given(image=st.binary(max_size=300), label=LABELS)
 def test_examples_are_tensorflow_s(image: bytes, label: int) -> None:
     encoded = records.encode_example(image, label)
@@ -27,7 +25,6 @@ def test_examples_are_tensorflow_s(image: bytes, label: int) -> None:
     assert example.ByteSize() == len(encoded)
 
 
-@hypothesis.settings(deadline=None)
 @given(image=st.binary(max_size=300), label=LABELS)
 def test_the_image_is_where_it_is_said_to_be(image: bytes, label: int) -> None:
     (framed,) = records.frame([records.encode_example(b"\xff%b\xfe" % image, label)])

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,14 +34,12 @@ def test_fields_are_read_off_the_class() -> None:
     assert settings.fields_of(Config(name="a")) == settings.fields_of(Config)
 
 
-@hypothesis.settings(deadline=None)
 @given(value=st.integers())
 def test_whole_numbers_survive_as_text_and_as_json(value: int) -> None:
     assert settings.parse_value(FIELDS["count"], str(value)) == value
     assert settings.parse_value(FIELDS["count"], value) == value
 
 
-@hypothesis.settings(deadline=None)
 @given(value=st.floats(allow_nan=False))
 def test_numbers_survive_as_text_and_as_json(value: float) -> None:
     assert settings.parse_value(FIELDS["share"], repr(value)) == value
@@ -58,7 +55,6 @@ def test_whole_numbers_in_other_spellings() -> None:
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)
 
 
-@hypothesis.settings(deadline=None)
 @given(name=st.sampled_from(sorted(FIELDS)), value=ANYTHING)
 def test_anything_is_typed_or_refused_in_words(name: str, value: Any) -> None:
     field = FIELDS[name]

@@ -243,7 +243,5 @@ class BucketAndDict(RuleBasedStateMachine):
         }
 
 
-BucketAndDict.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, derandomize=True, database=None
-)
+BucketAndDict.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
 TestBucketAndDict = BucketAndDict.TestCase

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from kfp import compiler, dsl
 
+from tests import properties
+
+properties.register_profiles()  # make test-kfp216 loads no conftest above this one
+
 
 @dsl.container_component
 def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:

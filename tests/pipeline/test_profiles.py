@@ -346,7 +346,6 @@ def test_any_yaml_is_read_or_told(value: Any) -> None:
     must_be_told_or_read(yaml.safe_dump(value, allow_unicode=True).encode("utf-8", "replace"))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data())
 def test_what_ships_with_one_thing_changed_is_read_or_told(data: st.DataObject) -> None:
     content = copy.deepcopy(SHIPPED)
@@ -390,7 +389,6 @@ def apply(settings: Any, target: str) -> None:
         },
     ),
 )
-@hypothesis.settings(deadline=None, max_examples=40)
 def test_what_is_read_can_be_written(cpu: Any, memory: str, retries: dict[str, Any]) -> None:
     for target in (KFP, VERTEX):
         told = ""

@@ -80,7 +80,7 @@ PATHS = st.lists(
 ).map(lambda parts: "/".join(parts) + ".png")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     files=st.dictionaries(PATHS, st.binary(max_size=600), min_size=1, max_size=8),
     packer=st.sampled_from(sorted(PACKERS)),
@@ -319,7 +319,6 @@ def test_a_packed_bomb_takes_no_memory(tmp_path: Path) -> None:
     assert reading < 3 * pixels.LARGEST_FILE
 
 
-@settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_any_bytes_are_an_archive_or_a_data_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -115,7 +114,6 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
     assert 200 < most[-1] < 512
 
 
-@hypothesis_settings(deadline=None, max_examples=300)
 @given(data=st.data())
 def test_any_bytes_are_pixels_or_an_undecodable_image(data: st.DataObject) -> None:
     content = bytearray(
@@ -140,7 +138,6 @@ def idx_file(path: Path, content: bytes) -> SourceFile:
     return SourceFile(path.name, str(path), len(content))
 
 
-@hypothesis_settings(deadline=None, max_examples=300)
 @given(
     dimensions=st.lists(st.integers(0, 5) | st.sampled_from([255, 65536, 2**32 - 1]), min_size=0, max_size=5),
     values=st.binary(max_size=64),

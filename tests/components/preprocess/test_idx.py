@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
@@ -31,7 +31,6 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 LABELS = np.arange(7, dtype=np.uint8)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     images=numpy_strategies.arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(1, 5))),
     gzipped=st.booleans(),
@@ -79,7 +78,6 @@ def test_colour_images_have_a_fourth_dimension(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gzipped", [False, True])
 @given(cut=st.integers(0, len(as_idx(IMAGES)) - 1))
-@settings(max_examples=40, deadline=None)
 def test_no_file_that_ends_early_is_read_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, gzipped: bool, cut: int
 ) -> None:
@@ -90,7 +88,6 @@ def test_no_file_that_ends_early_is_read_to_its_end(
 
 
 @given(content=st.binary(max_size=60))
-@settings(max_examples=60, deadline=None)
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     file = stored(tmp_path_factory.mktemp("idx") / "labels", content)
     try:

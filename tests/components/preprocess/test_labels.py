@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from components import records
@@ -19,7 +19,6 @@ def table(content: bytes) -> dict[str, Row]:
     return labels.parsed_table("labels.csv", content)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     rows=st.dictionaries(
         st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1).filter(str.isprintable),
@@ -42,7 +41,6 @@ def test_a_table_is_read_as_the_library_writes_it(
     assert table(written.getvalue().encode("utf-8-sig" if mark else "utf-8")) == expected
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=40) | st.builds(lambda rest: b"file,label\n" + rest, st.binary(max_size=40)))
 def test_any_bytes_are_a_table_or_a_data_error(content: bytes) -> None:
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 from PIL import Image
@@ -38,7 +38,6 @@ def held(path: Path, content: bytes) -> tuple[Survey, list[tuple[str, str, int, 
     return found, [image[:4] for part in parts for some in read(part) for image in some]
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     images=numpy_strategies.arrays(
         st.sampled_from(["|u1", "<u2", ">u2"]),

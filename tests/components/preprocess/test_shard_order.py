@@ -162,7 +162,7 @@ def test_parts_of_large_images_are_small(tmp_path: Path) -> None:
         assert max(sizes) == expected
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PICTURES, st.integers(1, 4))
 def test_whole_shards_are_those_of_rows_that_are_gathered(
     tmp_path_factory: pytest.TempPathFactory, pictures: list[tuple[int, int]], decoders: int

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -62,7 +62,6 @@ values = (
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     image=st.binary(min_size=1, max_size=300),
     image_name=st.sampled_from(["image", "image__encoded"]),
@@ -78,7 +77,6 @@ def test_examples_are_read_as_tensorflow_writes_them(
     assert tfrecords.parsed(content) == Example(image, label if label_name and label >= 0 else None)
 
 
-@settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_what_tensorflow_refuses_is_refused_and_what_it_reads_is_read_alike(data: st.DataObject) -> None:
     import tensorflow as tf

@@ -316,7 +316,7 @@ class Applying(RuleBasedStateMachine):
 
 
 TestApplying = Applying.TestCase
-TestApplying.settings = hypothesis.settings(max_examples=60, stateful_step_count=15, deadline=None)
+TestApplying.settings = hypothesis.settings(stateful_step_count=15)
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -17,7 +17,7 @@ import kfp_server_api
 import pytest
 import requests
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kfp_server_api.exceptions import ApiException
 
@@ -178,7 +178,6 @@ def cron_field(least: int, most: int) -> st.SearchStrategy[str]:
 CRON = st.tuples(*(cron_field(*ends) for ends in ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6)))).map(" ".join)
 
 
-@settings(deadline=None, max_examples=200)
 @given(CRON)
 def test_cron_is_read_as_croniter_reads_it(expression: str) -> None:
     read, _ = croniter.croniter.expand(expression, second_at_beginning=True)
@@ -196,7 +195,6 @@ def mistyped(expression: str, at: int, character: str) -> str:
     return expression[:at] + character + expression[at:]
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.builds(mistyped, CRON, st.integers(0, 200), st.sampled_from("0123456789*/-,?LW#a ")))
 def test_cron_refuses_what_croniter_refuses(expression: str) -> None:
     """Only that way round: croniter knows more (`L`, `#`, Sunday as 7, ranges that wrap)."""
@@ -232,7 +230,6 @@ ITEMS = st.lists(st.tuples(st.integers(0, 3), st.text("abAB", max_size=2)), max_
 )
 
 
-@settings(deadline=None)
 @given(ITEMS, st.integers(1, 12), st.sampled_from(["", "created_at desc", "name", "name asc"]), st.booleans())
 def test_pages_hold_every_item_once(items: list[listing.Item], size: int, order: str, repeated: bool) -> None:
     wanted = json.dumps({"predicates": [{"operation": "IS_SUBSTRING", "key": "name", "stringValue": "a"}]})
@@ -266,13 +263,11 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON, st.sampled_from([None, 1, "\t"]))
 def test_json_is_read_as_json_reads_it(value: Any, indent: Any) -> None:
     assert json_text.parse(json.dumps(value, indent=indent)).value == value
 
 
-@settings(deadline=None)
 @given(JSON, st.integers(0, 1000), st.characters(codec="utf-8"))
 def test_what_is_no_json_is_refused(value: Any, at: int, character: str) -> None:
     text = json.dumps(value, ensure_ascii=False)
@@ -305,14 +300,12 @@ BODIES = st.builds(run_body, st.text(), st.dictionaries(st.text(), JSON, max_siz
 )
 
 
-@settings(deadline=None)
 @given(BODIES)
 def test_what_the_client_sends_is_accepted(sent: dict[str, Any]) -> None:
     found = json_check.body(json.dumps(sent).encode(), "V2beta1RecurringRun")
     assert found == sent
 
 
-@settings(deadline=None)
 @given(BODIES, st.sampled_from(["", "runtime_config", "trigger"]), st.text("xyz", min_size=1), JSON)
 def test_a_field_that_the_api_lacks_is_refused(sent: dict[str, Any], within: str, name: str, value: Any) -> None:
     (sent[within] if within else sent)[name] = value

@@ -115,7 +115,6 @@ def written(text: str) -> str:
         raise
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(date=dates(), hour=st.integers(0, 23), minute=st.integers(0, 59))
 def test_days_over_four_years_are_those_of_cron(date: str, hour: int, minute: int) -> None:
     text = f"{minute} {hour} {date}"
@@ -135,7 +134,6 @@ def test_days_over_four_years_are_those_of_cron(date: str, hour: int, minute: in
     assert (controller.sets[2], controller.sets[1], controller.sets[0]) == ({hour}, {minute}, {0})
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(
     minutes=fields(0, 59),
     hours=fields(0, 23),
@@ -160,7 +158,6 @@ def test_moments_are_those_of_cron_on_both_targets(
         assert moment == of_cron.get_next() == of_six.get_next() == of_vertex.get_next()
 
 
-@hypothesis.settings(max_examples=200, deadline=None)
 @hypothesis.given(text=st.from_regex(r"[0-9*/,\-A-Za-z?#L ]{0,30}", fullmatch=True) | st.text())
 def test_any_text_is_read_or_told_in_one_line(text: str) -> None:
     told = ""
@@ -177,7 +174,6 @@ def test_any_text_is_read_or_told_in_one_line(text: str) -> None:
     Controller(cron.for_kubeflow(text))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(date=dates(), minutes=fields(0, 59), hours=fields(0, 23))
 def test_what_is_written_fits_the_database_of_servers(date: str, minutes: str, hours: str) -> None:
     assert len(written(f"{minutes} {hours} {date}")) <= 255

@@ -276,7 +276,6 @@ _VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(data=st.data())
 def test_one_thing_changed_is_read_or_told(folder: Path, data: st.DataObject) -> None:
     content = weekly()
