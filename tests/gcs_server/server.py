@@ -121,6 +121,11 @@ class Server:
             for number in range(len(self.requests) + at, len(self.requests) + at + times):
                 self._faults[number] = Fault(kind, seconds)
 
+    def disarm(self) -> None:
+        """Drop the faults that no request has reached."""
+        with self._lock:
+            self._faults.clear()
+
     def outage(self, on: bool, refused: bool = False) -> None:
         """Answers 503 to everything, or refuses connections and ends those there are, until switched off."""
         if not on:

@@ -266,6 +266,8 @@ class Bench:
         return contents(self.server, place.split("/")[2])
 
     def fresh(self) -> str:
+        """An empty registry; faults that an earlier trial did not reach are dropped."""
+        self.server.disarm()
         bucket = f"bucket-{next(self._numbers)}"
         self.server.create_bucket(bucket)
         return f"gs://{bucket}/{NAME}"

@@ -38,7 +38,12 @@ def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
 
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four items of a list are in memory, so that a handful of files goes the way of millions."""
-    monkeypatch.setattr(long_lists, "_HELD", 4)
-    monkeypatch.setattr(long_lists, "_AT_ONCE", 2)
-    monkeypatch.setattr(long_lists, "_MERGED_AT_ONCE", 2)
+    """See `shorten_lists`."""
+    shorten_lists(monkeypatch)
+
+
+def shorten_lists(patch: pytest.MonkeyPatch) -> None:
+    """Keep four items of a list in memory, so that a handful of files goes the way of millions."""
+    patch.setattr(long_lists, "_HELD", 4)
+    patch.setattr(long_lists, "_AT_ONCE", 2)
+    patch.setattr(long_lists, "_MERGED_AT_ONCE", 2)

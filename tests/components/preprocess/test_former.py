@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -30,6 +31,7 @@ from components.preprocess.plan import Plan
 from components.preprocess.rows import Gathering, Rows
 from components.preprocess.survey import ImagesPart, Part, survey
 from components.records import ImageShape
+from tests.components.preprocess.conftest import shorten_lists
 from tests.gcs_server.server import Server
 
 SHAPE = ImageShape(8, 8, 3)
@@ -186,37 +188,34 @@ def described(folder: Path) -> None:
 FILES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14)
 
 
-@pytest.mark.usefixtures("short_lists")
-@hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=15)
 @given(st.lists(st.tuples(FILES, st.integers(1, 3)), min_size=2, max_size=3))
-def test_any_sources_one_after_another(
-    tmp_path: Path, generations: list[tuple[list[tuple[str, int, int]], int]]
-) -> None:
-    for folder in ("datasets", "scratch"):
-        shutil.rmtree(tmp_path / folder, ignore_errors=True)
-        (tmp_path / folder).mkdir()
-    for number, (files, shard_count) in enumerate(generations):
-        source = tmp_path / "source"
-        shutil.rmtree(source, ignore_errors=True)
-        for label, name, which in files:
-            (source / label).mkdir(parents=True, exist_ok=True)
-            (source / label / f"{name}.png").write_bytes(picture(which))
-        plan = Plan(
-            stored=None,
-            image=SHAPE,
-            resize="fill",
-            made_splits={"test": 0.2, "validation": 0.2},
-            shard_counts=dict.fromkeys(records.SPLITS, shard_count),
-            seed=0,
-            recipe=former.recipe(SHAPE, "fill"),
-        )
-        scratch = shards_of(source, plan, tmp_path / "scratch" / f"{number}")
-        assert scratch[2] == 0
-        gathered = former.gather(str(tmp_path / "datasets"), plan.recipe, None, tmp_path / "scratch")
-        taking = dataclasses.replace(plan, former=gathered)
-        made = shards_of(source, taking, tmp_path / "datasets" / f"{number}")
-        assert made[:2] == scratch[:2]
-        described(tmp_path / "datasets" / f"{number}")
+def test_any_sources_one_after_another(generations: list[tuple[list[tuple[str, int, int]], int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        shorten_lists(patch)
+        datasets, scratch, source = Path(folder, "datasets"), Path(folder, "scratch"), Path(folder, "source")
+        datasets.mkdir()
+        scratch.mkdir()
+        for number, (files, shard_count) in enumerate(generations):
+            shutil.rmtree(source, ignore_errors=True)
+            for label, name, which in files:
+                (source / label).mkdir(parents=True, exist_ok=True)
+                (source / label / f"{name}.png").write_bytes(picture(which))
+            plan = Plan(
+                stored=None,
+                image=SHAPE,
+                resize="fill",
+                made_splits={"test": 0.2, "validation": 0.2},
+                shard_counts=dict.fromkeys(records.SPLITS, shard_count),
+                seed=0,
+                recipe=former.recipe(SHAPE, "fill"),
+            )
+            from_scratch = shards_of(source, plan, scratch / f"{number}")
+            assert from_scratch[2] == 0
+            taking = dataclasses.replace(plan, former=former.gather(str(datasets), plan.recipe, None, scratch))
+            made = shards_of(source, taking, datasets / f"{number}")
+            assert made[:2] == from_scratch[:2]
+            described(datasets / f"{number}")
 
 
 def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components import models, registry
@@ -83,6 +83,7 @@ def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tup
         champion = registry.read_champion(folder)
         rival = former if operation[0] == "late" else champion
         wanted = done(root, folder, operation, rival)
+        bench.server.disarm()
         bench.server.inject(kind, at=at)
         try:
             found = done(root, bucket, operation, rival)
@@ -94,19 +95,26 @@ def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tup
 
 
 FAULTY = st.lists(st.tuples(st.sampled_from(QUICK_FAULTS), st.integers(0, 40)), min_size=8, max_size=8)
-UNTIMED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
+@settings(max_examples=3)
 @given(st.lists(OPERATIONS, min_size=3, max_size=6), FAULTY)
-def test_alike(bench: Bench, tmp_path: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
-    same(bench, tmp_path, [("publish", 1), *operations], faults)
+def test_alike(
+    bench: Bench,
+    tmp_path_factory: pytest.TempPathFactory,
+    operations: list[Operation],
+    faults: list[tuple[str, int]],
+) -> None:
+    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), *operations], faults)
 
 
 @pytest.mark.long
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=UNTIMED)
+@settings(max_examples=8)
 @given(st.lists(OPERATIONS, min_size=4, max_size=7), FAULTY)
 def test_alike_in_many_orders(
-    bench: Bench, tmp_path: Path, operations: list[Operation], faults: list[tuple[str, int]]
+    bench: Bench,
+    tmp_path_factory: pytest.TempPathFactory,
+    operations: list[Operation],
+    faults: list[tuple[str, int]],
 ) -> None:
-    same(bench, tmp_path, [("publish", 1), ("publish", 2), *operations], faults)
+    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), ("publish", 2), *operations], faults)
