@@ -1,20 +1,27 @@
-# Every verb works on a fresh machine with Python 3.11 and a package registry: the environment is made on first use.
+# Every verb works on a fresh machine with Python 3.11, 3.12 or 3.13 and a package registry: the environment is made on
+# first use, and again when PYTHON names another version.
 
-PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PRINT_VERSION := import sys; (3, 11) <= sys.version_info < (3, 14) and print("%d.%d" % sys.version_info[:2])
+# The environment's interpreter, else the first of these that runs: a shim of pyenv may only say that it cannot.
+PYTHON := $(or $(PYTHON),$(shell for python in $(realpath $(BIN)/python) python3.11 python3.12 python3.13 python3; do \
+  [ -z "$$($$python -c '$(PRINT_VERSION)' 2>/dev/null)" ] || { echo $$python; break; }; done))
+PYTHON_VERSION := $(if $(PYTHON),$(shell $(PYTHON) -c '$(PRINT_VERSION)'))
+INSTALLED := $(VENV)/installed-$(PYTHON_VERSION)
 TF220 := .venv-tf220
 KFP216 := .venv-kfp216
 BENCH_BIN := .venv-bench/bin
-UV_VERSION := 0.13.8
+UV_VERSION := 0.13.9
 BEAM_VERSION := 2.77.0
 FAKE_GCS_VERSION := v1.56.1
 RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
-LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
-  --custom-compile-command 'make lock'
+# --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
+LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
+  --custom-compile-command 'make lock' $(UPGRADE)
 # The images have Debian 12 (glibc 2.36) on x86_64, and the versions of development wherever it has a package too.
 LOCK_IMAGE = $(LOCK) --python-platform x86_64-manylinux_2_36 pyproject.toml
 IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu.txt train-tpu.txt)
@@ -37,12 +44,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-install: $(VENV)/installed ## Make the environment in .venv from the lock
+install: $(INSTALLED) ## Make the environment in .venv from the lock: PYTHON=python3.13
 
-$(VENV)/installed: requirements/dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-	  { echo "make install needs Python 3.11; give one with PYTHON=/path/to/python3.11" >&2; exit 64; }
-	$(PYTHON) -m venv $(VENV)
+$(INSTALLED): requirements/dev.txt pyproject.toml
+	@[ -n "$(PYTHON_VERSION)" ] || \
+	  { echo "make install needs Python 3.11, 3.12 or 3.13; name one with PYTHON=/path/to/python3.12" >&2; exit 64; }
+	[ -e $@ ] || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
@@ -72,7 +79,7 @@ soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=
 	$(BIN)/python -m tests.soak --kills $(KILLS) --seed $(or $(SEED),0)
 
 # A clock that can be wrong, for whatever tests that nothing is decided by it.
-.venv-soak/installed: requirements/soak.txt | $(VENV)/installed
+.venv-soak/installed: requirements/soak.txt | $(INSTALLED)
 	$(BIN)/python -m venv .venv-soak
 	$(BIN)/uv pip install --python .venv-soak/bin/python --require-hashes -r requirements/soak.txt
 	touch $@
@@ -83,7 +90,7 @@ test-docker: install ## Run the tests of the images: they need a Docker engine, 
 test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback (docs/runners.md)
 	$(BIN)/python -m pytest -m flink tests/runners
 
-build/flink/distribution/pyflink: requirements/flink.txt | $(VENV)/installed
+build/flink/distribution/pyflink: requirements/flink.txt | $(INSTALLED)
 	$(BIN)/uv pip install --no-deps --require-hashes --target build/flink/distribution -r $<
 	touch $@
 
@@ -95,7 +102,7 @@ build/flink/job-server/job-server.jar: tests/runners/flink_job_server/pom.xml
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
 	$(TF220)/bin/python -m pytest -n 2 --dist loadfile -k "not trajectory and not mistake and not told" $(STEP_TESTS)
 
-$(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
+$(TF220)/installed: requirements/tensorflow-2.20.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(TF220)
 	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
 	touch $@
@@ -103,7 +110,7 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(VENV)/installed
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
 	$(KFP216)/bin/python -m pytest --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
-$(KFP216)/installed: requirements/kfp-2.16.txt | $(VENV)/installed
+$(KFP216)/installed: requirements/kfp-2.16.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(KFP216)
 	$(BIN)/uv pip install --python $(KFP216)/bin/python --require-hashes -r requirements/kfp-2.16.txt
 	touch $@
@@ -167,7 +174,7 @@ audit: .venv-audit/installed ## Look for known vulnerabilities of what the image
 	  { echo "make audit: $$lock has known vulnerabilities, or the index could not be asked: see above" >&2; exit 1; }; \
 	done
 
-.venv-audit/installed: requirements/audit.txt | $(VENV)/installed
+.venv-audit/installed: requirements/audit.txt | $(INSTALLED)
 	$(BIN)/python -m venv .venv-audit
 	$(BIN)/uv pip install --python .venv-audit/bin/python --require-hashes -r requirements/audit.txt
 	touch $@
@@ -177,7 +184,7 @@ fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target fo
 	  .venv-fuzz/bin/python -m tests.fuzz $$target $(or $(SECONDS),60) || exit 1; \
 	done
 
-.venv-fuzz/installed: requirements/fuzz.txt | $(VENV)/installed
+.venv-fuzz/installed: requirements/fuzz.txt | $(INSTALLED)
 	$(BIN)/python -m venv .venv-fuzz
 	$(BIN)/uv pip install --python .venv-fuzz/bin/python --require-hashes -r requirements/fuzz.txt
 	touch $@
@@ -200,18 +207,18 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage beside a plain loop and TensorFlow Datasets
 	$(BIN)/python -m benchmarks.preprocess
 
-.venv-tfds/installed: $(VENV)/installed requirements/tfds.txt
+.venv-tfds/installed: $(INSTALLED) requirements/tfds.txt
 	$(PYTHON) -m venv .venv-tfds
 	$(BIN)/uv pip install --python .venv-tfds/bin/python --require-hashes -r requirements/tfds.txt
 	touch $@
 
 # PyTorch alone, to compare with. The lock leaves out what PyTorch's wheel asks for on Linux and never loads on a CPU.
-.venv-bench/installed: $(VENV)/installed requirements/bench.txt
+.venv-bench/installed: $(INSTALLED) requirements/bench.txt
 	$(PYTHON) -m venv .venv-bench
 	$(BIN)/uv pip install --python $(BENCH_BIN)/python --no-deps --require-hashes -r requirements/bench.txt
 	touch $@
 
-lock: install ## Pin every dependency again, with hashes
+lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade takes the newest
 	$(LOCK) --universal --extra vertex --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --universal --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
 	$(LOCK) --universal --extra pipeline --group kfp-2-16 pyproject.toml -o requirements/kfp-2.16.txt
