@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from components.errors import ConfigError
-from pipeline import conditions
+from pipeline import conditions, yaml_files
 from pipeline.conditions import Condition
 
 PLACEHOLDER = re.compile(r"\{\{(\$.*?)\}\}")
@@ -198,14 +196,12 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
     Raises:
         ConfigError: It is no package, or holds what cannot be executed here; names each task and construct.
     """
+    documents = yaml_files.load_all(text, where)
     try:
-        documents = list(yaml.safe_load_all(text))
         spec = documents[0]
         name = spec["pipelineInfo"]["name"]
         reader = _Reader(spec)
         root = reader.root()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is not YAML: {' '.join(str(error).split())}") from None
     except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
         raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
     problems = reader.problems

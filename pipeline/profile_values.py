@@ -11,8 +11,8 @@ from typing import Any
 
 from pipeline import quantities
 from pipeline.package import Retries
+from pipeline.yaml_files import shown
 
-_SHOWN = 60
 # As Kubernetes names a claim; and folders that need no quotes anywhere.
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _FOLDER = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
@@ -28,15 +28,6 @@ class Toleration:
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-
-
-def shown(value: Any) -> str:
-    """A value for a message: on one line, and short."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, what is nested too deeply
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def text(value: Any) -> str:

@@ -18,8 +18,8 @@ from components.train.config import TrainConfig
 from pipeline import profile_values, yaml_files
 from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.package import Retries
-from pipeline.profile_values import shown
 from pipeline.vertex_hardware import VertexStage
+from pipeline.yaml_files import shown
 
 KFP, VERTEX = "kfp", "vertex"
 TARGETS = (KFP, VERTEX)
@@ -65,7 +65,7 @@ def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
     found = parse(shipped, _SHIPPED)
     if path is not None:
         try:
-            own = parse(path.read_bytes(), str(path))
+            own = parse(yaml_files.read_bytes(path), str(path))
         except OSError as error:
             raise ConfigError(f"profiles cannot be read: {errors.describe_os_error(error)}") from None
         names = {name for name, _ in own}

@@ -8,7 +8,18 @@ from typing import Any
 from components import cli, errors, places
 from components.errors import ConfigError
 from components.images import TRAIN_IMAGES
-from pipeline import container_settings, containers, history, package, parameters, plan, profiles, runner, tables
+from pipeline import (
+    container_settings,
+    containers,
+    history,
+    package,
+    parameters,
+    plan,
+    profiles,
+    runner,
+    tables,
+    yaml_files,
+)
 from pipeline.container_settings import ContainerSettings
 from pipeline.containers import Containers
 from pipeline.package import Package
@@ -104,7 +115,7 @@ def _package(parsed: argparse.Namespace) -> Package:
 
 def _read_package(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return yaml_files.read_bytes(path)
     except OSError as error:
         raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
 

@@ -11,7 +11,7 @@ import itertools
 import re
 
 from components.errors import ConfigError
-from pipeline.profile_values import shown
+from pipeline.yaml_files import shown
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

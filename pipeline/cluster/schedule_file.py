@@ -15,7 +15,7 @@ from pipeline.cluster import cron, submission
 from pipeline.cluster.schedules import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission, root_problems
 from pipeline.package import Package
-from pipeline.profile_values import shown
+from pipeline.yaml_files import shown
 
 UTC = "UTC"
 MOST_RUNS = 10  # that Kubeflow takes
@@ -54,7 +54,7 @@ def read(path: Path) -> ScheduleFile:
         ConfigError: With every mistake, a line each: file, schedule, setting, value and remedy.
     """
     try:
-        text = path.read_bytes()
+        text = yaml_files.read_bytes(path)
     except OSError as error:
         raise ConfigError(
             f"schedules cannot be read: {errors.describe_os_error(error)}; docs/schedules.md shows how to write them"

@@ -12,7 +12,7 @@ from typing import Any
 from components import buckets, errors
 from components.errors import ConfigError
 from components.images import VERSION
-from pipeline import package, package_lint, package_origin
+from pipeline import package, package_lint, package_origin, yaml_files
 from pipeline.package import Package
 
 
@@ -91,7 +91,7 @@ def read_package(path: Path, target: str | None) -> ClusterPackage:
         ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
     """
     try:
-        text = path.read_bytes()
+        text = yaml_files.read_bytes(path)
     except OSError as error:
         raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
     found = package.read(text, f"package {path}", to_execute=False)

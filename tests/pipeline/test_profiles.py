@@ -272,7 +272,7 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
         (b"a: !!int ''", "is not YAML"),
         (b"a: !!python/object:os.system {}", "is not YAML"),
         (b"a: 2026-13-45", "is not YAML: month must be in 1..12"),
-        (b"a: &a [*a]", "a must hold targets (kfp or vertex), got [[...]]"),
+        (b"a: {}\n---\nb: {}", "holds 2 YAML documents; give one"),
         (b"a: {kfp: {stages: {}}}\na: {kfp: {stages: {}}}", "line 2: 'a' is given twice"),
     ],
 )
