@@ -13,7 +13,6 @@ import itertools
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,13 +142,11 @@ class SourceIndex:
             return 0
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, place = tempfile.mkstemp(prefix=".tmp-clock-", dir=self._path.parent)
+            place = storage.make_unique(self._path.parent, ".tmp-clock-")
             try:
-                return os.fstat(handle).st_mtime_ns
+                return place.stat().st_mtime_ns
             finally:
-                os.close(handle)
-                with contextlib.suppress(FileNotFoundError):
-                    Path(place).unlink()
+                place.unlink(missing_ok=True)
         except OSError as error:
             self._tell(error)
             return 0

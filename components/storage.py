@@ -5,6 +5,8 @@ crash, finds the old state or the new one and nothing between. Local paths only;
 
 What is aside is called `.tmp-NAME-...` beside the place that it is for. Its maker holds a lock on it, which the system
 releases when the process dies, however it dies; whoever makes something for the same place removes what nobody holds.
+
+Files get the mode 0666 and folders 0777, both without the bits of the umask.
 """
 
 import contextlib
@@ -13,8 +15,9 @@ import glob
 import json
 import logging
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,6 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
                 for part in parts:
                     file.write(part)
                 file.flush()
-                os.fchmod(file.fileno(), 0o644)
                 os.fsync(file.fileno())
             aside.replace(path)
         _sync(path.parent)
@@ -60,10 +62,22 @@ def make_folder(place: Path) -> None:
             _sync(place.parent)
 
 
+def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = False) -> Path:
+    """Make an empty file or folder with an unused name. Unlike `tempfile`, this respects the umask."""
+    while True:
+        path = folder / f"{prefix}{secrets.token_hex(4)}{suffix}"
+        with contextlib.suppress(FileExistsError):
+            if is_folder:
+                path.mkdir()
+            else:
+                path.touch(exist_ok=False)
+            return path
+
+
 def remove_folder(place: Path) -> None:
     """Removes a folder, whole or not at all: what a crash leaves of it is aside. One that is gone is no error."""
     with contextlib.suppress(FileNotFoundError), _naming(place):
-        aside = Path(tempfile.mkdtemp(prefix=_prefix(place), suffix=_DEAD, dir=place.parent))
+        aside = make_unique(place.parent, _prefix(place), _DEAD, is_folder=True)
         try:
             place.rename(aside)
             _sync(place.parent)
@@ -250,14 +264,15 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
     with _naming(place):
         make_folder(place.parent)
         with _aside(place, is_folder=True) as aside:
-            aside.chmod(0o755)
+            mode = stat.S_IMODE(aside.stat().st_mode)
             yield aside
             if not (aside / complete).is_file():
                 raise AssertionError(f"{complete} was not written")
+            # Libraries make folders and files with modes of their own.
             for folder, _, files in os.walk(aside):
                 for name in files:
-                    _sync(Path(folder, name))
-                _sync(Path(folder))
+                    _sync(Path(folder, name), mode & 0o666)
+                _sync(Path(folder), mode)
             try:
                 aside.rename(place)
             except OSError:
@@ -302,12 +317,7 @@ def _aside(place: Path, is_folder: bool) -> Iterator[Path]:
 
 def _held(place: Path, is_folder: bool) -> tuple[Path, int]:
     while True:
-        if is_folder:
-            aside = Path(tempfile.mkdtemp(prefix=_prefix(place), dir=place.parent))
-        else:
-            made, name = tempfile.mkstemp(prefix=_prefix(place), dir=place.parent)
-            os.close(made)
-            aside = Path(name)
+        aside = make_unique(place.parent, _prefix(place), is_folder=is_folder)
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(aside, os.O_RDONLY)
             with contextlib.suppress(OSError):  # where there are no locks, nothing is swept either
@@ -344,9 +354,12 @@ def _readable(value: Any) -> bytes:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
-def _sync(path: Path) -> None:
+def _sync(path: Path, mode: int | None = None) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
+        if mode is not None and stat.S_IMODE(os.fstat(handle).st_mode) != mode:
+            with contextlib.suppress(PermissionError):  # another user's, such as a Beam worker's
+                os.fchmod(handle, mode)
         os.fsync(handle)
     finally:
         os.close(handle)

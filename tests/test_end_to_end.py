@@ -12,6 +12,7 @@ from PIL import Image
 
 from components import errors, models
 from tests.limits import NO_LIMITS
+from tests.whole_runs import against_umask
 
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 SETTINGS = {
@@ -26,9 +27,12 @@ SETTINGS = {
 }
 
 
+UMASK = 0o002  # nothing gets the modes that it allows by chance
+
+
 def wgan(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("wgan")
-    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, umask=UMASK)
 
 
 def flags(**changes: object) -> list[str]:
@@ -67,6 +71,7 @@ def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
     assert "set aside: broken.png" in done.stderr
     champion = json.loads((place / "runs" / "registry" / "champion.json").read_text())
     assert champion["version"] == 1
+    assert against_umask(place / "runs", UMASK) == {}
 
     drawn = wgan("sample", "--registry=runs/registry", "--count=9", "--out=grid.png", cwd=place)
     assert drawn.returncode == 0, drawn.stderr

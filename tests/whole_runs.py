@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,13 @@ def outputs(record: str | bytes) -> dict[str, Any]:
     for stage in json.loads(record)["stages"].values():
         found |= stage["outputs"]
     return {name: found[name] for name in (*_DIGESTS, "verdict", "version")}
+
+
+def against_umask(root: Path, umask: int) -> dict[str, str]:
+    """Every file and folder that has not the mode that an umask allows: 0666 or 0777 without its bits."""
+    modes = {path: path.lstat().st_mode for path in [root, *root.rglob("*")]}
+    return {
+        str(path): oct(mode)
+        for path, mode in modes.items()
+        if stat.S_IMODE(mode) != (0o777 if stat.S_ISDIR(mode) else 0o666) & ~umask
+    }

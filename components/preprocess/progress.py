@@ -7,12 +7,13 @@ another, so that what is told may be a little too much.
 import contextlib
 import logging
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from components import storage
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +48,7 @@ class Tally:
         self._noted = time.monotonic()
         with contextlib.suppress(OSError):
             if not self._path:
-                handle = tempfile.NamedTemporaryFile(prefix=_NOTES, dir=self._folder, delete=False)  # noqa: SIM115
-                self._path = handle.name
-                handle.close()
+                self._path = str(storage.make_unique(Path(self._folder), _NOTES))
             with open(self._path, "r+b") as file:
                 file.write(_COUNTS.pack(self._images, self._set_aside))
 

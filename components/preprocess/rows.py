@@ -7,14 +7,13 @@ uint8 row by row).
 """
 
 import errno
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from components import errors, records
+from components import errors, records, storage
 from components.records import ImageShape
 
 _HASH_BYTES = 32
@@ -109,18 +108,19 @@ def spill(groups: dict[Key, list[np.ndarray]], folder: Path) -> dict[Key, Spille
     Raises:
         OSError: It cannot be written.
     """
-    with tempfile.NamedTemporaryFile(prefix=_SPILLED, dir=folder, delete=False) as file:
+    path = storage.make_unique(folder, _SPILLED)
+    with open(path, "wb") as file:
         places = {}
         try:
-            with errors.naming(Path(file.name)):
+            with errors.naming(path):
                 for key, pieces in groups.items():
                     start = file.tell()
                     for piece in pieces:
                         file.write(piece.data)
-                    places[key] = (file.name, start, file.tell() - start)
+                    places[key] = (str(path), start, file.tell() - start)
                 file.flush()
         except OSError:
-            Path(file.name).unlink()  # on a full disk the room is needed to say so
+            path.unlink()  # on a full disk the room is needed to say so
             raise
     return places
 

@@ -8,6 +8,7 @@ from types import TracebackType
 import numpy as np
 import tensorflow as tf
 
+from components import storage
 from components.train.config import TrainConfig
 from components.train.step import MEANS
 from components.train.window import Window, append_row, drop_rows_after
@@ -28,7 +29,10 @@ class Progress:
     def __init__(self, place: Path | None, config: TrainConfig) -> None:
         self._config = config
         self._path = None if place is None else place / METRICS_FILE
-        self._writer = None if place is None else tf.summary.create_file_writer(str(place / "tensorboard"))
+        self._writer = None
+        if place is not None:
+            storage.make_folder(place / "tensorboard")  # TensorFlow's would not respect the umask
+            self._writer = tf.summary.create_file_writer(str(place / "tensorboard"))
         self._images_per_step = config.critic_steps * config.batch_size
         self._window = Window(MEANS, "window")
         self._timed_steps, self._seconds, self._rate = 0, 0.0, 0.0

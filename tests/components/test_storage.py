@@ -1,7 +1,9 @@
 """Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
 
 import errno
+import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -18,8 +20,29 @@ def test_files_are_replaced_whole(tmp_path: Path) -> None:
     storage.write_file(place, b"old")
     storage.write_file(place, b"new")
     assert place.read_bytes() == b"new"
-    assert place.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in place.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_files_and_folders_have_the_modes_that_the_umask_allows(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        storage.write_file(tmp_path / "made" / "file", b"content")
+        with storage.new_folder(tmp_path / "made" / "folder", "done") as folder:
+            # As TensorFlow makes folders, and `tempfile` files.
+            (folder / "inner").mkdir()
+            (folder / "inner").chmod(0o755)
+            (folder / "inner" / "data").touch(0o600)
+            storage.write_file(folder / "done", b"")
+            storage.make_unique(folder, "note-")
+        with storage.only_one(tmp_path / "made"):
+            pass
+    finally:
+        os.umask(before)
+    found = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert len(found) == 8
+    for path in found:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o777 if path.is_dir() else 0o666) & ~umask, path
 
 
 def test_json_is_readable_and_refuses_what_json_cannot_say(tmp_path: Path) -> None:
