@@ -41,10 +41,11 @@ def load_all(text: bytes, what: str) -> list[Any]:
     if len(text) > _MOST_BYTES:
         raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
     try:
-        loader, nodes = yaml.SafeLoader(text.decode()), []
-        while loader.check_node():
-            nodes.append(loader.get_node())
-            _require_bounded(nodes[-1], what)
+        loader = yaml.SafeLoader(text.decode())
+        nodes: list[yaml.Node] = []
+        while loader.check_node() and (node := loader.get_node()) is not None:
+            _require_bounded(node, what)
+            nodes.append(node)
         twice = [found for node in nodes for found in _given_twice(node)]  # before merge keys (<<) are resolved
         documents = [loader.construct_document(node) for node in nodes]
     except ConfigError:
