@@ -24,9 +24,14 @@ class StopRequest:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[StopRequest]:
-    """Within the block the first SIGINT or SIGTERM only sets the request; a second one acts at once."""
+    """Within the block the first SIGINT or SIGTERM only sets the request; a second one acts at once.
+
+    SIGINT stays ignored if it is, as in programs that cron, nohup or a script's `&` starts.
+    """
     request = StopRequest()
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if former[signal.SIGINT] == signal.SIG_IGN:
+        del former[signal.SIGINT]
 
     def note(number: int, frame: Any) -> None:
         if request:

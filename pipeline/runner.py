@@ -335,12 +335,18 @@ class Run:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Turns signals into events while the run lasts."""
+        """Turns signals into events while the run lasts.
+
+        SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
+        """
 
         def note(signum: int, frame: FrameType | None) -> None:
             self._events.put(signum)
 
-        before = {signum: signal.signal(signum, note) for signum in _SIGNALS}
+        before = {}
+        for signum in _SIGNALS:
+            if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
+                before[signum] = signal.signal(signum, note)
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +55,16 @@ def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int
     )
     storage.write_json(folder / records.MANIFEST, manifest.to_json())
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_of_a_terminal() -> Iterator[None]:
+    """Let SIGINT and SIGHUP act in processes that tests start, even if pytest ignores them, as in `make test &`."""
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 @pytest.fixture

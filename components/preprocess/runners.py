@@ -131,7 +131,10 @@ def _told_of_dead_workers() -> Iterator[None]:
 
 def _run(made: beam.Pipeline) -> None:
     """Runs it to its end, whatever Beam's options say of waiting. Job servers that Beam starts end with the program."""
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     result = made.run()
+    if ignored:  # as under nohup; Beam's job servers install a handler that stops them
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         result.wait_until_finish()
     except (KeyboardInterrupt, Terminated):

@@ -14,19 +14,26 @@ from components import cli
 from components.errors import ConfigError
 from components.fingerprint.config import FingerprintConfig
 from components.train.config import TrainConfig
+from tests.dispositions import ignoring
 
 # Stands in for a stage's own module, so that each way to end can be had on demand; all else is the real program.
 _PROGRAM = """
-import sys, types
-from components import cli, errors
+import sys, time, types
+from components import cli, errors, interruption
 from components.executor import StageResult
 from components.fingerprint.config import FingerprintConfig
 
 def run(config):
     if config.source == "wait":
         print("ready", flush=True)
-        import time
         time.sleep(60)
+    if config.source == "wait, deferring signals":
+        with interruption.deferred() as stop:
+            print("ready", flush=True)
+            while not stop:
+                time.sleep(0.01)
+        print(f"stopped by {stop.signal}", flush=True)
+        stop.leave()
     if config.source != "good":
         raise eval(config.source, {"errors": errors})
     return StageResult(parameters={"source_fingerprint": "f", "summary": "all is well"})
@@ -87,6 +94,27 @@ def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int)
     assert process.returncode == code
     assert "the same command goes on from what is already kept" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("source", "said"), [("wait", ""), ("wait, deferring signals", f"stopped by {signal.SIGTERM.value}\n")]
+)
+def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
+    with ignoring(signal.SIGINT):
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, "--source", source],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate()
+    assert (process.returncode, output) == (143, said), log
+    assert "terminated" in log
 
 
 def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dispositions import ignoring
 from tests.pipeline.conftest import Desk, Parts
 
 # Writes its process number and its child's, then works until it is told to end, which it does with the code given.
@@ -57,6 +58,21 @@ def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, si
     assert found.returncode == 0, found.stderr
     assert desk.states(2) == {"shell": "unchanged", "shell-2": "done", "shell-3": "done"}
     assert (desk.folder / "first").read_text() == ".\n"
+
+
+def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk, parts: Parts) -> None:
+    """As under nohup, in cron and behind a script's `&`."""
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    with ignoring(signal.SIGINT, signal.SIGHUP):
+        process = desk.start(package, "--place", str(desk.folder))
+    wait_for(desk.folder / "pids")
+    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
+        process.send_signal(signum)
+    process.communicate(timeout=60)
+    told = (desk.folder / "stderr.txt").read_text()
+    assert process.returncode == 143, told
+    assert "SIGTERM: waiting for shell-2 to end" in told
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
 
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:

@@ -17,6 +17,7 @@ import pytest
 from components import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
+from tests.dispositions import ignoring
 from tests.runners.conftest import ROOT, Stage, content
 from tests.runners.sources import write_idx
 
@@ -78,6 +79,25 @@ def test_prism_that_beam_starts(
     assert started.wait() == errors.OK, started.stderr
     assert content(started.dataset) == of_direct_runner
     assert started.processes() == {}
+
+
+@pytest.mark.slow
+def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
+    prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+) -> None:
+    """As in cron and behind a script's `&`; Beam would install a handler that stops the job server."""
+    with ignoring(signal.SIGINT):
+        started = stage(
+            {"source": write_idx(tmp_path / "idx", 60_000)}, f"--runner=PrismRunner --prism_location={prism}"
+        )
+    while not list(started.dataset.parent.rglob("*.tfrecord")):
+        assert started.process.poll() is None, started.stderr
+    status = Path(f"/proc/{started.process.pid}/status").read_text()
+    started.process.send_signal(signal.SIGINT)
+    ignored = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
+    assert ignored is not None
+    assert int(ignored[1], 16) & 1 << signal.SIGINT - 1, status
+    assert started.wait() == errors.OK, started.stderr
 
 
 @pytest.mark.slow

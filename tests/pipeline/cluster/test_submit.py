@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.compile import compiled_package
 from tests.contract_server.server import Answer, HangUp, Request, Server, serving
+from tests.dispositions import ignoring
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -311,6 +313,27 @@ def test_an_interrupt_leaves_the_run_alone(
     assert main(["status", started, "--wait", "--host", server.url]) == errors.INTERRUPTED
     assert complaints(caplog) == [f"run {started} goes on: `wgan cancel {started}` ends it"]
     assert not [each for each in server.requests if each.path.endswith(":terminate")]
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
+def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
+    server: Server, kfp_package: Path, signum: signal.Signals, code: int
+) -> None:
+    """As in cron and behind a script's `&`: the signal arrives while the process waits for the server's answer."""
+    command = [sys.executable, "-m", "pipeline", "submit", "--host", server.url, "--package", str(kfp_package)]
+    with ignoring(signal.SIGINT):
+        process = subprocess.Popen([*command, "--source", "digits", "--root", "/data/runs", "--wait"])
+    signalled: list[Request] = []
+
+    def interrupt(request: Request) -> None:
+        if request.method == "GET" and request.path.startswith(f"{_RUNS}/") and not signalled:
+            process.send_signal(signum)
+            signalled.append(request)
+            server.set_run(newest(server), "SUCCEEDED")
+
+    server.before = interrupt
+    assert process.wait() == code
+    assert signalled
 
 
 def test_waiting_outlives_a_server_that_is_away_for_a_while(
