@@ -23,7 +23,7 @@ import traceback
 from components import cli, errors
 from components.errors import StageError
 from components.images import VERSION
-from pipeline import compile_command, processes, run_command
+from pipeline import compile_command, extras, processes, run_command
 from pipeline.cluster import run_commands, schedule_commands
 
 log = logging.getLogger("pipeline")
@@ -33,6 +33,11 @@ _PROGRAMS = {
     "sample": "draw images from the registry's champion",
     "report": "set two runs side by side in one HTML page (report compare A B)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
+}
+# The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
+_EXTRAS = {
+    **dict.fromkeys(("compile", *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
+    **dict.fromkeys(_PROGRAMS, "cpu"),
 }
 
 
@@ -60,6 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     verb = words[0] if words else ""
+    extra = _EXTRAS.get(verb)
+    if extra and not {"-h", "--help"} & set(words):
+        extras.require(extra, verb)
     if verb in _PROGRAMS:
         # A program of its own, flags and all: it needs TensorFlow, which this process never loads.
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])

@@ -11,6 +11,7 @@ from components.images import TRAIN_IMAGES
 from pipeline import (
     container_settings,
     containers,
+    extras,
     history,
     package,
     parameters,
@@ -48,6 +49,7 @@ def main(verb: str, words: list[str]) -> int:
     """
     # The package decides which flags there are, so --package and --train_image are read first.
     first = _parser(verb).parse_known_args(words)[0]
+    extras.require("local" if first.runner == _PROCESS else "pipeline", verb)
     found = _package(first)
     parser = _parser(verb, add_help=True)
     container_settings.add_flags(parser)
