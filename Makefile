@@ -108,7 +108,7 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(INSTALLED)
 	touch $@
 
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
-	$(KFP216)/bin/python -m pytest --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
+	$(KFP216)/bin/python -m pytest -rs --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
 $(KFP216)/installed: requirements/kfp-2.16.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(KFP216)

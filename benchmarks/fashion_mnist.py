@@ -13,7 +13,6 @@ import numpy as np
 BUILD = Path("build") / "bench"
 DATASET = BUILD / "dataset"
 _IMAGES = BUILD / "train-images.npy"
-_BESIDE = Path("..") / "shared" / "data" / "fashion-mnist"
 
 
 def prepare() -> None:
@@ -33,7 +32,7 @@ def load_images() -> np.ndarray:
 def _make() -> None:
     from components import datasets, records
 
-    source = os.environ.get("FASHION_MNIST_DIR", str(_BESIDE) if _BESIDE.is_dir() else "fashion-mnist")
+    source = os.environ.get("FASHION_MNIST_DIR", "fashion-mnist")
     command = [sys.executable, "-m", "components.preprocess", "--source", source, "--dataset", str(DATASET)]
     subprocess.run(command, check=True)
     images, _ = datasets.load_split(str(DATASET), records.read_manifest(str(DATASET), ""), "train")

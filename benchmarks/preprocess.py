@@ -95,7 +95,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")
     given = parser.parse_args()
-    idx = os.environ.get("FASHION_MNIST_DIR", str(Path("..") / "shared" / "data" / "fashion-mnist"))
+    idx = os.environ.get("FASHION_MNIST_DIR")
+    if not idx:
+        parser.error("set FASHION_MNIST_DIR to the folder of Fashion-MNIST's four files (*-ubyte.gz)")
     compare("Fashion-MNIST from IDX files", Path(idx), given.rounds)
     if given.files:
         source = _PLACE / f"files-{given.files}"

@@ -1,5 +1,6 @@
 """Small real inputs that many tests share, and processes with several virtual CPU devices."""
 
+import collections
 import contextlib
 import json
 import os
@@ -57,6 +58,13 @@ def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int
     return folder
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line per missing dependency: how many tests it skips, and the command that provides it."""
+    reasons = (str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in sorted(collections.Counter(reasons).items()):
+        terminalreporter.line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def signals_of_a_terminal() -> Iterator[None]:
     """Let SIGINT and SIGHUP act in processes that tests start, even if pytest ignores them, as in `make test &`."""
@@ -100,11 +108,10 @@ def unlabelled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def fashion_mnist() -> Path:
     """The folder of the real Fashion-MNIST files."""
-    beside = Path(__file__).parents[2] / "shared" / "data" / "fashion-mnist"
-    folder = Path(os.environ.get("FASHION_MNIST_DIR", beside))
-    if not (folder / "train-images-idx3-ubyte.gz").exists():
-        pytest.skip("no Fashion-MNIST beside the checkout; set FASHION_MNIST_DIR to its folder")
-    return folder
+    folder = os.environ.get("FASHION_MNIST_DIR")
+    if not folder:
+        pytest.skip("no Fashion-MNIST: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")
+    return Path(folder)
 
 
 _REPLICA_PROCESS = """

@@ -1,9 +1,12 @@
 """The import contracts of pyproject.toml hold, and what they cannot see holds too."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [path for package in ("components", "pipeline") for path in sorted((ROOT / package).rglob("*.py"))]
@@ -31,6 +34,17 @@ def test_importing_does_nothing() -> None:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     # A script that export starts by its path, where nothing of ours can be imported.
     assert [place for place in found if not place.startswith("components/export/draw.py")] == []
+
+
+def test_only_ci_knows_of_a_folder_beside_the_checkout() -> None:
+    """Nothing else refers to `shared` beside it, in a path or joined from parts."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("no checkout of git: git clone")
+    beside = re.compile(rb"""\.\./+shared\b|/\s*["']shared\b""")
+    files = [ROOT / name.decode() for name in listed.stdout.split(b"\0") if name]
+    found = [str(path.relative_to(ROOT)) for path in files if path.is_file() and beside.search(path.read_bytes())]
+    assert found == [".ci/run"]
 
 
 def test_packages_hold_nothing_themselves() -> None:

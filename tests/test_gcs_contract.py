@@ -145,7 +145,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     else:
         where = os.environ.get("WGAN_TEST_BUCKET", "")
         if not where:
-            pytest.skip("WGAN_TEST_BUCKET names no bucket of the service")
+            pytest.skip("no bucket of Cloud Storage itself: set WGAN_TEST_BUCKET=gs://BUCKET/FOLDER")
         bucket, _, folder = where.removeprefix("gs://").partition("/")
         prefix = f"{folder.rstrip('/')}/{os.urandom(8).hex()}/".lstrip("/")
         with contextlib.closing(Client()) as client:

@@ -39,10 +39,10 @@ LIGHT = ("fingerprint", "decide", "preprocess", "record")
 def built_images() -> None:
     try:
         missing = [name for name in ("preprocess", "train") if Docker().image(images.image(name)) is None]
-    except StageError as error:
-        pytest.skip(f"no Docker: {error}")
+    except StageError:
+        pytest.skip("no Docker engine: install and start Docker, then `make images`")
     if missing:
-        pytest.skip(f"no image of {', '.join(missing)}: `make images` builds them")
+        pytest.skip(f"no image of {', '.join(missing)}: make images")
 
 
 def command(root: Path, *words: str, **changes: object) -> list[str]:

@@ -221,7 +221,7 @@ def page_of(evaluation: Path, large_evaluation: Path, comparison: Path) -> dict[
 def browser() -> Iterator[Chromium]:
     program = find()
     if program is None:
-        pytest.skip("no Chromium here; install the package chromium-headless-shell, or chromium")
+        pytest.skip("no Chromium: apt-get install chromium-headless-shell")
     with Chromium(program) as started:
         yield started
 

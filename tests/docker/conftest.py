@@ -22,10 +22,11 @@ def client() -> str:
     name = os.environ.get("DOCKER") or "docker"
     try:
         answer = subprocess.run([name, "info"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"no Docker engine: {error}")
-    if answer.returncode:
-        pytest.skip(f"no Docker engine: {answer.stderr.strip().splitlines()[-1]}")
+        running = answer.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        running = False
+    if not running:
+        pytest.skip("no Docker engine: install and start Docker, then `make images`")
     return name
 
 
@@ -53,7 +54,7 @@ def train_image(client: str) -> str:
 def require_image(client: str, target: str) -> str:
     tag = build.tag_of(target)
     if subprocess.run([client, "image", "inspect", tag], capture_output=True, check=False).returncode:
-        pytest.skip(f"{tag} is not here: make images IMAGES={target}")
+        pytest.skip(f"no image {tag}: make images IMAGES={target}")
     return tag
 
 

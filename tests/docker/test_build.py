@@ -128,7 +128,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
     """A registry of images on this machine's loopback."""
     program = shutil.which("docker-registry")
     if program is None:
-        pytest.skip("no docker-registry here: apt-get install docker-registry")
+        pytest.skip("no docker-registry: apt-get install docker-registry")
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{found.getsockname()[1]}"

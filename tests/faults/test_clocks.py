@@ -71,7 +71,7 @@ def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
     """TensorFlow's tuning of datasets did: 300 readings hung for the day that the clock went back."""
     faketime = library()
     if faketime is None:
-        pytest.skip("no libfaketime here: make .venv-soak/installed")
+        pytest.skip("no libfaketime: make .venv-soak/installed")
     command = [sys.executable, "-c", _READS, str(tiny_dataset)]
     assert output_under("jumping", faketime, command, seconds=300) == "read\n"
 
@@ -80,7 +80,7 @@ def test_reading_a_dataset_waits_for_no_clock(tiny_dataset: Path) -> None:
 def test_stages_make_the_same_bytes_under_any_clock() -> None:
     faketime = library()
     if faketime is None:
-        pytest.skip("no libfaketime here: make .venv-soak/installed")
+        pytest.skip("no libfaketime: make .venv-soak/installed")
     counts = run_under_wrong_clocks(faketime)
     assert counts.violations == []
     assert counts.tried == counts.fired == len(CLOCKS)

@@ -14,14 +14,15 @@ from components import errors
 from tests.faults.kills import TRAINING
 
 ROOT = Path(__file__).parents[2]
+_NO_MOUNTS = "no small disk can be mounted: run as root, with unshare"
 
 
 def ended(what: str) -> dict[str, Any]:
     """What `tests.faults.real_limits` prints."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("mounting a small disk takes root and unshare")
+        pytest.skip(_NO_MOUNTS)
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no namespace of mounts can be made here")
+        pytest.skip(_NO_MOUNTS)
     command = ["unshare", "--mount", sys.executable, "-m", "tests.faults.real_limits", what]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

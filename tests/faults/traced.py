@@ -31,7 +31,7 @@ _CALL = re.compile(r"^\d+ +(\w+)\(")
 def require_strace() -> None:
     """Skips the test where processes cannot be traced."""
     if shutil.which("strace") is None:
-        pytest.skip("no strace here; install it (Debian: apt-get install strace)")
+        pytest.skip("no strace: apt-get install strace")
 
 
 def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecimal: bool = False) -> int:

@@ -47,10 +47,10 @@ def engine() -> str:
     """A Docker engine with a small image under a name of our own."""
     try:
         Docker().platform()
-    except (ConfigError, TransientError) as error:
-        pytest.skip(f"no Docker: {error}")
+    except (ConfigError, TransientError):
+        pytest.skip("no Docker engine: install and start Docker, then `make images`")
     if Docker().image(BASE) is None:
-        pytest.skip(f"no image {BASE}")
+        pytest.skip(f"no image {BASE}: docker pull {BASE}")
     docker("tag", BASE, IMAGE)
     return IMAGE
 
@@ -357,7 +357,7 @@ def needs_client() -> None:
     try:
         subprocess.run([Docker().program, "--version"], capture_output=True, timeout=60)
     except FileNotFoundError:
-        pytest.skip("no Docker client")
+        pytest.skip("no Docker client: install Docker")
 
 
 def test_every_mistake_in_the_settings_is_told(desk: Desk) -> None:

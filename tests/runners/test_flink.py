@@ -28,7 +28,9 @@ JOB_SERVER = ROOT / "build" / "flink" / "job-server" / "job-server.jar"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
     """A job manager and two task managers."""
     if not (DISTRIBUTION.is_dir() and JOB_SERVER.is_file() and shutil.which("java")):
-        pytest.skip("no Flink in build/flink, or no java: make test-flink")
+        pytest.skip(
+            "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
+        )
     with FlinkCluster(DISTRIBUTION, JOB_SERVER, tmp_path_factory.mktemp("flink") / "cluster") as found:
         yield found
 
