@@ -29,6 +29,11 @@ def test_a_worker_that_cannot_note_goes_on(tmp_path: Path) -> None:
     tally = Tally(str(tmp_path / "gone"))
     tally.add(images=1)
     tally.close()
+    assert progress.done(tmp_path / "gone") == Done(0, 0, 0)
+    (tmp_path / "gone").mkdir()
+    tally.add(images=2)
+    tally.close()
+    assert progress.done(tmp_path / "gone") == Done(3, 0, 0)
 
 
 @pytest.mark.parametrize(

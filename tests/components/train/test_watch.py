@@ -139,7 +139,18 @@ def test_a_warning_is_told_once_while_it_lasts(wgan: WganStep, caplog: pytest.Lo
     assert "lower critic_learning_rate" in told[0]
 
 
-@pytest.mark.parametrize("values", [{**GOOD, "critic_gap": 0.0}, {**GOOD, "gradient_norm": 1e-30, "critic_gap": 0.0}])
-def test_a_critic_that_tells_nothing_apart_is_no_defect(wgan: WganStep, values: dict[str, float]) -> None:
-    """Quotients by a gap of 0 are infinite, not an error."""
-    end(watch(wgan), 800, values)
+@pytest.mark.parametrize(
+    ("norm", "warned"), [(1.1, []), (1e-30, ["gradient_norm"]), (0.0, ["gradient_norm", "excess_slope"])]
+)
+def test_a_critic_that_tells_nothing_apart_is_no_defect(
+    wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
+) -> None:
+    """Quotients by a gap of 0 are infinite, which the row has as null, and not an error."""
+    found = watch(wgan, tmp_path)
+    assert end(found, 800, {**GOOD, "gradient_norm": norm, "critic_gap": 0.0}) == []
+    (row,) = rows(tmp_path)
+    infinite = {name for name, value in row.items() if value is None}
+    assert infinite == {"penalty_share", "score_offset", "critic_overfit"} | ({"excess_slope"} if norm == 0 else set())
+    assert row["critic_gap"] == 0
+    assert norm == 0 or row["excess_slope"] == pytest.approx(norm - 1)
+    assert [warning.split(" is ")[0] for warning in row["warnings"]] == warned

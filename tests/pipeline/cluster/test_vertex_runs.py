@@ -188,6 +188,9 @@ def test_flags_of_vertex_are_no_parameters_of_the_package(packages: dict[str, Cl
     parser = argparse.ArgumentParser()
     vertex_connection.add_flags(parser)
     parameters.add_flags(parser, parameters.fields(packages["cpu"].found))
+    parsed = parser.parse_args(["--project", "p", "--location", "l", "--source", "s", "--network", "n", "--steps", "7"])
+    assert (parsed.project, parsed.location, parsed.network) == ("p", "l", "n")
+    assert parameters.given_in(parsed) == {"source": "s", "steps": "7"}
 
 
 def test_submit_and_wait(packages: dict[str, ClusterPackage], vertex: VertexRuns, server: VertexServer) -> None:
