@@ -21,6 +21,8 @@ from components.executor import ExecutorInput, StageResult
 
 log = logging.getLogger("components.cli")
 
+UMASK = "WGAN_UMASK"  # variable: the umask of whoever started this container, in octal digits
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are our exceptions, so that they end in our exit code."""
@@ -53,6 +55,8 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
         variant: Another module of that folder to take in place of `run`, which was asked for by a flag of its name.
     """
     log_to_stderr()
+    if UMASK in os.environ:
+        os.umask(int(os.environ[UMASK], 8))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # TensorFlow tells of every all-reduce that it traces, and of every server that it connects to; matplotlib, in a
     # container, that it looked for fonts anew.

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMITTED = "committed.json"
+# Variable: where mirrors are kept. A run's own TMPDIR is removed with it; mirrors save the next run the download.
+MIRRORS = "WGAN_MIRRORS"
 SCHEMA_VERSION = 1
 _AT_ONCE = 8  # files on their way
 _Config = TypeVar("_Config", bound="DataclassInstance")
@@ -52,7 +54,7 @@ def local(place: str | Path) -> Path:
             raise ConfigError(f"{text} is neither a folder of this machine nor in a bucket, {buckets.SCHEME}...")
         return Path(place)
     bucket, name = buckets.split(text)
-    return _mirrors() / bucket / name
+    return private("buckets") / bucket / name
 
 
 def given(place: str | Path) -> str:
@@ -67,7 +69,7 @@ def told(text: str) -> str:
 
 def beside(place: Path) -> Path:
     """Where this machine keeps what is its own about a place: there, or for one in a bucket beside all mirrors."""
-    return _private(_root().parent / "own") / place.relative_to(_root()) if in_bucket(place) else place
+    return private("own") / place.relative_to(_root()) if in_bucket(place) else place
 
 
 def file_of(place: str, name: str) -> str:
@@ -263,8 +265,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
             yield folder
         return
     uri = given(place)
-    aside = Path(tempfile.mkdtemp(dir=_private(_root().parent / "aside")))
-    try:
+    with storage.temporary_folder(private("aside")) as aside:
         yield aside
         if not (aside / complete).is_file():
             raise AssertionError(f"{complete} was not written")
@@ -276,8 +277,6 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
                 aside.rename(place)
         else:
             log.info("another process made %s first; that one is kept", uri)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     _fetch(uri, complete)
 
 
@@ -418,21 +417,18 @@ def _require_sent(place: str, checksums: dict[str, str]) -> None:
             raise TransientError(f"{place}/{name} is not what was sent; try again")
 
 
-def _mirrors() -> Path:
-    return _private(_root())
-
-
 def _root() -> Path:
-    return Path(tempfile.gettempdir(), f"wgan-{os.getuid()}", "buckets")
+    return Path(os.environ.get(MIRRORS) or tempfile.gettempdir(), f"wgan-{os.getuid()}", "buckets")
 
 
-def _private(folder: Path) -> Path:
-    """A folder of this user's alone: what lies there is trusted.
+def private(name: str) -> Path:
+    """Return a folder of this user's alone below TMPDIR, or below `WGAN_MIRRORS`: its content is trusted.
 
     Raises:
-        ConfigError: It is somebody else's.
+        ConfigError: It belongs to another user.
     """
-    for each in (_root().parent, folder):
+    folder = _root().parent / name
+    for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = each.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

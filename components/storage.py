@@ -282,6 +282,14 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """A new folder in another one, locked for the block and removed after it; removes those of dead processes."""
+    make_folder(parent)
+    with _aside(parent / "run", is_folder=True) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Holds a folder against other processes of this machine; waits, and says so, while another one holds it.
 

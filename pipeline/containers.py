@@ -8,6 +8,7 @@ anyone has asked, and passes for a success: kubeflow/pipelines issue 13332.)
 import contextlib
 import csv
 import io
+import json
 import logging
 import os
 import secrets
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import components
-from components import digests, errors, images
+from components import cli, digests, errors, images
 from components.errors import ConfigError, StageError
 from pipeline.cache import stage_of
 from pipeline.container_settings import ContainerSettings, Mount
@@ -27,13 +28,14 @@ from pipeline.docker_client import Docker, Image
 from pipeline.image_digests import is_digest, is_moving_tag
 from pipeline.package import Package, Task
 from pipeline.processes import Call, copy_lines
+from pipeline.session import Session
 
 log = logging.getLogger(__name__)
 
 # Where images keep our code, as docker/Dockerfile says.
 _CODE = "/app/components"
 _CREDENTIALS = "/run/secrets/google-credentials.json"
-_ROOT_LABEL = "wgan-gp-pipeline.root"
+_ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
 _LAST_WORD_SECONDS = 10.0
 
 
@@ -49,6 +51,8 @@ class Containers:
         dev: Whether the code of this working tree takes the place of the image's.
     """
 
+    session: Session
+
     def __init__(
         self,
         docker: Docker,
@@ -63,6 +67,18 @@ class Containers:
         self._lock = threading.Lock()
         self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
         self.stopping = threading.Event()
+
+    def begin(self, session: Session) -> None:
+        """Set the run's session, before any stage; removes containers of runs that are dead."""
+        self.session = session
+        labels = f"{{{{.ID}}}}\t{{{{.Label {json.dumps(_RUN_LABEL)}}}}}"
+        for line in self._docker.ask(
+            "ps", "--all", "--filter", f"label={_ROOT_LABEL}={self._root}", "--format", labels
+        ).splitlines():
+            container, _, run = line.partition("\t")
+            if not Path(run).exists():
+                log.warning("removing container %s of a run that was killed", container)
+                self._remove(container)
 
     def image(self, task: Task) -> str:
         """The image that a task runs in, with its digest."""
@@ -83,11 +99,12 @@ class Containers:
             ConfigError, TransientError: Docker cannot start it, or the engine was lost while it ran.
             OSError: The log file cannot be written.
         """
-        with open(call.log_file, "ab", buffering=0) as file:
+        name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
+        with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
             with self._lock:
                 if self.stopping.is_set():
                     return 128 + signal.SIGTERM
-                container = self._docker.create(self._words(call))
+                container = self._docker.create(self._words(call, name))
                 try:
                     self._docker.start(container)
                     listening, waiting = self._docker.follow(container), self._docker.await_end(container)
@@ -128,12 +145,13 @@ class Containers:
         except StageError as error:
             log.error("container %s is left behind: %s", container[:12], error)
 
-    def _words(self, call: Call) -> list[str]:
+    def _words(self, call: Call, name: str) -> list[str]:
         """What `docker create` is given."""
         task = call.task
         settings, image = self._settings[task.name], self._images[task.container["image"]]
         user = settings.user or f"{os.getuid()}:{os.getgid()}"
-        words = ["--name", f"wgan-{task.name}-{secrets.token_hex(4)}", "--label", f"{_ROOT_LABEL}={self._root}"]
+        words = ["--name", name, "--label", f"{_ROOT_LABEL}={self._root}"]
+        words += ["--label", f"{_RUN_LABEL}={self.session.folder}"]
         # A first process of its own, which hands signals on from the first moment and buries orphans.
         words += ["--init"]
         words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
@@ -142,20 +160,26 @@ class Containers:
         words += ["--workdir", str(Path.cwd())]
         words += ["--gpus", settings.gpus] if settings.gpus else []
         words += ["--shm-size", settings.shm_size] if settings.shm_size else []
-        for mount in self._mounts(settings, call.folder):
+        for mount in self._mounts(settings):
             words += ["--mount", mount_words(mount)]
-        variables = {**call.environment, "WGAN_IMAGE": image.name}
+        variables = {**self._variables(settings), **call.environment, "WGAN_IMAGE": image.name}
         if settings.credentials:
             variables["GOOGLE_APPLICATION_CREDENTIALS"] = _CREDENTIALS
         for variable in (*(f"{name}={value}" for name, value in variables.items()), *settings.environment):
             words += ["--env", variable]
         return [*words, "--entrypoint", call.words[0], image.id, *call.words[1:]]
 
-    def _mounts(self, settings: ContainerSettings, outputs: Path) -> list[Mount]:
+    def _variables(self, settings: ContainerSettings) -> dict[str, str]:
+        folder = self.session.folder
+        umask = 0o777 & ~folder.stat().st_mode  # containers have one of their own
+        # Another user may not write to the folder; /tmp is in memory.
+        return {cli.UMASK: f"{umask:03o}", **({} if settings.user else {"TMPDIR": str(folder)})}
+
+    def _mounts(self, settings: ContainerSettings) -> list[Mount]:
         found = {mount.target: mount for mount in self._read}
-        # A plan has no root yet, and its outputs elsewhere.
-        for place in (self._root, *([] if outputs.is_relative_to(self._root) else [outputs])):
-            if place.exists():
+        # A plan has no root yet, and its outputs in the session's folder.
+        for place in (self._root, self.session.folder):
+            if place.exists() and not (place != self._root and place.is_relative_to(self._root)):
                 found[str(place)] = Mount(str(place), str(place), writable=True)
         if self._dev:
             found[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
@@ -199,7 +223,6 @@ def prepare(
         problems += _image_problems(image, platform, tasks)
     if problems:
         raise ConfigError(*problems)
-    _warn_of_what_is_left(docker, root)
     return Containers(docker, found, settings, root, read, dev)
 
 
@@ -242,10 +265,3 @@ def _image_problems(image: Image, platform: str, tasks: list[Task]) -> list[str]
             f"by its digest (NAME@sha256:...) or by a whole version (NAME:{images.VERSION})"
         )
     return problems
-
-
-def _warn_of_what_is_left(docker: Docker, root: Path) -> None:
-    """Containers of a run whose runner was killed go on by themselves; they do no harm, but take the machine."""
-    names = docker.ask("ps", "--filter", f"label={_ROOT_LABEL}={root}", "--format", "{{.Names}}").split()
-    if names:
-        log.warning("containers of another run work in %s: `docker stop %s` ends them", root, " ".join(names))

@@ -1,6 +1,5 @@
 """Which stages a run would run, and why, without running them."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +102,16 @@ def _input_from(task: Task, missing: NotYetMade, resolver: Resolver) -> str:
 
 
 def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> Outputs:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "outputs")
-        (folder / "parameters").mkdir(parents=True)
-        message = resolver.executor_input(task, folder)
-        for name_of_run in OF_THE_RUN:  # a plan is no run, and leaves no record
-            message["inputs"]["parameterValues"].pop(name_of_run, None)
-        words, environment = resolver.command(task, message), resolver.environment(task, message)
-        code = place.run(Call(task, words, environment, folder, Path(name, "log"), f"{task.name} | "))
-        if code:
-            raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
-        try:
-            return read_outputs(task, message)
-        except ValueError as error:
-            raise PlanFailed(f"{task.name}: ended well, but {error}", errors.DEFECT) from None
+    folder = place.session.folder / task.name
+    (folder / "parameters").mkdir(parents=True)
+    message = resolver.executor_input(task, folder)
+    for name_of_run in OF_THE_RUN:  # a plan is no run, and leaves no record
+        message["inputs"]["parameterValues"].pop(name_of_run, None)
+    words, environment = resolver.command(task, message), resolver.environment(task, message)
+    code = place.run(Call(task, words, environment, folder, folder.with_suffix(".log"), f"{task.name} | "))
+    if code:
+        raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
+    try:
+        return read_outputs(task, message)
+    except ValueError as error:
+        raise PlanFailed(f"{task.name}: ended well, but {error}", errors.DEFECT) from None

@@ -8,15 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import components
-from components import digests, lineage
+from components import digests, lineage, places
 from pipeline.cache import stage_of
 from pipeline.package import Task
+from pipeline.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +65,16 @@ def process_command(words: list[str]) -> list[str]:
 class Processes:
     """The stage processes that are running; safe to use from several threads."""
 
+    session: Session
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self.stopping = threading.Event()
+
+    def begin(self, session: Session) -> None:
+        """Set the run's session, before any stage."""
+        self.session = session
 
     def image(self, task: Task) -> str:
         """The image that a task runs in: none."""
@@ -93,25 +101,30 @@ class Processes:
                     return 128 + signal.SIGTERM
                 process = subprocess.Popen(
                     process_command(call.words),
-                    env=process_environment(call.environment),
+                    env=process_environment({**self._variables(), **call.environment}),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
                 self._running.add(process)
-            listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
-            listener.start()
-            try:
-                # Left unreaped until its group is dead, so that its number cannot belong to another process by then.
-                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            finally:
-                with self._lock:
-                    self._running.discard(process)
-                    _signal_group(process, signal.SIGKILL)
-                    code = process.wait()
+            with self.session.process(process.pid):
+                listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
+                listener.start()
+                try:
+                    # Left unreaped until its group is dead, so that its number cannot be another process's by then.
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                finally:
+                    with self._lock:
+                        self._running.discard(process)
+                        _signal_group(process, signal.SIGKILL)
+            code = process.wait()
             listener.join(_PIPE_SECONDS)
         return code if code >= 0 else 128 - code
+
+    def _variables(self) -> Mapping[str, str]:
+        mirrors = os.environ.get(places.MIRRORS) or tempfile.gettempdir()
+        return {"TMPDIR": str(self.session.folder), places.MIRRORS: mirrors}
 
     def stop(self, signum: int) -> None:
         """Sends a signal to every process and what it started; none is started from now on."""

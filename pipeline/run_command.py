@@ -18,11 +18,13 @@ from pipeline import (
     plan,
     profiles,
     runner,
+    session,
     tables,
     yaml_files,
 )
 from pipeline.container_settings import ContainerSettings
 from pipeline.containers import Containers
+from pipeline.docker_client import Docker
 from pipeline.package import Package
 from pipeline.processes import Processes
 
@@ -66,13 +68,17 @@ def main(verb: str, words: list[str]) -> int:
     values = parameters.parse(found, given, problems)
     place = Processes() if parsed.runner == _PROCESS else _containers(found, settings, root, values, parsed.dev)
     own = places.beside(root)
-    if verb == "plan":
-        tables.print_plan(plan.plan(found, values, own, place))
+    if verb == "plan":  # which leaves nothing at the root
+        with session.session(places.private("plans"), Docker().program) as opened:
+            place.begin(opened)
+            tables.print_plan(plan.plan(found, values, own, place))
         return errors.OK
     kept = history.History(root, found.text, values)
     log.info("run %d; logs and state in %s", kept.number, kept.folder)
     run = runner.Run(found, values, own, kept, place, parsed.jobs)
-    code = run.execute()
+    with session.session(own, Docker().program) as opened:
+        place.begin(opened)
+        code = run.execute()
     tables.print_run(run.progress)
     tables.print_places(run.progress, root)
     return code

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,11 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.fixture(scope="session")
 def parts() -> Parts:
     return Parts(shell, number, final)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -24,7 +24,8 @@ from pipeline.containers import mount_words
 from pipeline.docker_client import Docker, explained
 from pipeline.image_digests import is_moving_tag
 from pipeline.processes import Call
-from tests.pipeline.conftest import Desk
+from pipeline.session import session
+from tests.pipeline.conftest import Desk, wait_until
 
 BASE = "python:3.11-slim-bookworm"
 IMAGE = "wgan-test/python:1.0.0"
@@ -74,7 +75,9 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     task = next(found.root.leaves())
     place = containers.prepare(found, {task.name: ContainerSettings()}, desk.folder, [], False)
     log = desk.folder / "log"
-    codes = [place.run(Call(task, ["sh", "-c", script], {}, desk.folder, log, "")) for _ in range(50)]
+    with session(desk.root, Docker().program) as opened:
+        place.begin(opened)
+        codes = [place.run(Call(task, ["sh", "-c", script], {}, desk.folder, log, "")) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 
@@ -191,19 +194,50 @@ def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: De
 
 
 @pytest.mark.docker
-def test_a_killed_runner_is_told_of_by_the_next_run(engine: str, desk: Desk) -> None:
-    path = desk.compile(one_task('[ -z "$1" ] || { echo begun; sleep 300; }; printf ok > "$2"'))
-    process = desk.start(path, "--runner", "docker", "--text", "wait")
+def test_the_container_of_a_killed_runner_is_removed(engine: str, desk: Desk) -> None:
+    path = desk.compile(one_task("trap '' TERM; echo begun; sleep 300"))
+    process = desk.start(path, "--runner", "docker")
     log = desk.root / "history" / "0001" / "shell.log"
     while not log.exists() or "begun" not in log.read_text():
+        assert process.poll() is None
         time.sleep(0.05)
+    assert len(running(desk)) == 1
     process.kill()
     process.communicate(timeout=60)
-    found = desk.run(path, "--runner", "docker")
-    assert found.returncode == 0
-    left = docker("ps", "--filter", f"label=wgan-gp-pipeline.root={desk.root}", "--format", "{{.Names}}")
-    assert f"containers of another run work in {desk.root}: `docker stop {left}` ends them" in found.stderr
-    docker("rm", "--force", left)
+    wait_until(lambda: running(desk) == [])
+
+
+@pytest.mark.docker
+def test_a_run_removes_containers_of_dead_runs_and_of_no_other(engine: str, desk: Desk) -> None:
+    def left_by(run: Path) -> str:
+        labels = ["--label", f"wgan-gp-pipeline.root={desk.root}", "--label", f"wgan-gp-pipeline.run={run}"]
+        return docker("run", "--detach", *labels, IMAGE, "sleep", "300")
+
+    with session(desk.root, Docker().program) as other:
+        alive, dead = left_by(other.folder), left_by(desk.root / ".tmp-run-dead")
+        try:
+            found = desk.run(desk.compile(one_task('printf ok > "$2"')), "--runner", "docker")
+            assert found.returncode == 0, found.stderr
+            assert docker("ps", "--quiet", "--no-trunc", "--filter", f"id={alive}") == alive
+            assert docker("ps", "--all", "--quiet", "--filter", f"id={dead}") == ""
+        finally:
+            docker("rm", "--force", alive)
+
+
+@pytest.mark.docker
+def test_the_umask_and_the_temporary_folder_are_the_runs(engine: str, desk: Desk) -> None:
+    path = desk.compile(one_task('echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"'))
+    before = os.umask(0o027)
+    try:
+        found = desk.run(path, "--runner", "docker")
+    finally:
+        os.umask(before)
+    assert found.returncode == 0, found.stderr
+    (line,) = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    folder, umask = line.split()
+    assert umask == "027"
+    assert Path(folder).parent == desk.root
+    assert not Path(folder).exists()
 
 
 @pytest.mark.docker

@@ -1,6 +1,5 @@
 """Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command goes on."""
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.dispositions import ignoring
-from tests.pipeline.conftest import Desk, Parts
+from tests.pipeline.conftest import Desk, Parts, wait_until
 
 # Writes its process number and its child's, then works until it is told to end, which it does with the code given.
 STAGE = (
@@ -94,13 +93,15 @@ def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Part
     package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
     process = desk.start(package, "--place", str(desk.folder))
     wait_for(desk.folder / "pids")
+    stage, child = map(int, (desk.folder / "pids").read_text().split())
+    assert is_running(stage)
+    assert is_running(child)
     process.kill()
     process.communicate(timeout=60)
+    wait_until(lambda: not is_running(stage) and not is_running(child))
     (desk.folder / "allowed").touch()
     assert desk.run(package, "--place", str(desk.folder)).returncode == 0
     assert desk.states(2)["shell"] == "unchanged"
-    # A runner that is killed cannot end its stages; this test does.
-    os.killpg(int((desk.folder / "pids").read_text().split()[0]), signal.SIGKILL)
 
 
 def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:

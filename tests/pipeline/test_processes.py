@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.package import Task
 from pipeline.processes import Call, Processes, name_of_exit
+from pipeline.session import session
 
 Run = Callable[..., tuple[int, str]]
 
@@ -24,7 +25,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*words: str) -> tuple[int, str]:
         log = tmp_path / "log"
         log.unlink(missing_ok=True)
-        code = Processes().run(call(list(words), tmp_path))
+        processes = Processes()
+        with session(tmp_path, "docker") as opened:
+            processes.begin(opened)
+            code = processes.run(call(list(words), tmp_path))
         return code, log.read_text(errors="replace")
 
     return run
