@@ -9,9 +9,10 @@ is claimed before it is uploaded (`components.registry_bucket`), and `champion.j
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -326,7 +327,7 @@ def find(registry: str | Path, model_digest: str, champion: Champion | None) -> 
 
 
 def damage(registry: str | Path, number: int, champion: Champion | None) -> list[str]:
-    """What is wrong with a version: each file that is missing or another, else whatever does not belong together.
+    """What is wrong with a version: each file that is missing, another or added; else what does not belong together.
 
     Args:
         registry: The registry's folder.
@@ -339,9 +340,13 @@ def damage(registry: str | Path, number: int, champion: Champion | None) -> list
     place = places.local(registry)
     try:
         folder = _fetched(registry, number)
-        lost = _changed(folder, models.listed(models.read(folder)))
-        evaluation = evaluation_folder(folder)
-        lost += [f"{_EVALUATION}/{name}" for name in _changed(evaluation, evaluations.read(evaluation).files)]
+        if folder.is_symlink():
+            return ["it is a symbolic link"]
+        listed = models.listed(models.read(folder))
+        judged = evaluations.read(evaluation_folder(folder)).files
+        listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
+        own = {models.MANIFEST, recipes.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        lost = [*_changed(folder, listed), *_added(folder, listed.keys() | own)]
         if lost:
             return lost
         read_version(registry, number, champion)
@@ -404,6 +409,19 @@ def _changed(folder: Path, listed: dict[str, str]) -> list[str]:
     """Names of the files that are missing or have another sha256 than is listed."""
     paths = {name: folder / name for name in listed}
     return [name for name, path in paths.items() if not path.is_file() or digests.sha256_of_file(path) != listed[name]]
+
+
+def _added(folder: Path, known: Set[str]) -> list[str]:
+    """Files that are not known, and links, which others can change the content of."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink():
+                found.append(f"{name} (a symbolic link)")
+            elif not path.is_dir() and name not in known:
+                found.append(f"{name} (added)")
+    return sorted(found)
 
 
 def _said_digest(version: Path) -> str:

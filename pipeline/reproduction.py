@@ -1,6 +1,7 @@
 """The commands that make a published model again, from what its version says of itself."""
 
 import importlib
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_PLACE, _OWN_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "OWN_EMBEDDING", "INITIAL_CHECKPOINT"
+# As an artefact records what is not printable in a path; a backslash that is part of the name looks the same.
+_ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
 
 
@@ -42,8 +45,12 @@ def script(version: Version, found: Lineage, root: Path, initial_version: int = 
     made = found.digests
     of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
     of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
-    source = {"source": version.evaluation.source or _UNKNOWN_PLACE}
-    preprocess = {**source, "source_fingerprint": found.dataset["source"]["fingerprint"], "dataset": dataset}
+    source = _UNKNOWN_PLACE if _cannot_print(version.evaluation.source) else version.evaluation.source
+    preprocess = {
+        "source": source or _UNKNOWN_PLACE,
+        "source_fingerprint": found.dataset["source"]["fingerprint"],
+        "dataset": dataset,
+    }
     train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **_course(found.checkpoint)}
     if initial_digest(found):
         train |= {"initial_checkpoint": _INITIAL_CHECKPOINT}
@@ -73,6 +80,11 @@ def initial_digest(found: Lineage) -> str:
     return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
 
 
+def _cannot_print(source: str) -> bool:
+    """Whether a source's path had other characters than are on record."""
+    return not source.isprintable() or _ESCAPE.search(source) is not None
+
+
 def _comments(version: Version, found: Lineage, initial_version: int) -> list[str]:
     """What the script makes, and how what is here differs from what made it."""
     lines = [
@@ -90,6 +102,11 @@ def _comments(version: Version, found: Lineage, initial_version: int) -> list[st
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
     if not version.evaluation.source:
         lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+    elif _cannot_print(version.evaluation.source):
+        lines.append(
+            "WARNING: the source is not named, as its path has characters that cannot be printed "
+            f"({version.evaluation.source}): put its place where {_UNKNOWN_PLACE} stands."
+        )
     initial = initial_digest(found)
     if initial:
         made = f" (`wgan models reproduce {initial_version}` makes it)" if initial_version else ""

@@ -123,6 +123,34 @@ def test_verify_names_every_file_that_is_damaged(place: str, ask: Ask) -> None:
     assert "does not describe a champion" in told
 
 
+def test_verify_names_files_that_were_added(place: str, ask: Ask) -> None:
+    write(place, "versions/2/extra.py", b"")
+    write(place, "versions/3/evaluation/.hidden", b"")
+    write(place, "versions/4/variables/more", b"")
+    code, out, told = ask("verify")
+    assert code == 65
+    assert [line.split()[-1] for line in out.splitlines()[1:]] == ["whole", "damaged", "damaged", "damaged", "whole"]
+    for number, name in ((2, "extra.py"), (3, "evaluation/.hidden"), (4, "variables/more")):
+        assert f"version {number} of {place} is damaged: {name} (added)" in told.splitlines()
+
+
+def test_verify_names_links(published: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(published, tmp_path / "registry")
+    versions, elsewhere = place / "versions", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for number, name in ((2, "."), (3, "saved_model.pb"), (4, "variables")):
+        path = versions / str(number) / name
+        moved = path.rename(elsewhere / str(number))
+        path.symlink_to(moved)
+    found = [registry.damage(place, number, champion_of(place)) for number in (1, 2, 3, 4)]
+    assert found == [
+        [],
+        ["it is a symbolic link"],
+        ["saved_model.pb (a symbolic link)"],
+        ["variables (a symbolic link)"],
+    ]
+
+
 def test_every_byte_of_a_version_is_guarded(place: str, published: Path) -> None:
     """One byte of each file, a different place in each."""
     names = [path.relative_to(published).as_posix() for path in published.rglob("versions/5/**/*") if path.is_file()]

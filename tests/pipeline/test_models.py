@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from components import digests, evaluations, images, lineage, models, records, registry, storage
+from components import digests, evaluations, images, lineage, models, records, registry, sources, storage
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from pipeline import __main__ as wgan
 
 SHAPE = records.ImageShape(8, 8, 1)
-PICTURES = "my pictures; rm -rf *\n# $(date)"
+PICTURES = "my pictures; rm -rf * # $(date) é\\'"
 HOSTILE = "bad\x1b[31m\nname"
 RULE = {"rule": "fcd_ratio", "value": 1.25, "limit": "at most 25", "passed": True, "otherwise": "REJECT"}
 
@@ -219,6 +219,18 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path,
     assert text.count("WARNING") == 1
     assert "--source SOURCE " in text
     assert "beside version 1, the champion then, here alone" in text
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b[31mb", "a\x85b", "a\udcffb", "a\u202eb"])
+def test_a_source_that_cannot_be_printed_faithfully_is_not_printed(
+    name: str, tmp_path: Path, ask: Callable[..., str]
+) -> None:
+    recorded = sources.printable(name)
+    publish_version(tmp_path / "1", tmp_path / "registry", 100, source=recorded)
+    text = ask("reproduce", 1, "--registry", tmp_path / "registry")
+    assert "--source SOURCE " in text
+    assert "# WARNING: the source is not named, as its path has characters that cannot be printed" in text
+    assert recorded not in "\n".join(line for line in text.splitlines() if not line.startswith("#"))
 
 
 def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
