@@ -71,11 +71,14 @@ class ClassifierStep(Resumable):
         steps = tf.shape(pixels)[0]
         sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "healthy")}
         for index in tf.range(steps):
-            means = of_one_replica(
-                self._strategy, self._strategy.run(self._update, args=(pixels[index], labels[index]))
-            )
+            means = self._one_step(pixels[index], labels[index])
             sums = {name: sums[name] + means[name] for name in sums}
         return {name: value / tf.cast(steps, self._float) for name, value in sums.items()}
+
+    # As in the train stage: AutoGraph would rewrite everything below for nothing.
+    @tf.autograph.experimental.do_not_convert
+    def _one_step(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return of_one_replica(self._strategy, self._strategy.run(self._update, args=(pixels, labels)))
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         def terms(share: Share) -> Terms:

@@ -126,6 +126,8 @@ class WganStep(Resumable):
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
 
+    # AutoGraph would rewrite every function below, which takes longer than tracing them; only the loop above needs it.
+    @tf.autograph.experimental.do_not_convert
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
