@@ -162,31 +162,45 @@ def here() -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
-def test_a_block_is_the_same_as_its_steps_one_by_one(here: tf.distribute.Strategy) -> None:
-    whole, apart = make(here), make(here)
-    pixels = batches(3)
-    rows = whole.run_block(pixels)
-    single = [apart.run_block(pixels[i : i + 1]) for i in range(3)]
+@pytest.fixture(scope="module")
+def plain(here: tf.distribute.Strategy) -> tuple[WganStep, dict[str, np.ndarray]]:
+    return (wgan := make(here)), wgan.state_arrays()
+
+
+@pytest.fixture
+def fresh(plain: tuple[WganStep, dict[str, np.ndarray]]) -> WganStep:
+    """`make` without changes, traced once for all tests: set to what it began with."""
+    wgan, start = plain
+    wgan.restore(start)
+    return wgan
+
+
+def test_a_block_is_the_same_as_its_steps_one_by_one(fresh: WganStep) -> None:
+    start, pixels = fresh.state_arrays(), batches(3)
+    rows = fresh.run_block(pixels)
+    left = fresh.state_arrays()
+    fresh.restore(start)
+    single = [fresh.run_block(pixels[i : i + 1]) for i in range(3)]
     assert [float(row["critic_loss"][0]) for row in single] == rows["critic_loss"].numpy().tolist()
-    left, right = whole.state_arrays(), apart.state_arrays()
+    right = fresh.state_arrays()
     assert all(np.array_equal(left[name], right[name]) for name in left)
+    assert not np.array_equal(left["step"], start["step"])
 
 
-def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy) -> None:
+def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy, fresh: WganStep) -> None:
     pixels = batches(4)
-    whole = make(here)
-    whole.run_block(pixels)
-    first, second = make(here), make(here, seed=0)
-    first.run_block(pixels[:2])
-    second.restore(first.state_arrays())
+    fresh.run_block(pixels[:2])
+    second = make(here, seed=0)
+    second.restore(fresh.state_arrays())
+    fresh.run_block(pixels[2:])
     second.run_block(pixels[2:])
-    left, right = whole.state_arrays(), second.state_arrays()
+    left, right = fresh.state_arrays(), second.state_arrays()
     assert all(np.array_equal(left[name], right[name]) for name in left)
 
 
-def test_every_variable_is_in_the_state(here: tf.distribute.Strategy) -> None:
+def test_every_variable_is_in_the_state(fresh: WganStep) -> None:
     """3 networks; two slots per trained variable; two counters of updates; the step."""
-    wgan = make(here)
+    wgan = fresh
     models = (wgan.generator, wgan.critic, wgan.average)
     trained = len(wgan.generator.trainable_variables) + len(wgan.critic.trainable_variables)
     assert len(wgan.state()) == sum(len(model.variables) for model in models) + 2 * trained + 2 + 1
@@ -270,8 +284,8 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distr
     assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
 
 
-def test_the_average_follows_its_formula(here: tf.distribute.Strategy) -> None:
-    wgan = make(here)
+def test_the_average_follows_its_formula(fresh: WganStep) -> None:
+    wgan = fresh
     expected = [variable.numpy() for variable in wgan.average.variables]
     for step in range(3):
         wgan.run_block(batches(3)[step : step + 1])
@@ -311,8 +325,8 @@ def test_clipped_weights_stay_within_their_bound(here: tf.distribute.Strategy) -
     assert max(float(tf.reduce_max(tf.abs(variable.value))) for variable in wgan.critic.variables) <= 0.01
 
 
-def test_what_is_not_finite_is_never_applied(here: tf.distribute.Strategy) -> None:
-    wgan = make(here)
+def test_what_is_not_finite_is_never_applied(fresh: WganStep) -> None:
+    wgan = fresh
     kernel = wgan.critic.trainable_variables[0]
     kernel.assign(tf.fill(kernel.shape, np.inf))
     before = wgan.state_arrays()
