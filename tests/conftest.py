@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 from components import digests, records, storage
-from tests import properties
+from tests import programs, properties
 from tests.gcs_server.server import Server, serving
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
@@ -114,36 +113,10 @@ def fashion_mnist() -> Path:
     return Path(folder)
 
 
-_REPLICA_PROCESS = """
-import importlib.util, json, sys
-import tensorflow as tf
-file, function, replicas, arguments = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
-names = [f"/cpu:{index}" for index in range(replicas)]
-one = replicas == 1
-strategy = tf.distribute.OneDeviceStrategy(names[0]) if one else tf.distribute.MirroredStrategy(names)
-spec = importlib.util.spec_from_file_location("tested", file)
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-print(json.dumps(getattr(module, function)(strategy, *arguments)))
-"""
-
-
 @pytest.fixture(scope="session")
 def on_replicas() -> Callable[..., Any]:
-    """Calls `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
-
-    Each call is a process of its own, because devices can be made only before TensorFlow begins.
-    """
-
-    def call(file: str, function: str, replicas: int, *arguments: Any) -> Any:
-        command = [sys.executable, "-c", _REPLICA_PROCESS, file, function, str(replicas), json.dumps(arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return call
+    """`programs.on_replicas`."""
+    return programs.on_replicas
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,7 @@ from components.evaluate.config import EvaluateConfig
 from components.executor import StageResult
 from components.records import ImageShape
 from components.whitening import fit_whitening
+from tests import programs
 from tests.limits import NO_LIMITS
 
 SIDE, FEATURES = 16, 24
@@ -245,7 +245,7 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(
     config = coloured(str(there), "again")
     flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "own_embedding")]
     command = [sys.executable, "-m", "components.embed", "--own_embedding_name=mine", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = programs.run(command)
     assert done.returncode == 0, done.stderr
     assert f"embedding_digest: {made.parameters['embedding_digest']}" in done.stdout
 

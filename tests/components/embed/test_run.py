@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from components import datasets, embeddings, errors, places, records
+from tests import programs
 from tests.gcs_server.server import Server
 
 
@@ -18,7 +19,7 @@ def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[
 
 
 def embed(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
+    return programs.run(command(dataset, folder, **changes))
 
 
 @pytest.fixture(scope="module")

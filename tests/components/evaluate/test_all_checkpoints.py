@@ -4,7 +4,7 @@ import csv
 import dataclasses
 import json
 import shutil
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from components.evaluate import all_checkpoints, scores, scores_table
 from components.evaluate import run as evaluate
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.config import EvaluateConfig
+from tests import programs
 from tests.gcs_server.server import Server
 from tests.limits import NO_LIMITS
 
@@ -171,10 +172,10 @@ def test_killed_between_rows_and_the_same_command_again(
     flags = {"root": root, "checkpoints": training, "sample_count": SAMPLES}
     command = [sys.executable, "-m", "components.evaluate", "--all-checkpoints"]
     command += [f"--{name}={value}" for name, value in flags.items()]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not table.exists() and process.poll() is None:
+    with programs.start(command) as process:
+        while not table.exists() and process.returncode is None:
             time.sleep(0.01)
-        process.kill()
+        process.send_signal(signal.SIGKILL)
     kept = scores_table.read(training)
     assert kept == scored[: len(kept)]
     assert kept

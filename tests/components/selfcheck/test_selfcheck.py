@@ -18,6 +18,7 @@ from components.selfcheck import checks
 from components.train import step
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
+from tests import programs
 
 FAULTS = (
     "mean instead of sum",
@@ -94,9 +95,10 @@ def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
 
 def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "components.selfcheck", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return programs.run(command)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [["--critic_steps=2"], pytest.param(["--conditioning=class", "--classes=3"], marks=pytest.mark.long)],

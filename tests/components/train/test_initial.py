@@ -17,6 +17,7 @@ from components.errors import ConfigError, DataError
 from components.train import initial, run, training
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
+from tests import programs
 
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
 LEARNING_RATE = TrainConfig.generator_learning_rate
@@ -62,7 +63,7 @@ def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> sub
     every = {"checkpoint_every": 1, "keep_checkpoints": 0, "log_every": 5, "sample_every": 5}
     flags = [f"--{name}={value}" for name, value in {**exact, **every, **given}.items()]
     command = [sys.executable, "-m", "components.train", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return programs.run(command)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,6 @@ def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
     made = attempts.made(
-        tmp_path / "said",
         [
             {"flags": flags(tiny_dataset, whole), "plan": [], "poison": []},
             *(
@@ -76,7 +75,7 @@ def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
     """During the first save: nothing is kept of it, and nothing is left lying about."""
     twice = {"plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]], "poison": []}
-    ((code, said),) = attempts.made(tmp_path / "said", [{"flags": flags(tiny_dataset, tmp_path / "t"), **twice}])
+    ((code, said),) = attempts.made([{"flags": flags(tiny_dataset, tmp_path / "t"), **twice}])
     assert code == errors.TERMINATED, said
     assert said.count("planted: signal") == 2
     assert "which is kept" not in said
@@ -97,7 +96,6 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     given = flags(tiny_dataset, tmp_path / "t", **sick, **every)
     kills = 5
     made = attempts.made(
-        tmp_path / "said",
         [
             *({"flags": given, "plan": [["save", 3, signal.SIGKILL]], "poison": []} for _ in range(kills)),
             {"flags": given, "plan": [], "poison": []},

@@ -154,7 +154,6 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
         (killed, {}, [], poison),
     ]
     done = attempts.made(
-        tmp_path / "said",
         [
             {"flags": flags(tiny_dataset, place, **more), "plan": plan, "poison": bad}
             for place, more, plan, bad in plans
@@ -194,7 +193,6 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
     always = [[KERNEL, 250, 99]]
     (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
-        tmp_path,
         [
             {"flags": flags(tiny_dataset, tmp_path / "overflow", **overflowing), "plan": [], "poison": []},
             {"flags": flags(tiny_dataset, tmp_path / "none", roll_backs=0), "plan": [], "poison": always},

@@ -22,6 +22,7 @@ from components.conditioning import GRID_COLUMNS
 from components.records import ImageShape
 from components.train.config import TrainConfig
 from components.train.training import _Batches
+from tests import programs
 from tests.gcs_server.server import Server
 
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
@@ -40,7 +41,7 @@ def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
 
 
 def train(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(dataset, folder, **changes), capture_output=True, text=True, check=False)
+    return programs.run(command(dataset, folder, **changes))
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
@@ -91,8 +92,7 @@ def test_sigint_in_the_middle_and_the_same_command_again(
 ) -> None:
     folder = tmp_path / "interrupted"
     slow = slow_command(tiny_dataset, folder, keep_checkpoints=0)
-    with subprocess.Popen(slow, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    with programs.start(slow) as process:
         lines = []
         for line in process.stderr:
             lines.append(line)
@@ -113,10 +113,10 @@ def test_sigint_in_the_middle_and_the_same_command_again(
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     tenth = checkpoints.step_folder(folder, 10)
-    with subprocess.Popen(slow_command(tiny_dataset, folder), stderr=subprocess.DEVNULL) as process:
-        while max(folder.glob("step-*"), default=folder / "") < tenth and process.poll() is None:
+    with programs.start(slow_command(tiny_dataset, folder)) as process:
+        while max(folder.glob("step-*"), default=folder / "") < tenth and process.returncode is None:
             time.sleep(0.01)
-        process.kill()
+        process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     done = train(tiny_dataset, folder)
     assert done.returncode == 0, done.stderr
@@ -126,11 +126,10 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
 
 
 def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
-    with subprocess.Popen(slow_command(tiny_dataset, tmp_path / "t"), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    with programs.start(slow_command(tiny_dataset, tmp_path / "t")) as process:
         for line in process.stderr:
             if "step 7 of 30  critic" in line:
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
     assert process.returncode == errors.TERMINATED
 
 
@@ -158,10 +157,7 @@ def test_in_a_bucket_a_complete_training_fetches_no_images(
 
 def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "both"
-    both = [
-        subprocess.Popen(command(tiny_dataset, folder), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    both = [programs.start(command(tiny_dataset, folder)) for _ in range(2)]
     messages = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], messages
     assert any("another process is at work" in message for message in messages)

@@ -1,0 +1,148 @@
+"""Our programs as processes that begin with TensorFlow and kfp already imported, which takes seconds.
+
+They are forks of one server for each test process (`multiprocessing`'s): it has imported what they import, and used it
+for nothing. A fork differs from `python -m` in that alone: it has arguments, environment, output, signals and an exit
+code of its own. Tests of what a program imports, or of a replaced module, start an interpreter instead.
+"""
+
+import atexit
+import importlib.util
+import io
+import json
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any, TextIO
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        "components.embed.run",
+        "components.evaluate.run",
+        "components.export.run",
+        "components.sample.run",
+        "components.selfcheck.run",
+        "components.train.training",
+        "components.train.run",
+        "google.cloud.storage",
+        "kfp.compiler",
+        "pipeline.__main__",
+    ]
+)
+
+
+class Program:
+    """A running fork, used like a `subprocess.Popen` of text."""
+
+    def __init__(self, call: Callable[..., Any], *arguments: Any) -> None:
+        (out, its_out), (err, its_err) = (_SERVER.Pipe(duplex=False) for _ in range(2))
+        self._process = _SERVER.Process(target=_begin, args=(its_out, its_err, dict(os.environ), call, *arguments))
+        self._process.start()
+        its_out.close()
+        its_err.close()
+        self.stdout, self.stderr = _text(out), _text(err)
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self) -> tuple[str, str]:
+        """Waits for the end; returns what is left of stdout and stderr."""
+        with ThreadPoolExecutor(2) as readers:
+            out, err = readers.map(lambda text: text.read(), (self.stdout, self.stderr))
+        self.stdout.close()
+        self.stderr.close()
+        self._process.join()
+        return out, err
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.stdout.closed:
+            self.communicate()
+
+
+def start(words: Sequence[str]) -> Program:
+    """Starts `[python, "-m", module, *flags]`."""
+    assert [*words[:2]] == [sys.executable, "-m"], words
+    return Program(_main, words[2], list(words[3:]))
+
+
+def run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Runs such a command to its end."""
+    with start(words) as program:
+        out, err = program.communicate()
+    assert program.returncode is not None
+    return subprocess.CompletedProcess(words, program.returncode, out, err)
+
+
+def on_replicas(file: str, function: str, replicas: int, *arguments: Any) -> Any:
+    """Calls `function(strategy, *arguments)` of a test file on so many virtual CPU devices; JSON in and out.
+
+    Each call is a process of its own, because devices can be made only before TensorFlow begins.
+    """
+    with Program(_on_replicas, file, function, replicas, json.dumps(arguments)) as program:
+        out, err = program.communicate()
+    assert program.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> None:
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    names = [f"/cpu:{index}" for index in range(replicas)]
+    one = replicas == 1
+    strategy = tf.distribute.OneDeviceStrategy(names[0]) if one else tf.distribute.MirroredStrategy(names)
+    spec = importlib.util.spec_from_file_location("tested", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    print(json.dumps(getattr(module, function)(strategy, *json.loads(arguments))))
+
+
+def _text(connection: Connection) -> TextIO:
+    text = os.fdopen(os.dup(connection.fileno()), encoding="utf-8")
+    connection.close()
+    return text
+
+
+def _begin(
+    out: Connection, err: Connection, environment: dict[str, str], call: Callable[..., Any], *arguments: Any
+) -> None:
+    """What an interpreter would begin and end with, around a call."""
+    if context := sys.modules.get("tensorflow.python.eager.context"):
+        assert context._context is None, "the server has used TensorFlow, not just imported it"
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    for connection, descriptor in ((out, 1), (err, 2)):
+        os.dup2(connection.fileno(), descriptor)
+        connection.close()
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(fd, "w"), write_through=True) for fd in (1, 2))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        call(*arguments)
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _main(module: str, flags: list[str]) -> None:
+    sys.argv = [module, *flags]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
