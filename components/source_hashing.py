@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
+LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
 _FEW = 4_000  # files that are read in about as long as a process takes to start
 _AT_ONCE = 200  # files in a line, whose answer a pipe holds three times: nobody waits to write while the other does
 _BEGUN = 2  # lines that a process has at a time

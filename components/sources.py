@@ -16,6 +16,7 @@ import operator
 import os
 import re
 import stat
+import sys
 import tempfile
 import time
 from collections import deque
@@ -67,7 +68,7 @@ class SourceFile(NamedTuple):
         bytes: Its size.
         stamp: The `source_index.stamp_of` a file of this machine; empty for a URI, and once the checksum is known.
         checksum: What stands for its content: the sha256 of a file of this machine, what the storage says of one in a
-            bucket; empty where that is not known yet.
+            bucket; empty where that is not known yet. For an image that is too large, a digest of size and time.
     """
 
     name: str
@@ -258,7 +259,8 @@ def contents(source: str, index: str = "") -> Contents:
             "left out %d files that are not %s by name: %s", len(listing.left_out), expected, _some(listing.left_out)
         )
     listed = heapq.merge(listing.files, [listing.labels] if listing.labels else [], key=lambda file: file.name)
-    checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index)
+    at_most = source_hashing.LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize
+    checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index, at_most)
     # What `digests.digest_of` makes of the whole, which would not fit in memory.
     digest = hashlib.sha256(b'{"files":[')
     files, labels, between, size = LongList(make=SourceFile._make), None, b"", 0
@@ -499,14 +501,18 @@ def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
         progress(number)
 
 
-def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterator[SourceFile]:
-    """Files with their sha256, in place of a stamp: it has served then, and travels to no worker."""
+def _with_sha256(source: str, files: Iterable[SourceFile], index: str, at_most: int) -> Iterator[SourceFile]:
+    """Files with their sha256, in place of a stamp: it has served then, and travels to no worker.
+
+    Files of more than `at_most` bytes are not read: size and time of modification stand for their content.
+    """
     seen, progress, count, files_read = SourceIndex(index, source), _progress("read"), 0, 0
     begun: deque[tuple[SourceFile, bool]] = deque()
 
     def known() -> Iterator[source_hashing.File]:
         for file in files:
-            sha256 = seen.known(file.name, file.stamp)
+            large = file.bytes > at_most
+            sha256 = _digest_of_stamp(file) if large else seen.known(file.name, file.stamp)
             begun.append((file, bool(sha256)))
             yield source_hashing.File(file.place, file.bytes, sha256)
 
@@ -523,9 +529,9 @@ def _with_sha256(source: str, files: Iterable[SourceFile], index: str) -> Iterat
         log.info("read %s of %s files; the others did not change since", f"{files_read:,}", f"{count:,}")
 
 
-def sha256_of_file(file: SourceFile) -> str:
-    """sha256 (64 hexadecimal digits) of a file of a source, whatever its size."""
-    return sha256_of_path(file.place, file.bytes)
+def _digest_of_stamp(file: SourceFile) -> str:
+    size, modified = file.stamp.split()[:2]
+    return hashlib.sha256(f"not read: {size} bytes, modified at {modified}".encode()).hexdigest()
 
 
 def sha256_of_path(place: str, size: int) -> str:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from components import sources
 from components.errors import DataError
 from components.preprocess import decoder, former, pixels, placing, rows
 from components.preprocess.former import Located
@@ -27,6 +26,11 @@ class Original(NamedTuple):
     content: bytes
     file: SourceFile | None = None
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is a file that is too large to be decoded; its content is empty."""
+        return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
+
 
 class TakenOver(NamedTuple):
     """How many examples of an earlier dataset's shard were taken over."""
@@ -43,7 +47,7 @@ class Damaged(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """One image set aside: its name in the source, the sha256 of its bytes, the reason."""
+    """One image set aside: its name in the source, the sha256 of its bytes, empty if it was not read, the reason."""
 
     name: str
     sha256: str
@@ -76,7 +80,7 @@ class Begun:
         located = [_located(*each, plan) for each in zip(originals, self._hashes, strict=True)]
         self._images, facts = _former_pixels(located, plan)
         self._facts = [*found, *facts]
-        self._new = [number for number, image in enumerate(self._images) if image is None]
+        self._new = [n for n, image in enumerate(self._images) if image is None and not originals[n].is_unread]
         self._contents = [originals[number].content for number in self._new]
         from_files = plan.stored is None
         self.batch = decoder.Batch(self._contents, plan.image, plan.resize) if from_files else None
@@ -88,6 +92,7 @@ class Begun:
             TransientError: They cannot be decoded here at all.
         """
         yield from self._facts
+        yield from (Rejected(each.name, "", pixels.TOO_LARGE) for each in self._originals if each.is_unread)
         decoded = self.batch.results() if self.batch is not None else _of_shape(self._contents, self._plan)
         for number, image in zip(self._new, decoded, strict=True):
             if isinstance(image, pixels.UndecodableImage):
@@ -135,16 +140,14 @@ def taken_over(images: Sequence[Labelled], plan: Plan) -> tuple[list[Found], lis
 
 
 def _hash_of(original: Original) -> bytes:
-    """sha256 of an original; of a file too large to be read whole, that of the whole file all the same.
+    """sha256 of an original; of a file that was not read, that of nothing.
 
     Raises:
         DataError: The file is not what it was when the source was fingerprinted.
     """
     file = original.file
-    if file is not None and len(original.content) > pixels.LARGEST_FILE:
-        return bytes.fromhex(file.sha256 or sources.sha256_of_file(file))
     content_hash = hashlib.sha256(original.content).digest()
-    if file is not None and file.sha256 not in ("", content_hash.hex()):
+    if file is not None and not original.is_unread and file.sha256 not in ("", content_hash.hex()):
         raise _changed(file)
     return content_hash
 

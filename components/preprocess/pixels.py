@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from components.records import ImageShape
+from components.source_hashing import LARGEST_IMAGE_FILE
 
 if TYPE_CHECKING:
     import numpy as np
 
 LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
-LARGEST_FILE = 64 << 20  # bytes; with the pixels of the largest image, decoding takes less than 512 MiB
+LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
+TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
 _LONGEST_REASON = 200
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
@@ -111,7 +113,7 @@ def _open(content: bytes) -> Image.Image:
     if not content:
         raise UndecodableImage("is empty")
     if len(content) > LARGEST_FILE:
-        raise UndecodableImage(f"has more than {LARGEST_FILE:,} bytes")
+        raise UndecodableImage(TOO_LARGE)
     image: Image.Image
     if content.startswith(_PNG):
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))

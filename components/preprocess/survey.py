@@ -422,10 +422,13 @@ def _table_of_archives(
 
 
 def _read_images(part: ImagesPart) -> Iterator[list[Original]]:
-    enough = pixels.LARGEST_FILE + 1  # of a file that is too large, to tell
-    return _some_at_a_time(
-        Original(file.name, split, label, sources.content_of(file, enough), file) for file, split, label in part.images
-    )
+    most = pixels.LARGEST_FILE
+
+    def content(file: SourceFile) -> bytes:
+        # One that has grown since it was listed is read as far as shows that.
+        return b"" if file.bytes > most else sources.content_of(file, most + 1)
+
+    return _some_at_a_time(Original(file.name, split, label, content(file), file) for file, split, label in part.images)
 
 
 def _read_archive(part: ArchivePart) -> Iterator[list[Original]]:

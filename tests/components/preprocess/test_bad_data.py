@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from components import digests, records
+from components import digests, records, sources
 from components.errors import DataError
 from components.preprocess import decoder, idx, pixels
 from components.preprocess import run as preprocess
@@ -300,15 +300,51 @@ def test_a_class_of_nothing_but_bad_images_is_refused(tmp_path: Path) -> None:
         run(source, tmp_path / "dataset", bad_images_limit=0.5)
 
 
-def test_a_file_too_large_is_set_aside_with_the_sha256_of_all_of_it(tmp_path: Path) -> None:
+def bytes_read() -> int:
+    """How many bytes this process has read so far, by any system call."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+def test_a_file_too_large_is_set_aside_and_never_read(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
     for number in range(40):
-        write(tmp_path / "pets" / f"{number}.png", number)
-    large = tmp_path / "pets" / "large.png"
-    large.write_bytes(png(NOISE, 2))
-    os.truncate(large, pixels.LARGEST_FILE + 5)
-    (entry,) = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+        write(source / f"{number}.png", number)
+    huge = source / "huge.png"
+    huge.write_bytes(png(NOISE, 2))
+    os.truncate(huge, 40 << 30)  # sparse: it takes no room
+    before = bytes_read()
+    found = sources.fingerprint(str(source))[0]
+    manifest = run(source, tmp_path / "dataset", bad_images_limit=0.5)
+    assert bytes_read() - before < pixels.LARGEST_FILE
     reason = "has more than 67,108,864 bytes"
-    assert entry == {"name": "large.png", "sha256": digests.sha256_of_file(large), "reason": reason}
+    assert manifest.quarantine["entries"] == [{"name": "huge.png", "sha256": "", "reason": reason}]
+    assert manifest.source["fingerprint"] == found
+
+    index = str(tmp_path / "index")
+    assert [sources.fingerprint(str(source), index)[0] for _ in range(2)] == [found] * 2
+    modified = huge.stat().st_mtime_ns
+    os.utime(huge, ns=(modified, modified + 1))
+    later = sources.fingerprint(str(source), index)[0]
+    os.truncate(huge, (40 << 30) + 1)
+    os.utime(huge, ns=(modified, modified + 1))
+    larger = sources.fingerprint(str(source), index)[0]
+    assert len({found, later, larger}) == 3
+    os.truncate(huge, 40 << 30)
+    os.utime(huge, ns=(modified, modified))
+    assert sources.fingerprint(str(source), index)[0] == found
+
+
+def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / f"{number}.png", number)
+    for name, size in (("read.png", pixels.LARGEST_FILE), ("unread.png", pixels.LARGEST_FILE + 1)):
+        (source / name).write_bytes(b"")
+        os.truncate(source / name, size)
+    entries = run(source, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+    assert [(entry["name"], bool(entry["sha256"])) for entry in entries] == [("read.png", True), ("unread.png", False)]
+    assert entries[0]["sha256"] == digests.sha256_of_file(source / "read.png")
 
 
 def test_another_process_decodes_every_case_to_the_same(tmp_path: Path) -> None:
