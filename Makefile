@@ -69,7 +69,7 @@ test-long: install ## Run the tests that take minutes each: signals in every pha
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 test-random: install ## Run the property tests with random examples, ROUNDS=3 times; repeat a failure with SEED=N ROUNDS=1
-	first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
+	@first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
 	  echo "make test-random SEED=$$seed ROUNDS=1"; \
 	  $(BIN)/python -m pytest -n 2 --dist loadfile -m "hypothesis and not docker and not flink" \
 	    --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; \
