@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,32 +119,25 @@ def on_replicas() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[subprocess.Popen[str]]]]:
+def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[programs.Program]]]:
     """Starts a command as two workers on loopback, with a `TF_CONFIG` each, and waits for both."""
     return _two_workers
 
 
 @contextlib.contextmanager
-def _two_workers(folder: Path, command: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
+def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Program]]:
     """The same command as workers 0 and 1, their output in `folder` as out0, err0, ...; ended, whatever happens."""
     with contextlib.ExitStack() as stack:
         doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]
     folder.mkdir(parents=True, exist_ok=True)
-    processes: list[subprocess.Popen[str]] = []
-    try:
+    with contextlib.ExitStack() as stack:
+        workers = []
         for index in range(2):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            with open(folder / f"out{index}", "w") as out, open(folder / f"err{index}", "w") as err:
-                processes.append(
-                    subprocess.Popen(
-                        command, env={**os.environ, "TF_CONFIG": json.dumps(task)}, stdout=out, stderr=err, text=True
-                    )
-                )
-        yield processes
-        for process in processes:
-            process.wait(200)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+            started = programs.start(command, {"TF_CONFIG": json.dumps(task)}, folder=folder, label=str(index))
+            workers.append(stack.enter_context(started))
+            stack.callback(workers[-1].send_signal, signal.SIGKILL)
+        yield workers
+        for worker in workers:
+            worker.communicate(200)

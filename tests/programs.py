@@ -8,6 +8,7 @@ code of its own. Tests of what a program imports, or of a replaced module, start
 import atexit
 import importlib.util
 import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,10 +17,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
@@ -39,15 +41,34 @@ _SERVER.set_forkserver_preload(
 
 
 class Program:
-    """A running fork, used like a `subprocess.Popen` of text."""
+    """A running fork, used like a `subprocess.Popen` of text.
 
-    def __init__(self, call: Callable[..., Any], *arguments: Any) -> None:
-        (out, its_out), (err, its_err) = (_SERVER.Pipe(duplex=False) for _ in range(2))
-        self._process = _SERVER.Process(target=_begin, args=(its_out, its_err, dict(os.environ), call, *arguments))
+    Args:
+        call, arguments: What it calls. The result is ignored.
+        environment: What it has besides this process's variables.
+        folder: Where its output goes, as files `out` and `err`, which end in `label`; read it from there.
+    """
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        *arguments: Any,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        label: str = "",
+    ) -> None:
+        ends = [_SERVER.Pipe(duplex=False) for _ in range(2)]
+        given: list[Any] = [its_end for _, its_end in ends]
+        if folder is not None:
+            given = [str(folder / f"{name}{label}") for name in ("out", "err")]
+            for path in given:
+                Path(path).touch()
+        variables = {**os.environ, **(environment or {})}
+        self._process = _SERVER.Process(target=_begin, args=(given, variables, call, *arguments))
         self._process.start()
-        its_out.close()
-        its_err.close()
-        self.stdout, self.stderr = _text(out), _text(err)
+        self.stdout, self.stderr = (os.fdopen(os.dup(mine.fileno()), encoding="utf-8") for mine, _ in ends)
+        for connection in itertools.chain(*ends):
+            connection.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -56,15 +77,16 @@ class Program:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        if self.returncode is None:
+            os.kill(self.pid, number)
 
-    def communicate(self) -> tuple[str, str]:
-        """Waits for the end; returns what is left of stdout and stderr."""
+    def communicate(self, seconds: float | None = None) -> tuple[str, str]:
+        """Waits for the end, or for so long after the end of its output; returns what is left of stdout and stderr."""
         with ThreadPoolExecutor(2) as readers:
             out, err = readers.map(lambda text: text.read(), (self.stdout, self.stderr))
         self.stdout.close()
         self.stderr.close()
-        self._process.join()
+        self._process.join(seconds)
         return out, err
 
     def __enter__(self) -> "Program":
@@ -75,15 +97,18 @@ class Program:
             self.communicate()
 
 
-def start(words: Sequence[str]) -> Program:
-    """Starts `[python, "-m", module, *flags]`."""
-    assert [*words[:2]] == [sys.executable, "-m"], words
-    return Program(_main, words[2], list(words[3:]))
+def start(
+    words: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None, label: str = ""
+) -> Program:
+    """Starts `[python, "-m", module, *arguments]` or `[python, "-c", code, *arguments]`."""
+    python, kind, what, *arguments = words
+    assert python == sys.executable
+    return Program(_MAIN[kind], what, arguments, environment=environment, folder=folder, label=label)
 
 
-def run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs such a command to its end."""
-    with start(words) as program:
+    with start(words, environment) as program:
         out, err = program.communicate()
     assert program.returncode is not None
     return subprocess.CompletedProcess(words, program.returncode, out, err)
@@ -116,14 +141,8 @@ def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> Non
     print(json.dumps(getattr(module, function)(strategy, *json.loads(arguments))))
 
 
-def _text(connection: Connection) -> TextIO:
-    text = os.fdopen(os.dup(connection.fileno()), encoding="utf-8")
-    connection.close()
-    return text
-
-
 def _begin(
-    out: Connection, err: Connection, environment: dict[str, str], call: Callable[..., Any], *arguments: Any
+    output: Sequence[Connection | str], environment: dict[str, str], call: Callable[..., Any], *arguments: Any
 ) -> None:
     """What an interpreter would begin and end with, around a call."""
     if context := sys.modules.get("tensorflow.python.eager.context"):
@@ -131,9 +150,10 @@ def _begin(
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
-    for connection, descriptor in ((out, 1), (err, 2)):
-        os.dup2(connection.fileno(), descriptor)
-        connection.close()
+    for place, descriptor in zip(output, (1, 2), strict=True):
+        opened = os.open(place, os.O_WRONLY) if isinstance(place, str) else place.fileno()
+        os.dup2(opened, descriptor)
+        os.close(opened)
     sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(fd, "w"), write_through=True) for fd in (1, 2))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -143,6 +163,14 @@ def _begin(
         atexit._run_exitfuncs()
 
 
-def _main(module: str, flags: list[str]) -> None:
-    sys.argv = [module, *flags]
+def _run_module(module: str, arguments: list[str]) -> None:
+    sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _run_code(code: str, arguments: list[str]) -> None:
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})  # noqa: S102
+
+
+_MAIN = {"-m": _run_module, "-c": _run_code}

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from components import accelerator
 from components.errors import ConfigError
+from tests import programs
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,7 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
         workers = [f"127.0.0.1:{door.getsockname()[1]}" for door in (other, silent)]
         other.close()
         config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "TF_CONFIG": json.dumps(config)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = programs.run([sys.executable, "-c", program], {"TF_CONFIG": json.dumps(config)})
     assert done.returncode == -signal.SIGALRM, done.stderr
     assert "joining 2 workers; this process ends if that takes more than 2 s" in done.stderr
 
@@ -104,7 +98,7 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
     ],
 )
 def test_an_operation_may_use_half_of_the_cores_unless_told_otherwise(
-    before: str, environment: dict[str, str], expected: int
+    before: str, environment: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """0 leaves it to TensorFlow; also where it has begun, when it refuses."""
     program = f"""
@@ -114,8 +108,6 @@ from components import accelerator
 accelerator.compute_side_by_side()
 print(tf.config.threading.get_intra_op_parallelism_threads())
 """
-    plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=plain | environment, capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) == expected
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    done = programs.run([sys.executable, "-c", program], environment)
+    assert int(done.stdout) == expected, done.stderr

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from components import checkpoints, cluster, errors
 from components.agreement import Agreement
+from tests import programs
 
 STEP_TESTS = str(Path(__file__).with_name("test_step.py"))
 FOR_TF_CONFIG = """
@@ -38,9 +39,9 @@ def said(folder: Path) -> list[str]:
     return [(folder / f"err{index}").read_text() for index in range(2)]
 
 
-def wait_until(folder: Path, text: str, processes: list[subprocess.Popen[str]]) -> None:
+def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
     """Waits until the chief says so, or has ended."""
-    while text not in said(folder)[0] and processes[0].poll() is None:
+    while text not in said(folder)[0] and processes[0].returncode is None:
         time.sleep(0.02)
 
 
@@ -107,7 +108,7 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(
     place, killed = tmp_path / "together", tmp_path / "killed"
     with two_workers(killed, stage(tiny_dataset, place, steps=10_000)) as processes:
         wait_until(killed, "step 7 of", processes)
-        processes[1].kill()
+        processes[1].send_signal(signal.SIGKILL)
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], said(killed)
     assert "is gone, and a training cannot go on without; start every worker again" in said(killed)[0]
     assert "Traceback" not in said(killed)[0]
@@ -122,7 +123,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
     with two_workers(stopped, stage(tiny_dataset, place)) as processes:
         wait_until(stopped, "step 7 of 60", processes)
-        processes[1].terminate()
+        processes[1].send_signal(signal.SIGTERM)
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)
     kept = checkpoints.newest(place)
     assert kept is not None
@@ -131,9 +132,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
 
     with two_workers(finished, stage(tiny_dataset, place)) as processes:
         alone = tmp_path / "alone"
-        one = subprocess.run(
-            stage(tiny_dataset, alone, accelerator="cpu", checkpoint_every=60), capture_output=True, check=False
-        )
+        one = programs.run(stage(tiny_dataset, alone, accelerator="cpu", checkpoint_every=60))
     assert [process.returncode for process in processes] == [0, 0], said(finished)
     assert one.returncode == 0, one.stderr
     chief, other = said(finished)
