@@ -135,7 +135,8 @@ def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Pro
         workers = []
         for index in range(2):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            started = programs.start(command, {"TF_CONFIG": json.dumps(task)}, folder=folder, label=str(index))
+            environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
+            started = programs.start(command, environment, folder=folder, label=str(index))
             workers.append(stack.enter_context(started))
             stack.callback(workers[-1].send_signal, signal.SIGKILL)
         yield workers

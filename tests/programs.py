@@ -35,7 +35,10 @@ _SERVER.set_forkserver_preload(
         "components.train.run",
         "google.cloud.storage",
         "kfp.compiler",
-        "pipeline.__main__",
+        "pipeline.cluster.run_commands",
+        "pipeline.cluster.schedule_commands",
+        "pipeline.compile_command",
+        "pipeline.run_command",
     ]
 )
 
@@ -45,7 +48,7 @@ class Program:
 
     Args:
         call, arguments: What it calls. The result is ignored.
-        environment: What it has besides this process's variables.
+        environment: Its variables; those of this process when None.
         folder: Where its output goes, as files `out` and `err`, which end in `label`; read it from there.
     """
 
@@ -63,7 +66,7 @@ class Program:
             given = [str(folder / f"{name}{label}") for name in ("out", "err")]
             for path in given:
                 Path(path).touch()
-        variables = {**os.environ, **(environment or {})}
+        variables = dict(os.environ if environment is None else environment)
         self._process = _SERVER.Process(target=_begin, args=(given, variables, call, *arguments))
         self._process.start()
         self.stdout, self.stderr = (os.fdopen(os.dup(mine.fileno()), encoding="utf-8") for mine, _ in ends)

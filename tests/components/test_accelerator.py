@@ -83,7 +83,7 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
         workers = [f"127.0.0.1:{door.getsockname()[1]}" for door in (other, silent)]
         other.close()
         config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
-        done = programs.run([sys.executable, "-c", program], {"TF_CONFIG": json.dumps(config)})
+        done = programs.run([sys.executable, "-c", program], {**os.environ, "TF_CONFIG": json.dumps(config)})
     assert done.returncode == -signal.SIGALRM, done.stderr
     assert "joining 2 workers; this process ends if that takes more than 2 s" in done.stderr
 
@@ -98,7 +98,7 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
     ],
 )
 def test_an_operation_may_use_half_of_the_cores_unless_told_otherwise(
-    before: str, environment: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
+    before: str, environment: dict[str, str], expected: int
 ) -> None:
     """0 leaves it to TensorFlow; also where it has begun, when it refuses."""
     program = f"""
@@ -108,6 +108,6 @@ from components import accelerator
 accelerator.compute_side_by_side()
 print(tf.config.threading.get_intra_op_parallelism_threads())
 """
-    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    done = programs.run([sys.executable, "-c", program], environment)
+    plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+    done = programs.run([sys.executable, "-c", program], plain | environment)
     assert int(done.stdout) == expected, done.stderr

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kfp import compiler, dsl
 
-from tests import properties
+from tests import programs, properties
 
 properties.register_profiles()  # make test-kfp216 loads no conftest above this one
 
@@ -55,7 +55,7 @@ class Desk:
     def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
         """Runs a package to its end."""
         command = self.command(verb, package, *flags)
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        return programs.run(command, self.environment)
 
     def start(self, package: Path, *flags: str) -> "subprocess.Popen[str]":
         """Starts a run and returns at once; its stderr goes to `stderr.txt`."""

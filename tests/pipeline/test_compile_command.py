@@ -1,6 +1,6 @@
 """`wgan compile` and `wgan profiles`: what is written for a profile, and what is refused before anything is."""
 
-import os
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from pipeline import profiles
+from tests import programs
 
 
 def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipeline", *words]
-    paths = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env={**os.environ, **paths})
+    with contextlib.chdir(cwd or "."):
+        return programs.run(command)
 
 
 def messages(found: subprocess.CompletedProcess[str]) -> list[str]:

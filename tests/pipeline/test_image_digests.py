@@ -13,6 +13,7 @@ from components.errors import ConfigError
 from components.images import NAMES, VERSION
 from pipeline import image_digests, profiles
 from pipeline.compile import compiled_package
+from tests import programs
 
 DIGESTS = {name: f"registry.test:5000/wgan/{name}@sha256:{str(place) * 64}" for place, name in enumerate(NAMES)}
 
@@ -40,7 +41,7 @@ def test_every_stage_is_in_the_image_that_was_pushed(tmp_path: Path, hardware: s
 def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
     def compile_package(*flags: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipeline", "compile", "--output", str(tmp_path / "package.yaml"), *flags]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return programs.run(command)
 
     refused = compile_package()
     assert refused.returncode == 64

@@ -1,6 +1,7 @@
 """The `wgan` command: mistakes, all at once and at once; help; what a run shows at its end."""
 # mypy: disable-error-code="valid-type"
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.pipeline.conftest import Desk, Parts
 
 
 def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
     command = [sys.executable, "-m", "pipeline", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment)
+    with contextlib.chdir(cwd or "."):
+        return programs.run(command, environment)
 
 
 def messages(found: subprocess.CompletedProcess[str]) -> list[str]:
