@@ -109,6 +109,7 @@ def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path
     assert logits is None
 
 
+@pytest.mark.slow
 def test_two_workers_make_the_embedding_that_one_makes(
     embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:

@@ -127,6 +127,7 @@ def restore(strategy: tf.distribute.Strategy, dataset: str, folder: str) -> list
     return judged(strategy, fresh.model, dataset)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_gives_the_same_accuracy_with_and_without_a_strategy(
     on_replicas: Callable[..., Any], tiny_dataset: Path, tmp_path: Path
 ) -> None:

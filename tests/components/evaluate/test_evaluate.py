@@ -248,6 +248,7 @@ def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_conditional_against_unconditional_both_ways_round(
     first: StageResult,
     run: Callable[..., StageResult],

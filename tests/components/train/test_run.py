@@ -170,6 +170,7 @@ def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
     assert images.shape == (2, 12, 10, 1)
 
 
+@pytest.mark.slow
 def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(
     tiny_dataset: Path, tmp_path: Path
 ) -> None:

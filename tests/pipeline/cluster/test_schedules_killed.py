@@ -160,7 +160,7 @@ def end(server: Server) -> list[Any]:
     return [*sorted(found, key=str), names, sorted(each["display_name"] for each in server.store.experiments.values())]
 
 
-@pytest.mark.parametrize("story", _STORIES)
+@pytest.mark.parametrize("story", ["the first time", pytest.param("edited", marks=pytest.mark.slow)])
 def test_killed_at_every_request(forker: Forker, server: Server, tmp_path: Path, package: Path, story: str) -> None:
     before, wanted = _STORIES[story]
     path = tmp_path / "schedules.yaml"
