@@ -75,18 +75,24 @@ def signals_of_a_terminal() -> Iterator[None]:
 
 @pytest.fixture
 def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """A server of buckets, which are this process's and its children's; nothing is waited for, nothing mirrored yet."""
+    """Serve buckets to this process and its children; retries do not wait, and nothing is mirrored yet."""
     from components import buckets
 
     monkeypatch.setattr(buckets, "FIRST_DELAY_SECONDS", 0.001)
-    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.5)
-    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 5.0)
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     with serving() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         yield server
+
+
+@pytest.fixture
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to a bucket fail at their first error, for outages that outlast every retry."""
+    from components import buckets
+
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

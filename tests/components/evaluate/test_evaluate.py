@@ -330,6 +330,7 @@ def test_a_damaged_champion_rejects(
     assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Server) -> None:
     """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
     gcs.create_bucket("b")

@@ -95,6 +95,7 @@ def test_at_every_moment_the_logs_reach_as_far_as_the_newest_checkpoint(bucket: 
     assert in_bucket() == [4, 5]
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_an_outage_delays_sending_and_nothing_else(
     bucket: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_an_outage_delays_sending_and_nothing_else(
     assert caplog.text.count("checkpoints cannot be sent, are kept here, and training goes on") == 1
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Server) -> None:
     sending = Uploads(places.local(URI))
 
