@@ -16,7 +16,7 @@ from components.preprocess import decoder
 from components.records import ImageShape
 
 SHAPE = ImageShape(6, 5, 3)
-LIMITS = decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=5)
+LIMITS = decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=60)
 FAULTS = """
 import ctypes, os, signal, time
 import numpy
@@ -39,6 +39,9 @@ def load_prepare(self):
                 pass
         case "sleep":
             time.sleep(1000)
+        case "wait":
+            while not os.path.exists(os.environ["ONCE"]):
+                time.sleep(0.01)
         case "memory":
             held = [numpy.empty(50 << 20, numpy.uint8) for _ in range(1000)]  # not touched, so that it takes no time
         case "nonsense":
@@ -71,7 +74,7 @@ def broken_decoder(folder: Path) -> Iterator[None]:
     """Has processes that do what images say, under small limits, until it is left.
 
     Args:
-        folder: A place for the module; "once" there tells that a fault that happens only once has happened.
+        folder: A place for the module; the file "once" there says that a fault has happened once, and lets "wait" go on.
     """
     decoder.end_processes()
     (folder / "faulty").mkdir()
