@@ -74,7 +74,7 @@ def broken_decoder(folder: Path) -> Iterator[None]:
     """Has processes that do what images say, under small limits, until it is left.
 
     Args:
-        folder: A place for the module; the file "once" there says that a fault has happened once, and lets "wait" go on.
+        folder: A place for the module; its file "once" says that a fault has happened once, and lets "wait" go on.
     """
     decoder.end_processes()
     (folder / "faulty").mkdir()
