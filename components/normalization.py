@@ -18,7 +18,7 @@ class BatchNormalization(keras.layers.Layer):
     """Batch normalisation over the examples of all replicas, whatever share of them each has.
 
     Keras' own, synchronised, averages the means of the replicas: right only where all shares are even. This one
-    sums values, squares and counts. It never moves its statistics by itself: what it found in a batch goes to
+    weights them by their counts. It never moves its statistics by itself: what it found in a batch goes to
     `recorded_statistics`, and whoever trains applies it, once, if the update was sound.
 
     Args:
@@ -49,7 +49,8 @@ class BatchNormalization(keras.layers.Layer):
             mean, variance = self._moments(inputs)
             _record(BatchStatistics(self, mean, variance))
         scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
-        return inputs * scale + (tf.convert_to_tensor(self.beta) - mean * scale)
+        # Centred before it is scaled: far from zero, the difference of two large products would lose all digits.
+        return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
 
     def _whole_batch_is_here(self) -> bool:
         """Whether nothing has to be asked of other replicas, where they would have to be."""
@@ -75,17 +76,29 @@ class BatchNormalization(keras.layers.Layer):
         return outputs
 
     def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of each channel, [channels] each."""
+        """Mean and variance of each channel, [channels] each.
+
+        E[x^2] - E[x]^2 would lose all digits in float32 where the mean is much larger than the deviation. So each
+        replica takes the variance about its own mean, and all of them are combined as by Chan et al. 1979, "Updating
+        formulae and a pairwise algorithm for computing sample variances", equation 2.1.
+        """
         axes = list(range(len(inputs.shape) - 1))
-        count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
-        sums = [tf.reduce_sum(inputs, axes), tf.reduce_sum(tf.square(inputs), axes)]
+        mean = tf.reduce_mean(inputs, axes)
+        variance = tf.reduce_mean(tf.square(inputs - mean), axes)
         replica = tf.distribute.get_replica_context()
-        if self._synchronised and replica is not None and replica.num_replicas_in_sync > 1:
-            # In one piece: every round of messages has its price.
-            packed = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.concat([*sums, count[None]], axis=0))
-            sums, count = tf.split(packed[:-1], 2), packed[-1]
-        mean = sums[0] / count
-        return mean, tf.nn.relu(sums[1] / count - tf.square(mean))
+        if not self._synchronised or replica is None or replica.num_replicas_in_sync == 1:
+            return mean, variance
+        count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
+        # Each replica fills a row of its own: one sum gathers them, which every strategy can differentiate, and no more
+        # than one, as every round of messages has its price.
+        replicas = replica.num_replicas_in_sync
+        row = tf.one_hot(replica.replica_id_in_sync_group, replicas, dtype=inputs.dtype)[:, None]
+        own = tf.concat([mean, variance, count[None]], axis=0)
+        rows = replica.all_reduce(tf.distribute.ReduceOp.SUM, row * own)
+        means, variances, counts = tf.split(rows, [inputs.shape[-1], inputs.shape[-1], 1], axis=1)
+        weights = counts / tf.reduce_sum(counts)
+        mean = tf.reduce_sum(weights * means, axis=0)
+        return mean, tf.reduce_sum(weights * (variances + tf.square(means - mean)), axis=0)
 
 
 class ExactLayerNormalization(keras.layers.Layer):

@@ -1,5 +1,9 @@
 """Tests for components/normalization.py that need no training; second derivatives are in train/test_second_order.py."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -53,6 +57,90 @@ def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...
     np.testing.assert_allclose(exact[0], (inputs - mean) / np.sqrt(variance + 1e-5) * gamma + beta, rtol=1e-9)
     np.testing.assert_allclose(exact[1], mean)
     np.testing.assert_allclose(exact[2], variance, atol=1e-12)
+
+
+# Mean and standard deviation of the inputs: where a variance as E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
+FAR_FROM_ZERO = ((10.0, 0.1), (30.0, 0.05))
+REPLICAS = (1, 2, 4, 8)
+
+
+def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [10, 4, 4, 3] in float32, which 4 and 8 replicas share unevenly, and weights of the outputs."""
+    random = np.random.default_rng(0)
+    inputs = random.normal(mean, deviation, (10, 4, 4, 3))
+    # The examples differ, and so do the means of the replicas.
+    inputs += random.normal(0.0, deviation, (10, 1, 1, 3))
+    return inputs.astype("float32"), random.normal(size=inputs.shape).astype("float32")
+
+
+def normalised_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
+    """What `normalise` returns in float32 by case and number of replicas, put together again over the replicas."""
+    found = {}
+    for replicas in REPLICAS:
+        # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.
+        tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
+        some = tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+        for case, (mean, deviation) in enumerate(FAR_FROM_ZERO):
+            for synchronised in (True, False) if replicas == 1 else (True,):
+                with some.scope():
+                    layer = BatchNormalization(synchronised=synchronised)
+                    layer.build((None, 4, 4, 3))
+                found[f"{case} {replicas} {synchronised}"] = _on(some, layer, *far_inputs(mean, deviation))
+    return found
+
+
+def _on(
+    strategy: tf.distribute.Strategy, layer: BatchNormalization, inputs: np.ndarray, other: np.ndarray
+) -> list[Any]:
+    shares = [np.array_split(array, strategy.num_replicas_in_sync) for array in (inputs, other)]
+
+    def on_one() -> tuple[tf.Tensor, ...]:
+        index = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        return tuple(normalise(layer, *(tf.constant(share[index]) for share in shares)))
+
+    values = tf.function(functools.partial(strategy.run, on_one))()
+    outputs, mean, variance, to_inputs, to_scale, to_shift = (
+        [local.numpy() for local in strategy.experimental_local_results(value)] for value in values
+    )
+    assert all(np.array_equal(mean[0], each) for each in mean)
+    assert all(np.array_equal(variance[0], each) for each in variance)
+    together = [np.concatenate(outputs), mean[0], variance[0], np.concatenate(to_inputs), sum(to_scale), sum(to_shift)]
+    return [value.tolist() for value in together]
+
+
+@pytest.fixture(scope="module")
+def far_from_zero(on_replicas: Callable[..., Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = on_replicas(__file__, "normalised_on_replicas", max(REPLICAS))
+    return found
+
+
+@pytest.mark.parametrize("case", range(len(FAR_FROM_ZERO)))
+@pytest.mark.parametrize(("replicas", "synchronised"), [*((count, True) for count in REPLICAS), (1, False)])
+def test_float32_is_accurate_far_from_zero(
+    far_from_zero: dict[str, list[Any]], case: int, replicas: int, synchronised: bool
+) -> None:
+    """Outputs, statistics and gradients against the closed form in float64 (Ioffe & Szegedy 2015, section 3).
+
+    Unsynchronised is what each virtual shard computes under `exact`.
+    """
+    inputs, other = (array.astype("float64") for array in far_inputs(*FAR_FROM_ZERO[case]))
+    axes = (0, 1, 2)
+    mean, variance = inputs.mean(axes), inputs.var(axes)
+    inverse = 1 / np.sqrt(variance + 1e-5)
+    unit = (inputs - mean) * inverse
+    to_inputs = inverse * (other - other.mean(axes) - unit * (other * unit).mean(axes))
+    expected = {
+        "outputs": unit,
+        "mean": mean,
+        "variance": variance,
+        "gradient to inputs": to_inputs,
+        "gradient to scale": (other * unit).sum(axes),
+        "gradient to shift": other.sum(axes),
+    }
+    found = far_from_zero[f"{case} {replicas} {synchronised}"]
+    for (what, value), ours in zip(expected.items(), found, strict=True):
+        error = np.abs(np.array(ours) - value).max() / np.abs(value).max()
+        assert error < 1e-4, what
 
 
 def test_statistics_move_only_where_the_update_was_sound() -> None:
