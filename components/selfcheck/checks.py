@@ -134,6 +134,9 @@ def check_input_order(subject: Subject) -> Finding:
 def check_xla(subject: Subject) -> Finding:
     """Whether XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
     what = "XLA compiles the whole step, static shapes"
+    missing = _why_no_xla(subject.one)
+    if missing:
+        return Finding(what, NOT_CHECKED, f"this TensorFlow has no XLA for this device: {missing}")
     plain, compiled = subject.make(subject.one), subject.make(subject.one)
     batches = [tf.constant(array[0]) for array in subject.batches(1)]
 
@@ -151,11 +154,28 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        return Finding(what, FAILED, str(error).strip().splitlines()[0][:120])
+        return Finding(what, FAILED, _first_line(error))
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     # XLA sums in another order.
     return _judged(what, difference, subject.tolerance * 100)
+
+
+def _why_no_xla(strategy: tf.distribute.Strategy) -> str:
+    """Return why this build of TensorFlow compiles nothing for a device; empty if it does.
+
+    `tensorflow-tpu` compiles for TPUs alone: for a CPU it does not find the platform.
+    """
+    double = tf.function(lambda number: number + number, jit_compile=True)
+    try:
+        strategy.run(double, args=(tf.constant(1.0),))
+    except tf.errors.NotFoundError as error:
+        return _first_line(error)
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:120]
 
 
 def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:

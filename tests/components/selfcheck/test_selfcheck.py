@@ -128,6 +128,44 @@ def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str
     assert "Traceback" not in done.stderr
 
 
+def _subject() -> checks.Subject:
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    return checks.Subject(
+        config=TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4),
+        network=networks.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
+        one=one,
+        many=one,
+        tolerance=1e-9,
+    )
+
+
+def test_a_tensorflow_without_xla_for_the_device_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tensorflow-tpu` 2.20 answers on a CPU, which cannot be had beside `tensorflow-cpu`."""
+    function = tf.function
+
+    def without_xla(called: Any, jit_compile: bool | None = None, **given: Any) -> Any:
+        def answer(*_: Any) -> Any:
+            raise tf.errors.NotFoundError(None, None, "could not find registered transfer manager for platform Host\n")
+
+        return answer if jit_compile else function(called, **given)
+
+    monkeypatch.setattr(tf, "function", without_xla)
+    found = checks.check_xla(_subject())
+    assert found.outcome == checks.NOT_CHECKED
+    assert found.detail.endswith("no XLA for this device: could not find registered transfer manager for platform Host")
+
+
+def test_a_step_that_xla_cannot_compile_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_text(self: step.WganStep, *given: Any) -> dict[str, tf.Tensor]:
+        return {"loss": tf.strings.length(tf.as_string(self.step))}
+
+    for update in ("critic_update", "generator_update"):
+        monkeypatch.setattr(step.WganStep, update, as_text)
+    found = checks.check_xla(_subject())
+    assert found.outcome == checks.FAILED
+    assert "unsupported operations" in found.detail
+
+
 # One line of the tree as people get it wrong, and what catches it.
 MISTAKES = {
     "the divisor is forgotten": (
