@@ -130,6 +130,9 @@ prove-protocol: calibrate ## What a certificate cannot say by itself: a second c
 prove-replicas: install ## Print by how much 1, 2, 4 and 8 replicas differ (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.replicas
 
+prove-threads: install ## Train with 1, 2, 4 and 8 threads, standard and exact, and print the bits (docs/proofs.md)
+	$(BIN)/python -m tests.proofs.threads
+
 prove-retraining: install ## Retrain on Fashion-MNIST with more data, nothing new and worse data (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.retraining --source $(FASHION_MNIST)
 
@@ -240,4 +243,4 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
 .PHONY: help install demo test test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
-  prove-replicas prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock
+  prove-replicas prove-threads prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

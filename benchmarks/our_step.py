@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import fashion_mnist, turns
-from components.accelerator import choose_strategy, compute_side_by_side
+from components.accelerator import choose_strategy, set_threads
 from components.data_order import EndlessOrder
 from components.precision import choose_precision
 from components.records import ImageShape
@@ -43,7 +43,7 @@ def make(
         reproducibility="exact" if virtual_shards else "standard",
         virtual_shards=virtual_shards or TrainConfig.virtual_shards,
     )
-    compute_side_by_side()
+    set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size)
     chosen = choose_precision(config.precision, strategy)
     return config, WganStep(config, network_of(config, ImageShape(28, 28, 1)), strategy, chosen)

@@ -33,7 +33,7 @@ import tensorflow as tf
 
 from benchmarks import keras_example
 from components import datasets, embeddings, grids, networks, records, storage
-from components.accelerator import compute_side_by_side
+from components.accelerator import set_threads
 from components.data_order import EndlessOrder
 from components.errors import DataError
 from components.evaluate import samples, scores
@@ -294,7 +294,7 @@ def use_threads(threads: int) -> None:
     if threads:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     else:
-        compute_side_by_side()
+        set_threads()
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 # For what TensorFlow does without a time limit of its own, after every other party has answered.
 _PATIENCE_SECONDS = 300
 _GRPC_PORT = 8470
+_INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def choose_strategy(
@@ -64,18 +65,37 @@ def kind_of(strategy: tf.distribute.Strategy) -> str:
     return str(device).lower()
 
 
-def compute_side_by_side() -> None:
-    """Lets an operation use half of the cores, for graphs that have two to compute at any time; before all TensorFlow.
+def set_threads(exact: bool = False) -> None:
+    """Set how many threads one operation may use; has no effect once TensorFlow has started.
 
-    By TensorFlow's default each may use all of them, and the two wait for each other's threads. Does nothing where
-    `TF_NUM_INTRAOP_THREADS` is set, or where TensorFlow has begun.
+    Kernels split their sums by this number, so it decides the last bits of a result. Standard training takes half of
+    the cores, unless `TF_NUM_INTRAOP_THREADS` is set: its graph has two operations ready at any time, and by
+    TensorFlow's default each uses all cores and they wait for each other.
+
+    Args:
+        exact: Take one thread instead, on any machine and despite the variable. The virtual shards, which do not
+            depend on each other, keep the cores busy.
     """
-    if "TF_NUM_INTRAOP_THREADS" in os.environ:
+    if exact:
+        count = 1
+    elif _INTRA_OP_THREADS in os.environ:
         return
-    # Of the cores those that this process may use, where the system can tell.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    else:
+        count = max(1, _cores() // 2)
     with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // 2))
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+
+
+def threads() -> int:
+    """Return how many threads one operation may use."""
+    given = os.environ.get(_INTRA_OP_THREADS, "")
+    from_environment = int(given) if given.isdigit() else 0
+    return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or _cores()
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use, as TensorFlow counts them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shares(batch_size: int, replicas: int) -> str:

@@ -64,12 +64,12 @@ def script(version: Version, found: Lineage, root: Path, initial_version: int = 
         "set -e",
         _command("preprocess", preprocess, found.dataset["preprocessing"]),
         f"# dataset_digest: {made['dataset']}",
-        _command("train", train, found.checkpoint["settings"]),
+        _threads(found.checkpoint) + _command("train", train, found.checkpoint["settings"]),
         f"# checkpoint_digest: {made['checkpoint']}",
         _command("export", {**of_checkpoint, "model": root / "model"}, {}),
         f"# model_digest: {version.model.digest}",
         *_how_judged(version),
-        _command("embed", embed, found.embedding["settings"]),
+        _threads(found.embedding) + _command("embed", embed, found.embedding["settings"]),
         f"# embedding_digest: {made['embedding']}",
         _command("evaluate", {**judge, "evaluation": root / "evaluation"}, version.evaluation.settings),
     ]
@@ -142,6 +142,12 @@ def _hardware(record: dict[str, Any]) -> dict[str, Any]:
     if maker.get("accelerator") == _SEVERAL_WORKERS:
         return {"accelerator": _SEVERAL_WORKERS}
     return {name: maker[name] for name in ("accelerator", "replicas") if name in maker}
+
+
+def _threads(record: dict[str, Any]) -> str:
+    """Return the assignment that gives an operation as many threads as it had; empty if not recorded."""
+    threads = record.get(digests.MADE_WITH, {}).get("threads")
+    return f"TF_NUM_INTRAOP_THREADS={shlex.quote(str(threads))} " if threads else ""
 
 
 def _course(record: dict[str, Any]) -> dict[str, Any]:

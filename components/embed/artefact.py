@@ -23,7 +23,7 @@ from components import (
     storage,
     whitening,
 )
-from components.accelerator import choose_strategy, kind_of
+from components.accelerator import choose_strategy, kind_of, threads
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.embed import certificate, classifier, training
@@ -92,7 +92,12 @@ def _make_embedding(
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
             own_embedding_digest=config.own_embedding_digest,
-            made_with=lineage.made_with("embed", accelerator=kind_of(strategy), replicas=strategy.num_replicas_in_sync),
+            made_with=lineage.made_with(
+                "embed",
+                accelerator=kind_of(strategy),
+                replicas=strategy.num_replicas_in_sync,
+                threads=threads(),
+            ),
         )
         storage.write_sealed_json(folder / embeddings.MANIFEST, description.to_json())
 

@@ -9,22 +9,26 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.accelerator import kind_of
+from components.accelerator import kind_of, threads
 
 # By which a checkpoint's `made_with` and a machine are compared. A checkpoint of an earlier version lacks some.
-NAMES = ("code", "libraries", "accelerator", "replicas", "precision", "device", "onednn")
+NAMES = ("code", "libraries", "accelerator", "replicas", "precision", "device", "onednn", "threads")
 _LIBRARIES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "keras", "numpy")  # the others train nothing
 
 
 def of(strategy: tf.distribute.Strategy, precision: str) -> dict[str, Any]:
     """What `made_with` says of the hardware, and of how TensorFlow computes on it."""
+    kind = kind_of(strategy)
+    # Where a GPU or a TPU computes, the processor's threads sum nothing.
+    on_processor = kind != "tpu" and not tf.config.get_visible_devices("GPU")
     return {
-        "accelerator": kind_of(strategy),
+        "accelerator": kind,
         "replicas": strategy.num_replicas_in_sync,
         "precision": precision,
         "device": _device(),
         # By TensorFlow's default it is on where it is built with it: on Linux on x86-64.
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
+        **({"threads": threads()} if on_processor else {}),
     }
 
 
@@ -39,7 +43,11 @@ def differences(former: Mapping[str, Any], now: Mapping[str, Any], exact: bool) 
     pairs = {name: (former[name], now[name]) for name in names if name != "libraries"}
     if "libraries" in former and "libraries" in now:
         pairs |= {name: (former["libraries"].get(name), now["libraries"].get(name)) for name in _LIBRARIES}
-    return [f"{name} was {old} and is {new}" for name, (old, new) in pairs.items() if old != new]
+    return [
+        f"{name} was {old} and is {new}" + (f" (TF_NUM_INTRAOP_THREADS={old} restores it)" if name == "threads" else "")
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
 
 
 def _device() -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from components import checkpoints, conditioning, datasets, grids, lineage, networks, records, storage
-from components.accelerator import choose_strategy, compute_side_by_side
+from components.accelerator import choose_strategy, set_threads
 from components.agreement import Agreement
 from components.cluster import Cluster
 from components.data_order import EndlessOrder
@@ -55,7 +55,7 @@ def train(
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
     """
-    compute_side_by_side()
+    set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:

@@ -15,6 +15,8 @@ from components import accelerator
 from components.errors import ConfigError
 from tests import programs
 
+CORES = len(os.sched_getaffinity(0))
+
 
 @pytest.mark.parametrize(
     ("batch_size", "replicas", "words"),
@@ -89,24 +91,26 @@ def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "environment", "expected"),
+    ("before", "exact", "environment", "expected"),
     [
-        ("", {}, max(1, len(os.sched_getaffinity(0)) // 2)),
-        ("", {"TF_NUM_INTRAOP_THREADS": "3"}, 0),
-        ("tf.zeros([])", {}, 0),
-        ("import os; del os.sched_getaffinity", {}, max(1, (os.cpu_count() or 1) // 2)),  # as on macOS
+        ("", False, {}, max(1, CORES // 2)),
+        ("import os; os.sched_getaffinity = lambda _: range(12)", False, {}, 6),
+        ("", False, {"TF_NUM_INTRAOP_THREADS": "3"}, 3),
+        ("", False, {"TF_NUM_INTRAOP_THREADS": "many"}, CORES),  # as TensorFlow reads it
+        ("tf.zeros([])", False, {}, CORES),  # too late
+        ("import os; del os.sched_getaffinity", False, {}, max(1, (os.cpu_count() or 1) // 2)),  # as on macOS
+        ("", True, {"TF_NUM_INTRAOP_THREADS": "3"}, 1),
     ],
 )
-def test_an_operation_may_use_half_of_the_cores_unless_told_otherwise(
-    before: str, environment: dict[str, str], expected: int
+def test_standard_training_gives_an_operation_half_of_the_cores_and_exact_one_thread(
+    before: str, exact: bool, environment: dict[str, str], expected: int
 ) -> None:
-    """0 leaves it to TensorFlow; also where it has begun, when it refuses."""
     program = f"""
 import tensorflow as tf
 from components import accelerator
 {before}
-accelerator.compute_side_by_side()
-print(tf.config.threading.get_intra_op_parallelism_threads())
+accelerator.set_threads({exact})
+print(accelerator.threads())
 """
     plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
     done = programs.run([sys.executable, "-c", program], plain | environment)

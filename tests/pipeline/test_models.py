@@ -44,7 +44,7 @@ def publish_version(
         changes: Other values of the evaluation's description.
     """
     maker = lineage.made_with(
-        "train", accelerator="cpu", replicas=2, log_every=50, checkpoint_every=step, when_unhealthy="warn"
+        "train", accelerator="cpu", replicas=2, threads=3, log_every=50, checkpoint_every=step, when_unhealthy="warn"
     )
     dataset = records.Manifest(
         image=SHAPE,
@@ -65,7 +65,11 @@ def publish_version(
     }
     if initial:
         checkpoint["settings"] |= {"initial_checkpoint_digest": initial}
-    embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 3}, "made_with": lineage.made_with("embed")}
+    embedding = {
+        "certificate": {"outcome": "passed"},
+        "settings": {"seed": 3},
+        "made_with": lineage.made_with("embed", threads=4),
+    }
     origin = lineage.of(dataset.to_json(), checkpoint, embedding)
     champion = registry.read_champion(place)
     storage.write_file(folder / "model" / "saved_model.pb", b"%d" % step)
@@ -182,6 +186,11 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     described = evaluations.describe(registry.evaluation_folder(registry.version_folder(place, 1)))
     words = shlex.split(text, comments=True)
     assert words[:2] == ["set", "-e"]
+    threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
+    assert threads == ["TF_NUM_INTRAOP_THREADS=3", "TF_NUM_INTRAOP_THREADS=4"]
+    assert "TF_NUM_INTRAOP_THREADS=3 python -m components.train " in text
+    assert "TF_NUM_INTRAOP_THREADS=4 python -m components.embed " in text
+    words = [word for word in words if word not in threads]
     at = [index for index, word in enumerate(words) if word == "python"]
     commands = [words[first:last] for first, last in zip(at, [*at[1:], len(words)], strict=True)]
     stages = ["preprocess", "train", "export", "embed", "evaluate"]

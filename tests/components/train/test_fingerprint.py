@@ -16,6 +16,7 @@ MADE: dict[str, Any] = {
     "precision": "float32",
     "device": "x86_64, 0123",
     "onednn": "default",
+    "threads": 2,
 }
 
 
@@ -26,6 +27,7 @@ MADE: dict[str, Any] = {
         ({"code": "d"}, ["code was c and is d"]),
         ({"device": "x86_64, 4567"}, ["device was x86_64, 0123 and is x86_64, 4567"]),
         ({"onednn": "0"}, ["onednn was default and is 0"]),
+        ({"threads": 8}, ["threads was 2 and is 8 (TF_NUM_INTRAOP_THREADS=2 restores it)"]),
         (
             {"replicas": 4, "precision": "bfloat16"},
             ["replicas was 2 and is 4", "precision was float32 and is bfloat16"],

@@ -1,0 +1,95 @@
+"""The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
+
+`make prove-threads` prints the digests as a table; docs/proofs.md keeps them. tests/components/train/test_threads.py
+asserts a part of it.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from components import checkpoints
+from components.records import ImageShape
+from tests.conftest import write_dataset
+
+COUNTS = (1, 2, 4, 8)
+STEPS = 6
+
+
+def make_dataset(folder: Path) -> Path:
+    """Write images large enough that TensorFlow splits the work on them over threads."""
+    counts = {"train": 120, "validation": 20, "test": 20}
+    return write_dataset(folder, ImageShape(28, 28, 1), counts, 3)
+
+
+def train(
+    dataset: Path, place: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
+) -> str:
+    """Train up to a step in a process of its own, from the checkpoint in `place` if there is one.
+
+    Args:
+        dataset: The dataset.
+        place: Folder of the checkpoints.
+        mode: `standard` or `exact`.
+        threads: `TF_NUM_INTRAOP_THREADS`; 0 leaves it unset.
+        steps: Generator updates in all.
+        cores: The cores that the process may use; all of this process's if None.
+
+    Returns:
+        The process's standard error.
+
+    Raises:
+        subprocess.CalledProcessError: The training failed.
+    """
+    settings = {
+        "dataset": dataset, "checkpoints": place, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
+        "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",
+        # A row of the log ends at the first half's last step either way, or the second one's means would begin there.
+        "log_every": STEPS // 2,
+    }  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+    if threads:
+        environment["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    command = [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
+    if cores:
+        restricted = f"import os, sys; os.sched_setaffinity(0, {cores}); os.execv(sys.argv[1], sys.argv[1:])"
+        command = [sys.executable, "-c", restricted, *command]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+
+
+def bits(place: Path) -> str:
+    """Return the beginning of the sha256 of the last step's `state.npz`."""
+    return checkpoints.describe(checkpoints.step_folder(place, STEPS)).state_sha256[:12]
+
+
+def resumed(dataset: Path, place: Path, mode: str, first: int, second: int) -> str:
+    """Train half of the steps with `first` threads, the rest with `second`; return standard error of the rest."""
+    train(dataset, place, mode, first, STEPS // 2)
+    return train(dataset, place, mode, second)
+
+
+def main() -> int:
+    """Print the table; 1 if exact differs anywhere, or a resumed training from a straight one, else 0."""
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dataset = make_dataset(folder / "dataset")
+        print(f"{'training':<10}{'threads':>7}  {'straight':<12}  {'resumed':<12}  resumed after half with 1 thread")
+        for mode in ("standard", "exact"):
+            found = set()
+            for count in COUNTS:
+                straight, again, moved = (folder / f"{mode}-{count}-{kind}" for kind in ("straight", "again", "moved"))
+                train(dataset, straight, mode, count)
+                resumed(dataset, again, mode, count, count)
+                told = "warns" if "threads was" in resumed(dataset, moved, mode, 1, count) else "silent"
+                print(f"{mode:<10}{count:>7}  {bits(straight)}  {bits(again)}  {bits(moved)}, {told}", flush=True)
+                failed |= bits(straight) != bits(again)
+                found |= {bits(straight), bits(moved)}
+            failed |= mode == "exact" and len(found) > 1
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
