@@ -12,6 +12,7 @@ import tensorflow as tf
 from components import cluster as workers
 from components.cluster import Cluster
 from components.errors import ConfigError, TransientError
+from components.hardware import exact_problem
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,12 @@ _INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
 
 
 def choose_strategy(
-    accelerator: str, replicas: int, batch_size: int, tpu: str = "", cluster: Cluster | None = None
+    accelerator: str,
+    replicas: int,
+    batch_size: int,
+    tpu: str = "",
+    cluster: Cluster | None = None,
+    reproducibility: str = "standard",
 ) -> tf.distribute.Strategy:
     """Makes the strategy; to be called before TensorFlow touches a device.
 
@@ -33,12 +39,16 @@ def choose_strategy(
         batch_size: The global batch, which the replicas share; evenly on a TPU, else as evenly as can be.
         tpu: `local`, a name or an address; empty for what `TPU_NAME` says, or `local`.
         cluster: The workers to train with, from `cluster.cluster_for`; None where this process trains alone.
+        reproducibility: `exact` makes TensorFlow's operations on GPUs deterministic.
 
     Raises:
-        ConfigError: The hardware is not there, has fewer devices, or cannot share the batch.
+        ConfigError: The hardware is not there, has fewer devices, cannot share the batch, or cannot be exact.
         TransientError: Another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
+    problem = exact_problem(reproducibility, kind)
+    if problem:
+        raise ConfigError(problem)
     if cluster is not None:
         strategy = _workers(cluster, replicas)
     elif kind == "tpu":
@@ -53,6 +63,8 @@ def choose_strategy(
             f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
             f"give a multiple of {count}"
         )
+    if reproducibility == "exact" and tf.config.get_visible_devices("GPU"):
+        tf.config.experimental.enable_op_determinism()
     log.info("%d x %s: %d images per batch, %s", count, kind, batch_size, shares(batch_size, count))
     return strategy
 

@@ -1,4 +1,4 @@
-"""The settings that say where to train: the same for `train` and `embed`."""
+"""Where to train: the settings that `train` and `embed` share, and what is known of the hardware without TensorFlow."""
 
 from typing import Annotated
 
@@ -27,3 +27,13 @@ Replicas = Annotated[
         in_key=False,
     ),
 ]
+
+
+def exact_problem(reproducibility: str, accelerator: str) -> str:
+    """Return what is wrong with `exact` on an accelerator; empty if nothing is."""
+    if reproducibility == "exact" and accelerator == "tpu":
+        return (
+            "reproducibility must be standard on a TPU, got exact: exact sums whole numbers of 64 bits, which "
+            "TensorFlow does not do over the cores of a TPU (CrossReplicaSum has no int64)"
+        )
+    return ""

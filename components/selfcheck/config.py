@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from components.hardware import exact_problem
 from components.settings import Setting, require_valid, share_problem
 from components.train.config import TrainConfig
 
@@ -58,4 +59,8 @@ class SelfcheckConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        require_valid(self, share_problem("batch_size", self.batch_size, self.replicas, self.accelerator))
+        require_valid(
+            self,
+            share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
+            exact_problem(self.reproducibility, self.accelerator),
+        )

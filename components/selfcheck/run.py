@@ -34,7 +34,7 @@ def run(config: SelfcheckConfig) -> StageResult:
     replicas = config.replicas or (_CPU_REPLICAS if kind == "cpu" else 0)
     # Each check traces a step of its own, against which TensorFlow warns.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    many = choose_strategy(kind, replicas, config.batch_size)
+    many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has nothing to agree with")
     found = []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from components.hardware import Accelerator, Replicas, Tpu
+from components.hardware import Accelerator, Replicas, Tpu, exact_problem
 from components.settings import Setting, require_valid, share_problem, values_in_key
 
 
@@ -84,8 +84,8 @@ class TrainConfig:
     reproducibility: Annotated[
         str,
         Setting(
-            "`exact`: the same bits on any number of CPU replicas, at a price; batch normalisation is then over each "
-            "virtual shard.",
+            "`exact`: the same bits on any number of CPU replicas, threads and cores, at a price; batch normalisation "
+            "is then over each virtual shard. Not on a TPU.",
             choices=("standard", "exact"),
         ),
     ] = "standard"
@@ -127,6 +127,7 @@ class TrainConfig:
         require_valid(
             self,
             share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
+            exact_problem(self.reproducibility, self.accelerator),
             self._uneven_virtual_shards(),
             self._digest_of_nothing(),
         )

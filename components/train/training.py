@@ -56,7 +56,9 @@ def train(
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
     """
     set_threads(exact=config.reproducibility == "exact")
-    strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster)
+    strategy = choose_strategy(
+        config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, config.reproducibility
+    )
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
         # Again: by now nobody but the chief writes there.

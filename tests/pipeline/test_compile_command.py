@@ -50,6 +50,10 @@ def own(folder: Path, content: Any) -> str:
             ["with profile tpu-v5e-8: batch_size must be a multiple of replicas on a TPU, got 100 for 8"],
         ),
         (
+            ["--profile", "tpu-v5e-8", "--allow_tags", "--set", "reproducibility=exact"],
+            ["with profile tpu-v5e-8: reproducibility must be standard on a TPU, got exact"],
+        ),
+        (
             ["--profile", "gpu-l4-4", "--allow_tags", "--set", "batch_size=3"],
             ["with profile gpu-l4-4: batch_size must be at least replicas, got 3 for 4"],
         ),

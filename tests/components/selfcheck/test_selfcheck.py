@@ -118,6 +118,7 @@ def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> Non
         (("--batch_size=2", "--replicas=3"), "batch_size must be at least replicas, got 2 for 3"),
         (("--accelerator=cpu", "--replicas=1"), "replicas must be at least 2 on a CPU"),
         (("--accelerator=gpu",), "TensorFlow sees no GPU"),
+        (("--accelerator=tpu", "--reproducibility=exact"), "reproducibility must be standard on a TPU, got exact"),
         (("--accelerator=tpu", "--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas on a TPU"),
     ],
 )

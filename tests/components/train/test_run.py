@@ -391,9 +391,10 @@ def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset:
     [
         ({"virtual_shards": 5}, "batch_size must be a multiple of virtual_shards, got 16 for 5"),
         ({"replicas": 3, "batch_size": 24}, "virtual_shards must be a multiple of replicas, got 8 for 3"),
+        ({"accelerator": "tpu"}, "reproducibility must be standard on a TPU, got exact"),
     ],
 )
-def test_virtual_shards_that_do_not_come_out_even_are_refused(
+def test_what_cannot_be_exact_is_refused(
     tiny_dataset: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     done = train(tiny_dataset, tmp_path / "new", reproducibility="exact", **changes)
