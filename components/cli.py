@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from components import errors, places, run_records, settings
+from components import errors, hardware, places, run_records, settings
 from components.errors import ConfigError, StageError, Terminated
 from components.executor import ExecutorInput, StageResult
 
@@ -58,6 +58,10 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
     if UMASK in os.environ:
         os.umask(int(os.environ[UMASK], 8))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not hardware.has_tpu():
+        # As soon as `tensorflow-tpu` is imported, its libtpu asks the metadata server of Google Cloud for the TPU's
+        # shape, and away from there tries again for many minutes.
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     # TensorFlow tells of every all-reduce that it traces, and of every server that it connects to; matplotlib, in a
     # container, that it looked for fonts anew.
     for name in ("tensorflow", "absl", "matplotlib"):

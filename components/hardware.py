@@ -1,5 +1,6 @@
 """Where to train: the settings that `train` and `embed` share, and what is known of the hardware without TensorFlow."""
 
+from pathlib import Path
 from typing import Annotated
 
 from components.settings import Setting
@@ -27,6 +28,11 @@ Replicas = Annotated[
         in_key=False,
     ),
 ]
+
+
+def has_tpu(devices: Path = Path("/dev")) -> bool:
+    """Return whether this host may have a TPU: `accel*`, or on newer hosts a group of `vfio`, among its devices."""
+    return any(devices.glob("accel*")) or any(devices.glob("vfio/[0-9]*"))
 
 
 def exact_problem(reproducibility: str, accelerator: str) -> str:

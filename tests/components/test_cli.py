@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components import cli
+from components import cli, errors
 from components.errors import ConfigError
 from components.fingerprint.config import FingerprintConfig
 from components.train.config import TrainConfig
@@ -157,6 +157,22 @@ def test_every_mistake_is_told_at_once_before_anything_heavy() -> None:
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
     assert "components.cli" in imported
     assert not imported & {"tensorflow", "apache_beam", "numpy"}
+
+
+@pytest.mark.parametrize(("given", "tpu", "expected"), [("", False, "1"), ("", True, None), ("0", False, "0")])
+def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
+    monkeypatch: pytest.MonkeyPatch, given: str, tpu: bool, expected: str | None
+) -> None:
+    """It would for many minutes away from Google Cloud, as soon as TensorFlow for TPUs is imported."""
+    monkeypatch.setattr(cli, "log_to_stderr", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(cli.hardware, "has_tpu", lambda: tpu)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is put back
+    if not given:
+        monkeypatch.delenv("TPU_SKIP_MDS_QUERY")
+    assert cli.main("train", TrainConfig, []) == errors.BAD_CONFIGURATION
+    assert os.environ.get("TPU_SKIP_MDS_QUERY") == expected
 
 
 def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
