@@ -107,6 +107,9 @@ $(TF220)/installed: requirements/tensorflow-2.20.txt | $(INSTALLED)
 	$(BIN)/uv pip install --python $(TF220)/bin/python --require-hashes -r requirements/tensorflow-2.20.txt
 	touch $@
 
+test-pythons: install ## Run the tests that depend on Python, and compare a small run, on each Python from 3.11 to 3.13 found
+	$(BIN)/python -m tests.pythons
+
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
 	$(KFP216)/bin/python -m pytest -rs --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
@@ -242,5 +245,5 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-pythons test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
   prove-replicas prove-threads prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock
