@@ -60,18 +60,18 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not docker and not slow and not long and not flink"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not slow and not long and not flink"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
 
 test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, other replicas, retraining
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 test-random: install ## Run the property tests with random examples, ROUNDS=3 times; repeat a failure with SEED=N ROUNDS=1
 	@first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
 	  echo "make test-random SEED=$$seed ROUNDS=1"; \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "hypothesis and not docker and not flink" \
+	  $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "hypothesis and not docker and not flink" \
 	    --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; \
 	done
 
@@ -100,7 +100,7 @@ build/flink/job-server/job-server.jar: tests/runners/flink_job_server/pom.xml
 	mvn --batch-mode --quiet --file $< package
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
-	$(TF220)/bin/python -m pytest -n 2 --dist worksteal -k "not trajectory and not mistake and not told" $(STEP_TESTS)
+	$(TF220)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k "not trajectory and not mistake and not told" $(STEP_TESTS)
 
 $(TF220)/installed: requirements/tensorflow-2.20.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(TF220)

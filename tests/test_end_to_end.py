@@ -25,8 +25,7 @@ SETTINGS = {
     "sample_count": 200,
     **NO_LIMITS,
 }
-
-
+pytestmark = pytest.mark.slow
 UMASK = 0o002  # nothing gets the modes that it allows by chance
 
 

@@ -13,19 +13,18 @@ from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from components import cli, images
+from components import cli
 from components.executor import ExecutorInput
 from components.train.config import TrainConfig
 from pipeline import profiles
 from pipeline.compile import compiled_package
 from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.profiles import KFP, VERTEX, Profile
+from tests.pipeline.packages import DIGESTS, PROFILES, package_of
 
 # After a change that is meant: `make goldens`.
 FOLDER = Path(__file__).with_name("goldens")
 GOLDENS = sorted(FOLDER.glob("*.yaml"))
-PROFILES = profiles.read()
-DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 
 
 def profile_of(golden: Path) -> Profile:
@@ -45,7 +44,7 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 @pytest.fixture(scope="module")
 def found(profile: Profile) -> list[Any]:
     """The documents of a package for each profile that ships; compiling it looks for what would not work."""
-    return documents(compiled_package(DIGESTS, profile))
+    return documents(package_of(profile.name, profile.target))
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_only_train_has_an_accelerator(profile: Profile, first: Any) -> None:
 @pytest.mark.parametrize("name", ["gpu-l4-4", "tpu-v5e-4-spot"])
 def test_the_executor_input_reaches_a_custom_job_whole(name: str, tmp_path: Path) -> None:
     """As the launcher does: placeholders are replaced, then the payload is read."""
-    executors = documents(compiled_package(DIGESTS, PROFILES[name, VERTEX]))[0]["deploymentSpec"]["executors"]
+    executors = documents(package_of(name, VERTEX))[0]["deploymentSpec"]["executors"]
     args = executors["exec-train"]["container"]["args"]
     nasty = 'a "b" \\ {{x}} \n é'
     message = {
@@ -161,7 +160,7 @@ for path in sys.argv[1:]:
     paths = []
     for name in ("gpu-l4", "gpu-l4-4", "tpu-v5e-4-spot"):
         paths.append(tmp_path / f"{name}.yaml")
-        paths[-1].write_bytes(compiled_package(DIGESTS, PROFILES[name, VERTEX]))
+        paths[-1].write_bytes(package_of(name, VERTEX))
     # Nobody is asked who we are.
     environment = {**os.environ, "NO_GCE_CHECK": "true"}
     command = [sys.executable, "-c", program, *map(str, paths)]

@@ -9,20 +9,18 @@ import pytest
 import yaml
 from kfp import dsl
 
-from components import images
-from pipeline import package_lint, profiles, vertex_settings
-from pipeline.compile import compiled_package
+from pipeline import package_lint, vertex_settings
 from pipeline.profiles import KFP, VERTEX
 from tests.pipeline.conftest import Desk, Parts
+from tests.pipeline.packages import package_of
 
-DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 Documents = list[Any]
 # Where most stages are.
 INNER = "the pipeline, exit-handler-1, condition-2"
 
 
 def compiled(name: str, target: str) -> Documents:
-    return list(yaml.safe_load_all(compiled_package(DIGESTS, profiles.read()[name, target])))
+    return list(yaml.safe_load_all(package_of(name, target)))
 
 
 @pytest.fixture(scope="module")

@@ -17,18 +17,16 @@ import yaml
 from google.cloud.aiplatform_v1.types import CustomJob, PipelineJob
 from google.protobuf import json_format
 
-from components import images
 from components.errors import ConfigError, TransientError
-from pipeline import parameters, profiles
+from pipeline import parameters
 from pipeline.cluster import runs, submission, vertex_connection, vertex_runs
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.cluster.vertex_connection import VertexConnection
 from pipeline.cluster.vertex_runs import VertexRuns, job_of
-from pipeline.compile import compiled_package
+from tests.pipeline.packages import DIGESTS, package_of
 from tests.vertex_server import Refused, VertexServer, serving
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
-DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 PROFILES = ("cpu", "gpu-l4", "tpu-v5e-8")
 CONNECTION = VertexConnection(
     project="my-project-1",
@@ -45,7 +43,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ClusterPacka
     found = {}
     for name in PROFILES:
         path = tmp_path_factory.mktemp("packages") / f"{name}.yaml"
-        path.write_bytes(compiled_package(DIGESTS, profiles.read()[name, "vertex"]))
+        path.write_bytes(package_of(name, "vertex"))
         found[name] = submission.read_package(path, "vertex")
     return found
 

@@ -14,19 +14,17 @@ import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 from google.protobuf import json_format
 
-from components import digests, images
+from components import digests
 from components.errors import ConfigError, StageError, TransientError
-from pipeline import profiles
 from pipeline.cluster import submission
 from pipeline.cluster.schedules import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.cluster.vertex_connection import VertexConnection
 from pipeline.cluster.vertex_runs import job_content
 from pipeline.cluster.vertex_schedules import VertexSchedules, schedule_of
-from pipeline.compile import compiled_package
+from tests.pipeline.packages import package_of
 from tests.vertex_server import Refused, VertexServer, serving
 
-DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 CONNECTION = VertexConnection(project="my-project-1", location="us-central1", staging_bucket="gs://staging/vertex")
 NOW = datetime.datetime(2026, 11, 22, 9, 30, tzinfo=datetime.UTC)
 
@@ -34,7 +32,7 @@ NOW = datetime.datetime(2026, 11, 22, 9, 30, tzinfo=datetime.UTC)
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> ClusterPackage:
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(compiled_package(DIGESTS, profiles.read()["tpu-v5e-8", "vertex"]))
+    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
     return submission.read_package(path, "vertex")
 
 

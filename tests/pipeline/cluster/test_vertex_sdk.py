@@ -13,18 +13,15 @@ from google.cloud import aiplatform
 from google.cloud.aiplatform_v1.types import CreateScheduleRequest, PipelineJob
 from google.protobuf import json_format
 
-from components import images
-from pipeline import profiles
 from pipeline.cluster import submission
 from pipeline.cluster.schedules import Schedule
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex_connection import VertexConnection
 from pipeline.cluster.vertex_runs import job_of
 from pipeline.cluster.vertex_schedules import VertexSchedules
-from pipeline.compile import compiled_package
+from tests.pipeline.packages import package_of
 from tests.vertex_server import serving
 
-DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 PLACE: dict[str, Any] = {
     "project": "my-project-1",
     "location": "us-central1",
@@ -42,7 +39,7 @@ CONNECTION = VertexConnection(
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
     """A run of the package that holds most: a custom job, on a TPU."""
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(compiled_package(DIGESTS, profiles.read()["tpu-v5e-8", "vertex"]))
+    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
     return Submission(
         package=submission.read_package(path, "vertex"),
         parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
