@@ -21,6 +21,7 @@ MODEL_FOLDER = "model"
 SCHEMA_VERSION = 2
 CLASSIFIER, UNTRAINED = "classifier", "untrained"
 PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
+CERTIFIABLE = 2000  # test images, and training images, without which there is no certificate
 _WHITENING = "whitening.npz"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Whitening))
 _BATCH = 512
@@ -49,8 +50,8 @@ class Description:
     Attributes:
         image: Shape of the images that it takes.
         spaces: The one that matters most is the first; without classes to learn, `untrained` is the only one.
-        class_count: Number of logits; 0 without a classifier.
-        test_accuracy: Share of test images that the classifier gets right; None without one.
+        class_count: Number of logits; 0 without a classifier, or with one that is not significantly better than chance.
+        test_accuracy: Share of test images that the classifier gets right; None if none was trained.
         certificate: `outcome`, which is `passed`, `failed` or `too few images`; `images`, how many each set had;
             `checks`, each with `check`, `space`, `value`, `limit` and `passed`.
         dataset_digest: Digest of the dataset that it was trained on.
@@ -78,6 +79,16 @@ class Description:
         if not self.own_embedding_digest:
             del value["own_embedding_digest"]  # so that embeddings from before there were any keep their digest
         return value
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else must be known to read scores: that the classifier was dropped."""
+        if self.test_accuracy is None or self.class_count:
+            return []
+        return [
+            f"the classifier was dropped: a test accuracy of {self.test_accuracy:.4g} is not significantly better than "
+            "chance; there are no rules on its features and none on classes"
+        ]
 
     @property
     def digest(self) -> str:
@@ -119,6 +130,15 @@ def require_certified(embedding: str | Path, description: Description) -> None:
             f"embedding {embedding} failed its certificate, so that nothing can be judged in it: {'; '.join(failed)}; "
             f"make another, {remedy} or of more images"
         )
+
+
+def why_uncertified(description: Description, manifest: records.Manifest) -> str:
+    """Why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
+    if description.certificate["outcome"] == PASSED:
+        return ""
+    kind = min(("test", "train"), key=lambda split: manifest.splits[split].records)
+    name = "training" if kind == "train" else kind
+    return f"{manifest.splits[kind].records:,} {name} images, {CERTIFIABLE:,} needed"
 
 
 def save_whitenings(folder: Path, whitenings: Mapping[str, Whitening]) -> None:

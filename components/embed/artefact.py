@@ -9,6 +9,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
 from components import (
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
 _ROWS_PER_COMPONENT = 10  # fewer rows than this for each dimension make a covariance of little worth
 _BATCH = 512
+_CHANCE_LEVEL = 0.01  # at which a classifier must be better than chance
 
 
 def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path, cluster: Cluster | None) -> None:
@@ -74,6 +76,10 @@ def _make_embedding(
     module = _Embedding(networks_of, own, image)
     test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
     test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
+    if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
+        log.warning("embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy)
+        del networks_of[embeddings.CLASSIFIER]
+        module, classes = _Embedding(networks_of, own, image), 0
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
     certified = _certify(module, whitenings, images, labels, test_images, classes, config.seed)
     with places.new_folder(place, embeddings.MANIFEST) as folder:
@@ -100,6 +106,13 @@ def _make_embedding(
             ),
         )
         storage.write_sealed_json(folder / embeddings.MANIFEST, description.to_json())
+
+
+def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:
+    """Whether a classifier is significantly better than naming the most frequent class (exact binomial test)."""
+    right, most_frequent = round(accuracy * len(labels)), int(np.unique(labels, return_counts=True)[1].max())
+    test = scipy.stats.binomtest(right, len(labels), most_frequent / len(labels), alternative="greater")
+    return bool(test.pvalue <= _CHANCE_LEVEL)
 
 
 def _certify(

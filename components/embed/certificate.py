@@ -15,11 +15,11 @@ import scipy.stats
 
 from components import metrics, neighbours
 from components.embed.disturbances import Disturbed, disturbances
-from components.embeddings import FAILED, PASSED, TOO_FEW
+from components.embeddings import CERTIFIABLE, FAILED, PASSED, TOO_FEW
 
 log = logging.getLogger(__name__)
 
-LEAST = 1000  # images of a set, below which chance decides the checks
+LEAST = CERTIFIABLE // 2  # images of a set, below which chance decides the checks
 _AT_MOST = 5000
 _TRAIN_AT_MOST = 60_000
 _DRAWS = 12

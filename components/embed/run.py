@@ -71,6 +71,8 @@ def _identity(settings_in_key: dict[str, Any], dataset_digest: str, own_digest: 
 def _what_it_is(description: embeddings.Description) -> str:
     if description.test_accuracy is None:
         known = "untrained network, as the dataset has no classes"
+    elif not description.class_count:
+        known = f"untrained network; {description.remarks[0]}"
     else:
         known = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
     return f"{description.spaces[0].name}, the user's own; {known}" if description.own_embedding_digest else known

@@ -1,5 +1,7 @@
 """Tests for the embed stage: real trainings on small data, and of Fashion-MNIST."""
 
+import dataclasses
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import datasets, embeddings, errors, places, records
+from components import datasets, digests, embeddings, errors, places, records, storage
 from tests import programs
 from tests.gcs_server.server import Server
 
@@ -107,6 +109,34 @@ def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path
     features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
     assert features["untrained"].shape == (2, loaded.description.spaces[0].components)
     assert logits is None
+
+
+def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Path, tmp_path: Path) -> None:
+    """As where labels say nothing of the images."""
+    dataset = tmp_path / "dataset"
+    shutil.copytree(tiny_dataset, dataset)
+    manifest, random = records.read_manifest(str(tiny_dataset)), np.random.default_rng(0)
+    splits = {}
+    for name, split in manifest.splits.items():
+        images, labels = datasets.load_split(str(tiny_dataset), manifest, name)
+        pairs = zip(images, random.permutation(labels), strict=True)
+        (shard,) = split.shards
+        content = b"".join(records.frame(records.encode_example(image.tobytes(), int(label)) for image, label in pairs))
+        (dataset / shard.file).write_bytes(content)
+        sha256 = digests.sha256_of_file(dataset / shard.file)
+        splits[name] = dataclasses.replace(
+            split, shards=[dataclasses.replace(shard, bytes=len(content), sha256=sha256)]
+        )
+    storage.write_json(dataset / records.MANIFEST, dataclasses.replace(manifest, splits=splits).to_json())
+    done = embed(dataset, tmp_path / "e", classifier_epochs=1)
+    assert done.returncode == 0, done.stderr
+    assert "is not significantly better than chance" in done.stdout
+    loaded = embeddings.load(tmp_path / "e")
+    assert [space.name for space in loaded.description.spaces] == ["untrained"]
+    assert loaded.description.class_count == 0
+    assert loaded.description.test_accuracy is not None
+    assert loaded.description.test_accuracy < 0.6
+    assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
 
 
 @pytest.mark.slow
