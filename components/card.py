@@ -126,9 +126,9 @@ def _verdict(judgement: Judgement) -> str:
     rows = [
         (
             escaped(rule["rule"]),
-            _number(rule["value"]),
+            *(_number(rule[name]) for name in ("value", "low", "high")),
             escaped(rule["limit"]),
-            "held" if rule["passed"] else f"failed: {escaped(rule['otherwise'])}",
+            escaped(rule["outcome"]),
         )
         for rule in evaluation.rules
     ]
@@ -139,7 +139,7 @@ def _verdict(judgement: Judgement) -> str:
 
 {escaped(evaluation.verdict)}: {_sentences(evaluation.reasons)} {before}
 
-{_table(("rule", "value", "expected", "outcome"), rows)}
+{_table(("rule", "value", "low", "high", "expected", "outcome"), rows)}
 """
 
 

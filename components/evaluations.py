@@ -1,6 +1,7 @@
 """The evaluation artefact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ TRAINING = "training.json"
 # They tell how fast a training was, which is never the same twice, and in which image with which libraries each stage
 # ran, which differs between a container and a process that make the same.
 _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
+PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
 NO_CHAMPION = "none"
 
 
@@ -25,7 +27,7 @@ class Description:
     Attributes:
         verdict: `PROMOTE`, `HOLD` or `REJECT`.
         reasons: Why, in sentences.
-        rules: Every rule with its value, limit, outcome, and what failing it means.
+        rules: Every rule with `rule`, `value`, `low` and `high` (its confidence interval), `limit` and `outcome`.
         checkpoint_digest: The checkpoint that was judged.
         dataset_digest: The dataset that its samples were compared with.
         embedding_digest: The space in which they were compared.
@@ -33,6 +35,7 @@ class Description:
         champion_version: Its version in the registry; 0 if there was none.
         settings: The settings that decide the result.
         files: sha256 of every other file of the artefact, by name.
+        uncertified: Why the feature space has no certificate, such as `34 test images, 2,000 needed`; empty if it has.
         candidates_digest: Names the checkpoints of which that one was the best; empty if the last was judged, and not
             written.
         source: Where the images lay, as it was given when the dataset was made; empty if that is not known. For the
@@ -49,6 +52,7 @@ class Description:
     champion_version: int
     settings: dict[str, Any]
     files: dict[str, str]
+    uncertified: str = ""
     candidates_digest: str = ""
     source: str = ""
 
@@ -80,6 +84,14 @@ class Description:
         }
 
 
+def follows(outcomes: Iterable[str]) -> str:
+    """The verdict that follows from the outcomes of the rules; an outcome of no known name is a failure."""
+    found = set(outcomes)
+    if not found <= {PASSED, HELD}:
+        return REJECT
+    return HOLD if HELD in found else PROMOTE
+
+
 def read(evaluation: str | Path) -> Description:
     """Reads what an evaluation says of itself, and looks at no other file of it.
 
@@ -90,10 +102,13 @@ def read(evaluation: str | Path) -> Description:
     value = storage.read_sealed_json(folder / MANIFEST, "evaluation")
     try:
         if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"evaluation {folder} is of another schema version; expected {SCHEMA_VERSION}")
+            raise DataError(
+                f"evaluation {folder} is of another schema version, expected {SCHEMA_VERSION}: another version of this "
+                "program made it; evaluate the model again"
+            )
         description = Description(**value)
         _ = dict(description.files)
-        _ = [rule["passed"] for rule in description.rules]
+        _ = follows([rule["outcome"] for rule in description.rules])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
     return description

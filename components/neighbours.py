@@ -14,7 +14,7 @@ from components.whitening import checked
 _NEIGHBOUR = 5  # whose distance is the radius of a ball: Naeem et al. (2020) take the fifth of 10,000
 _ELEMENTS = 2**22  # of a matrix of distances at a time
 _ROUNDING = 1e-12  # of the squared norms; a smaller squared distance is that of duplicates
-_TAIL = 0.01  # share of held-out images that count as close to the training images
+TAIL = 0.01  # share of held-out images that count as close to the training images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,16 +31,26 @@ class Overlap:
 
     Attributes:
         precision: Share of the drawn that lie within a ball of the real.
-        recall: Share of the real that lie within a ball of the drawn (both: Kynkäänniemi et al., 2019).
+        recalled: Which of the real lie within a ball of the drawn, bool [n] (both: Kynkäänniemi et al., 2019).
         density: Balls of the real that a drawn one lies in, over 5, on average; 1 for the same distribution.
         covered: Which of the real have a drawn one within their ball, bool [n]; its mean is the coverage, about
             1 - 2^-5 for the same distribution (both: Naeem et al., 2020).
     """
 
     precision: float
-    recall: float
+    recalled: np.ndarray
     density: float
     covered: np.ndarray
+
+    @property
+    def recall(self) -> float:
+        """Share of the real that lie within a ball of the drawn."""
+        return float(self.recalled.mean())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the real that have a drawn one within their ball."""
+        return float(self.covered.mean())
 
 
 def make_balls(features: np.ndarray) -> Balls:
@@ -71,7 +81,7 @@ def overlap(drawn: Balls, real: Balls) -> Overlap:
         recalled |= (distances <= drawn.radii[at : at + len(distances), None]).any(axis=0)
     return Overlap(
         precision=float(np.mean(within_real > 0)),
-        recall=float(recalled.mean()),
+        recalled=recalled,
         density=float(within_real.mean() / _NEIGHBOUR),
         covered=covered,
     )
@@ -110,7 +120,7 @@ def copy_share(drawn: np.ndarray, held_out: np.ndarray) -> float:
 
     About 0.01 for real images; it shows partial copying that `copy_z` does not. Distances as of `copy_z`.
     """
-    return float(np.mean(drawn <= np.quantile(held_out, _TAIL)))
+    return float(np.mean(drawn <= np.quantile(held_out, TAIL)))
 
 
 def _squared_distances(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -15,6 +15,7 @@ _OF_SPACE = {
     "fcd": "Fréchet distance",
     "fcd_error": "its standard error",
     "fcd_ratio": "the distance in multiples of real against real",
+    "fcd_corrected": "the distance per direction, corrected for the number of images",
     "kcd": "kernel distance",
     "kcd_error": "its standard error",
     "precision": "precision: samples that look real",
@@ -33,6 +34,7 @@ _OF_IMAGES = {
     "pixel_mean_ratio": "mean of the pixels, in multiples of that of test images",
     "pixel_deviation_ratio": "their standard deviation, likewise",
     "distinct_share": "distinct images",
+    "copy_nearness": "chance that one is nearer to training images than a test image is",
     "copy_z": "nearness to training images, against that of test images: negative is nearer",
     "copy_share": "images as near to a training image as 1% of test images are",
     "critic_gap_train": "critic's gap between training images and samples",
@@ -40,7 +42,9 @@ _OF_IMAGES = {
     "critic_gap_error": "its standard error",
     "critic_overfit": "share of the gap that the critic owes to learning training images by heart",
 }
-_OF_OWN = {name: name.replace("cd", "d") for name in ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error")}
+_OF_OWN = {
+    name: name.replace("cd", "d") for name in ("fcd", "fcd_error", "fcd_ratio", "fcd_corrected", "kcd", "kcd_error")
+}
 
 
 @dataclasses.dataclass(frozen=True)

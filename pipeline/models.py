@@ -141,8 +141,8 @@ def _list(place: str, champion: Champion | None) -> None:
             rows.append(_row(place, number, champion))
         except DataError as error:
             damaged.append(str(error))
-            rows.append((str(number), "damaged", "", "", "", ""))
-    tables.print_rows(("version", "state", "step", "images", "distance / real", "model"), rows)
+            rows.append((str(number), "damaged", "", "", "", "", ""))
+    tables.print_rows(("version", "state", "step", "images", "distance / real", "model", "feature space"), rows)
     if damaged:
         raise DataError("\n".join([*damaged, "restore the damaged versions; nobody should serve them"]))
 
@@ -157,7 +157,9 @@ def _row(place: str, number: int, champion: Champion | None) -> tuple[str, ...]:
         ratio = None
     state = "champion" if champion is not None and champion.version == number else ""
     model = version.model
-    return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), model.digest[:_DIGEST_SHOWN])
+    space = f"uncertified: {version.evaluation.uncertified}" if version.evaluation.uncertified else "certified"
+    digest = model.digest[:_DIGEST_SHOWN]
+    return (str(number), state, f"{model.step:,}", str(model.image), _number(ratio), digest, plain(space))
 
 
 def _version_of(place: str, champion: Champion | None, checkpoint_digest: str) -> int:
@@ -185,7 +187,9 @@ def _tell_why(version: Version, found: Lineage, champion: Champion | None, numbe
     for name, text in facts.items():
         print(f"{name:<{width}}  {plain(text)}")
     print()
-    tables.print_rows(("rule", "value", "expected", "outcome"), [_rule(rule) for rule in version.evaluation.rules])
+    tables.print_rows(
+        ("rule", "value", "low", "high", "expected", "outcome"), [_rule(rule) for rule in version.evaluation.rules]
+    )
     print()
     rows = [*found.rows(), lineage.row("model", version.model.digest, version.model.made_with)]
     tables.print_rows(("came from", "digest", "code", "container image"), [_link(row) for row in rows])
@@ -213,8 +217,8 @@ def _distance(numbers: dict[str, Any]) -> str:
 
 
 def _rule(rule: dict[str, Any]) -> tuple[str, ...]:
-    outcome = "held" if rule["passed"] else f"failed: {rule['otherwise']}"
-    return (plain(rule["rule"]), _number(rule["value"]), plain(rule["limit"]), plain(outcome))
+    numbers = (_number(rule[name]) for name in ("value", "low", "high"))
+    return (plain(rule["rule"]), *numbers, plain(rule["limit"]), plain(rule["outcome"]))
 
 
 def _link(row: lineage.Row) -> tuple[str, ...]:

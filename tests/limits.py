@@ -3,7 +3,7 @@
 from typing import Any
 
 NO_LIMITS: dict[str, Any] = {
-    "distance_ratio_limit": 1e9,
+    "distance_limit": 1e9,
     "recall_limit": 0.0,
     "coverage_limit": 0.0,
     "class_distance_limit": 1.0,
@@ -11,5 +11,6 @@ NO_LIMITS: dict[str, Any] = {
     "class_coverage_limit": 0.0,
     "distinct_share_limit": 0.0,
     "copy_share_limit": 1.0,
-    "copy_z_limit": -1e9,
+    "copy_nearness_limit": 1.0,
+    "uncertified": "judge",
 }

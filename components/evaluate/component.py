@@ -29,7 +29,7 @@ def evaluate(
     embedding_digest: str = EvaluateConfig.embedding_digest,
     export_checkpoint: str = EvaluateConfig.export_checkpoint,
     sample_count: int = EvaluateConfig.sample_count,
-    distance_ratio_limit: float = EvaluateConfig.distance_ratio_limit,
+    distance_limit: float = EvaluateConfig.distance_limit,
     recall_limit: float = EvaluateConfig.recall_limit,
     coverage_limit: float = EvaluateConfig.coverage_limit,
     class_distance_limit: float = EvaluateConfig.class_distance_limit,
@@ -37,7 +37,8 @@ def evaluate(
     class_coverage_limit: float = EvaluateConfig.class_coverage_limit,
     distinct_share_limit: float = EvaluateConfig.distinct_share_limit,
     copy_share_limit: float = EvaluateConfig.copy_share_limit,
-    copy_z_limit: float = EvaluateConfig.copy_z_limit,
+    copy_nearness_limit: float = EvaluateConfig.copy_nearness_limit,
+    uncertified: str = EvaluateConfig.uncertified,
     seed: int = EvaluateConfig.seed,
 ) -> dsl.ContainerSpec:
     """Scores a checkpoint and gives a verdict."""

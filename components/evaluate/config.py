@@ -5,7 +5,7 @@ from typing import Annotated
 
 from components.settings import Setting, require_valid
 
-BEST = "best"
+BEST, JUDGE = "best", "judge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +43,14 @@ class EvaluateConfig:
         ),
     ] = "last"
     sample_count: Annotated[int, Setting("Samples drawn for the metrics.", at_least=100, at_most=1_000_000)] = 10_000
-    distance_ratio_limit: Annotated[
+    distance_limit: Annotated[
         float,
         Setting(
-            "Most that the Fréchet distance may be in any space, in multiples of real against real; 0 for no limit "
+            "Largest Fréchet distance per direction in any space, corrected for the number of images; 0 sets no limits "
             "at all, and then nothing is promoted.",
             at_least=0.0,
         ),
-    ] = 15.0
+    ] = 0.055
     recall_limit: Annotated[
         float, Setting("Least recall, in multiples of that of real images.", at_least=0.0, at_most=1.0)
     ] = 0.5
@@ -60,8 +60,7 @@ class EvaluateConfig:
     class_distance_limit: Annotated[
         float,
         Setting(
-            "Most that the total variation between the classes of samples and test images may be above that of real "
-            "images.",
+            "Largest total variation between the classes of samples and test images.",
             at_least=0.0,
             at_most=1.0,
         ),
@@ -69,7 +68,7 @@ class EvaluateConfig:
     class_ratio_limit: Annotated[
         float,
         Setting(
-            "Least share of the class that is rarest against its real share, in multiples of that of real images.",
+            "Least share of the class that is rarest against its real share, in multiples of that real share.",
             at_least=0.0,
             at_most=1.0,
         ),
@@ -77,11 +76,11 @@ class EvaluateConfig:
     class_coverage_limit: Annotated[
         float,
         Setting(
-            "Least coverage of the class that is covered worst, in multiples of that of real images.",
+            "Least coverage of the class that is covered worst, in multiples of that of all classes.",
             at_least=0.0,
             at_most=1.0,
         ),
-    ] = 0.6
+    ] = 0.4
     distinct_share_limit: Annotated[float, Setting("Least share of distinct samples.", at_least=0.0, at_most=1.0)] = (
         0.999
     )
@@ -90,11 +89,23 @@ class EvaluateConfig:
         Setting(
             "Most samples that may be as near to a training image as 1% of test images are.", above=0.0, at_most=1.0
         ),
-    ] = 0.03
-    copy_z_limit: Annotated[
+    ] = 0.05
+    copy_nearness_limit: Annotated[
         float,
-        Setting("Least z of the samples' nearness to training images, against that of test images."),
-    ] = -3.0
+        Setting(
+            "Largest chance that a sample is nearer to the training images than a test image is.",
+            at_least=0.0,
+            at_most=1.0,
+        ),
+    ] = 0.55
+    uncertified: Annotated[
+        str,
+        Setting(
+            "A model whose feature space has no certificate, as there are too few images for one, is at most held, or "
+            "judged like any other.",
+            choices=("hold", JUDGE),
+        ),
+    ] = "hold"
     seed: Annotated[int, Setting("Decides the samples.", at_least=0, below=2**31)] = 0
 
     def __post_init__(self) -> None:

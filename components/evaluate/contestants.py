@@ -21,18 +21,24 @@ _CRITIC_SAMPLES = 2000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Of one model: the first samples, a row for each class if it takes labels, scores, share of each class or bin.
+    """One model.
 
-    `blocks` are the kernel distances of blocks, by the name of the space. `copies` are the samples closest to training
-    images, each followed by the image that it is closest to.
+    Attributes:
+        first: Its first samples.
+        rows: A row of samples for each class, if it takes labels.
+        scored: Its scores, none if a sample is not finite.
+        copies: The samples closest to training images, each followed by the image that it is closest to.
     """
 
     first: np.ndarray
     rows: np.ndarray | None
-    scores: scores.Scores
-    blocks: dict[str, list[float]]
-    shares: np.ndarray | None
+    scored: scores.Scored
     copies: np.ndarray | None
+
+    @property
+    def scores(self) -> scores.Scores:
+        """By name; None for what could not be computed."""
+        return self.scored.scores
 
 
 def averaged(folder: str | Path, checkpoint: checkpoints.Description) -> samples.Generator:
@@ -116,9 +122,7 @@ def score(
     return Judged(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),
-        scores={**scored.scores, "bad_samples": bad},
-        blocks=scored.blocks,
-        shares=scored.shares,
+        scored=dataclasses.replace(scored, scores={**scored.scores, "bad_samples": bad}),
         copies=copies,
     )
 

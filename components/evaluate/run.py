@@ -28,9 +28,9 @@ from components import (
 )
 from components.conditioning import GRID_COLUMNS
 from components.errors import ConfigError, DataError
-from components.evaluate import contents, contestants, dataset_section, scores, training_folder
+from components.evaluate import contents, contestants, dataset_section, intervals, scores, training_folder
 from components.evaluate.checkpoint_scores import Choice, Scorer
-from components.evaluate.config import BEST, EvaluateConfig
+from components.evaluate.config import BEST, JUDGE, EvaluateConfig
 from components.evaluate.contestants import Judged
 from components.evaluate.verdict import Limits, Rival, Standing, Verdict, judge
 from components.executor import StageResult
@@ -178,16 +178,20 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
     model = contestants.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     gaps = contestants.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
     model.scores.update(gaps)
-    rival, champion = _score_rival(config, inputs, reference, train[0])
+    rival, champion = _score_rival(config, inputs, reference, train[0], model)
+    spaces = reference.spaces
+    uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
     verdict = judge(
-        Standing(scores=model.scores, blocks=model.blocks),
-        _limits(config),
+        Standing(scores=model.scores, measured=model.scored.measured, blocks=model.scored.blocks),
+        limits_of(config),
         rival,
-        real=reference.floor,
-        spaces=reference.spaces,
+        floor_errors={space: reference.floor[score_names.name_of("kcd_error", space, spaces)] for space in spaces},
         labelled=reference.groups.kind == "class",
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
+        uncertified=uncertified,
+        hold_uncertified=config.uncertified != JUDGE,
+        remarks=inputs.embedding.remarks,
     )
     with places.new_folder(place, evaluations.MANIFEST) as folder:
         numbers = _numbers(config, inputs, reference, model, champion)
@@ -207,22 +211,23 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
             champion_version=rival.version if rival else 0,
             settings=settings.values_in_key(config),
             files=storage.files_in(folder),
+            uncertified=uncertified,
             source=inputs.manifest.made_with.get("source", ""),
             **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
         )
         storage.write_sealed_json(folder / evaluations.MANIFEST, description.to_json())
 
 
-def _limits(config: EvaluateConfig) -> Limits | None:
+def limits_of(config: EvaluateConfig) -> Limits | None:
     """The limits that are set; None if there are none."""
-    if not config.distance_ratio_limit:
+    if not config.distance_limit:
         return None
     names = [field.name for field in dataclasses.fields(Limits)]
     return Limits(**{name: getattr(config, f"{name}_limit") for name in names})
 
 
 def _score_rival(
-    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, train: np.ndarray
+    config: EvaluateConfig, inputs: _Inputs, reference: scores.Reference, train: np.ndarray, model: Judged
 ) -> tuple[Rival | None, Judged | None]:
     """Scores the champion as the model was, from what is published of it, unless that is pointless or impossible."""
     rival, image = inputs.rival, inputs.manifest.image
@@ -235,7 +240,8 @@ def _score_rival(
         return _unreadable(config.registry, error), None
     what = "samples of the champion"
     scored = contestants.score(published, reference, train, inputs.manifest, config.sample_count, what)
-    return dataclasses.replace(rival, standing=Standing(scores=scored.scores, blocks=scored.blocks)), scored
+    differences = scores.differences(model.scored, scored.scored, reference)
+    return dataclasses.replace(rival, blocks=scored.scored.blocks, differences=differences), scored
 
 
 def _numbers(
@@ -268,8 +274,8 @@ def _numbers(
         "groups": {
             "kind": reference.groups.kind,
             "names": _group_names(inputs.manifest, reference),
-            "model": shares(model.shares),
-            "champion": shares(champion.shares) if champion else None,
+            "model": shares(model.scored.shares),
+            "champion": shares(champion.scored.shares) if champion else None,
             "real": shares(reference.shares),
         },
     }
@@ -307,9 +313,9 @@ def _report(
     origin: lineage.Lineage,
     training: dict[str, Any],
 ) -> str:
-    shares = {"test images": reference.shares, "samples": model.shares}
+    shares = {"test images": reference.shares, "samples": model.scored.shares}
     if champion:
-        shares["champion's samples"] = champion.shares
+        shares["champion's samples"] = champion.scored.shares
     known = {name: values for name, values in shares.items() if values is not None}
     given, trained = settings.values_in_key(config), inputs.checkpoint.settings
     image, by_class = inputs.manifest.image, bool(inputs.checkpoint.class_counts)
@@ -327,6 +333,7 @@ def _report(
         train_count=inputs.manifest.splits["train"].records,
         samples=config.sample_count,
         test_accuracy=inputs.embedding.test_accuracy,
+        once_in=round(1 / intervals.LEVEL),
         low_n=reference.low_n,
         grids=contents.pictures(model, champion, test),
         timeline=[{"caption": f"step {step:,}", "png": strip} for step, strip in timeline],

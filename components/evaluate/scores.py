@@ -13,24 +13,31 @@ import numpy as np
 
 from components import embeddings, metrics, neighbours
 from components.errors import DataError
-from components.evaluate import groups
+from components.evaluate import groups, intervals
+from components.evaluate.intervals import Measured
 from components.score_names import name_of
 
 log = logging.getLogger(__name__)
 
 LEAST = 2 * metrics.KERNEL_BLOCKS  # images of each kind
+CROWDING = 3.0  # images that count as one in recall and coverage, as one sample may lie in the balls of several
+_COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
+_NOTHING = np.empty(0, np.int64)
 _TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
 ENOUGH = 1000  # images, below which distances are noisy
-_GROUP_LEAST = 10  # real images, below which the coverage of a group says nothing
+_GROUP_LEAST = 10  # real images, below which the coverage of a group says next to nothing
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
 Scores = dict[str, float | None]
-OF_SPACE = ("fcd", "fcd_error", "fcd_ratio", "kcd", "kcd_error", "precision", "recall", "density", "coverage")
+OF_SPACE = (
+    *("fcd", "fcd_error", "fcd_ratio", "fcd_corrected", "kcd", "kcd_error"),
+    *("precision", "recall", "density", "coverage"),
+)
 _OF_GROUPS = ("distance", "ratio", "coverage")
 _OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio", "distinct_share")
-_OF_COPIES = ("copy_z", "copy_share")
+_OF_COPIES = ("copy_z", "copy_nearness", "copy_share")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +58,29 @@ class Seen:
     power: np.ndarray
 
     @property
-    def pixels(self) -> tuple[float, float]:
-        """Mean and standard deviation of all pixels."""
-        mean = float(self.brightness.mean())
-        return mean, math.sqrt(max(0.0, float(self.power.mean()) - mean**2))
+    def pixels(self) -> tuple[Measured, Measured]:
+        """Mean and standard deviation of all pixels, each at half the level; the latter by the delta method."""
+        mean = intervals.mean(self.brightness, intervals.LEVEL / 2)
+        square = float(self.power.mean()) - mean.value**2
+        variance = intervals.mean(self.power - 2 * mean.value * self.brightness, intervals.LEVEL / 2)
+        roots = [math.sqrt(max(0.0, square + end - variance.value)) for end in dataclasses.astuple(variance)]
+        return mean, Measured(*roots)
 
     @property
     def finite(self) -> bool:
         """Whether every number is finite."""
         arrays = [*self.features.values(), *([] if self.logits is None else [self.logits])]
         return all(np.isfinite(array).all() for array in arrays)
+
+    def rows(self, chosen: np.ndarray) -> "Seen":
+        """Some of the images, by their indices [m]."""
+        return Seen(
+            {name: features[chosen] for name, features in self.features.items()},
+            None if self.logits is None else self.logits[chosen],
+            [self.digests[index] for index in chosen],
+            self.brightness[chosen],
+            self.power[chosen],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +89,21 @@ class Scored:
 
     Attributes:
         scores: By name; None for what could not be computed.
+        measured: What there are limits on, with its confidence interval; nothing if there are no scores.
         blocks: Kernel distance of each block, by the name of the space; none if there are no scores.
+        overlap: How samples and test images overlap in the first space; None if there are no scores.
         shares: Share of each group.
+        count: How many samples the shares are of.
         copies: Up to 16 samples that are closest to a training image: their indices among the samples, [n].
         originals: The training images that they are closest to, indices among those given, [n].
     """
 
     scores: Scores
+    measured: dict[str, Measured]
     blocks: dict[str, list[float]]
+    overlap: neighbours.Overlap | None
     shares: np.ndarray | None
+    count: int
     copies: np.ndarray
     originals: np.ndarray
 
@@ -92,7 +118,7 @@ class Reference:
         real: Features of the test images, with their balls, by the name of the space.
         groups: Classes, or bins where there are none.
         members: The group of each test image, as the embedding sees it.
-        pixels: Mean and standard deviation of the pixels of the test images.
+        pixels: Mean and standard deviation of the pixels of the test images, each at half the level.
         searched: Training images that are searched for copies: ascending indices, int64 [m]; a seeded sample.
         train: Their features in the first space, [m, components].
         held_out: Squared distance of each test image to the nearest of them.
@@ -105,7 +131,7 @@ class Reference:
     real: dict[str, neighbours.Balls]
     groups: groups.Groups
     members: np.ndarray
-    pixels: tuple[float, float]
+    pixels: tuple[Measured, Measured]
     searched: np.ndarray
     train: np.ndarray
     held_out: np.ndarray
@@ -182,132 +208,172 @@ def make_reference(
     random = np.random.default_rng(seed)
     chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
     searched = np.sort(chosen[:_TRAIN_AT_MOST])
-    seen_train = _see(embedding, (train[part] for part in _chunks(searched)), "training images")
-    drawn = _rows(seen_train, np.searchsorted(searched, chosen[: min(count, len(searched))]))
-    seen_test = _see(embedding, _chunks(test), "held-out images")
+    noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
+    seen_train = see(embedding, (train[part] for part in _chunks(searched)), "training images")
+    drawn = np.searchsorted(searched, chosen[: min(count, len(searched))])
+    seen_test = see(embedding, _chunks(test), "held-out images")
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
-    first = embedding.description.spaces[0].name
+    seen_noise = see(embedding, _chunks(noise), "images of noise")
+    reference = measure_reference(embedding, seen_train, drawn, seen_test, seen_noise, seed)
+    return dataclasses.replace(reference, searched=searched)
+
+
+def measure_reference(
+    embedding: embeddings.Embedding, train: Seen, drawn: np.ndarray, test: Seen, noise: Seen, seed: int
+) -> Reference:
+    """Measures real against real and noise against real.
+
+    Args:
+        embedding: What all images were seen with.
+        train: Training images; all of them are searched for copies.
+        drawn: Indices of those that are compared with the test images, as many as there are test images.
+        test, noise: Test images, and as many images of noise.
+        seed: Decides the bins, and the halves that standard errors are taken from.
+    """
+    first = next(iter(test.features))
     found_groups = (
-        groups.fit_bins(seen_train.features[first], seed)
-        if seen_test.logits is None
-        else groups.classes(seen_test.logits.shape[1])
+        groups.fit_bins(train.features[first], seed) if test.logits is None else groups.classes(test.logits.shape[1])
     )
     reference = Reference(
         embedding=embedding,
         seed=seed,
-        real={name: neighbours.make_balls(features) for name, features in seen_test.features.items()},
+        real={name: neighbours.make_balls(features) for name, features in test.features.items()},
         groups=found_groups,
-        members=found_groups.of(seen_test.features[first], seen_test.logits),
-        pixels=seen_test.pixels,
-        searched=searched,
-        train=seen_train.features[first],
-        held_out=neighbours.nearest(seen_test.features[first], seen_train.features[first])[0],
+        members=found_groups.of(test.features[first], test.logits),
+        pixels=test.pixels,
+        searched=np.arange(len(train.digests)),
+        train=train.features[first],
+        held_out=neighbours.nearest(test.features[first], train.features[first])[0],
         floor={},
         noise={},
     )
-    reference = dataclasses.replace(reference, floor=_measure(reference, drawn)[0])
-    noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
-    seen_noise = _see(embedding, _chunks(noise), "images of noise")
-    return dataclasses.replace(reference, noise=_measure(reference, seen_noise)[0])
+    reference = dataclasses.replace(reference, floor=_measure(reference, train.rows(drawn)).scores)
+    return dataclasses.replace(reference, noise=_measure(reference, noise).scores)
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scored:
     """Scores samples, given in batches uint8 [n, height, width, channels].
 
-    The first samples, as many as there are real images, are compared by distance and neighbours; groups and
-    duplicates are those of all. `labels`, int32 [samples], are the classes that were asked for, if any were.
+    `labels`, int32 [samples], are the classes that were asked for, if any were.
     """
-    seen = _see(reference.embedding, samples, what)
+    return score_seen(reference, see(reference.embedding, samples, what), labels)
+
+
+def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scored:
+    """Scores samples that were seen with the embedding of the reference.
+
+    The first samples, as many as there are real images, are compared by distance and neighbours; copies are looked for
+    among at least 2,000; groups and duplicates are those of all.
+    """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
         return no_score(reference)
-    found, blocks, shares = _measure(reference, seen)
+    found = _measure(reference, seen)
     if labels is not None and seen.logits is not None:
-        found["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
-    distances, originals = neighbours.nearest(seen.features[reference.spaces[0]][: reference.count], reference.train)
-    found["copy_z"] = neighbours.copy_z(distances, reference.held_out)
-    found["copy_share"] = neighbours.copy_share(distances, reference.held_out)
+        found.scores["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
+    candidates = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
+    distances, originals = neighbours.nearest(candidates, reference.train)
+    nearness = intervals.chance_of_less(distances, reference.held_out)
+    share = intervals.share_below(distances, reference.held_out, neighbours.TAIL)
+    found.scores["copy_z"] = neighbours.copy_z(distances, reference.held_out)
+    found.scores["copy_nearness"], found.scores["copy_share"] = nearness.value, share.value
+    found.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
-    return Scored(found, blocks, shares, closest, reference.searched[originals[closest]])
+    return dataclasses.replace(found, copies=closest, originals=reference.searched[originals[closest]])
 
 
 def no_score(reference: Reference) -> Scored:
     """What is said of samples that cannot be scored."""
-    nothing = np.empty(0, np.int64)
-    return Scored(reference.no_scores, {}, None, nothing, nothing)
+    return Scored(reference.no_scores, {}, {}, None, None, 0, _NOTHING, _NOTHING)
 
 
-def _measure(reference: Reference, seen: Seen) -> tuple[Scores, dict[str, list[float]], np.ndarray]:
-    """Scores but those of copies and of classes asked for, blocks of the kernel distance, share of each group."""
-    scores, first = reference.no_scores, reference.spaces[0]
-    blocks, covered = {}, {}
+def differences(model: Scored, champion: Scored, reference: Reference) -> dict[str, Measured]:
+    """By how much a model exceeds the champion, both scored against the same test images; nothing without scores."""
+    if model.overlap is None or champion.overlap is None:
+        return {}
+    first, spaces = reference.spaces[0], reference.spaces
+    pairs = {
+        name_of("recall", first, spaces): (model.overlap.recalled, champion.overlap.recalled),
+        name_of("coverage", first, spaces): (model.overlap.covered, champion.overlap.covered),
+    }
+    found = {name: intervals.paired_shares(*pair, reference.count / CROWDING) for name, pair in pairs.items()}
+    if model.shares is not None and champion.shares is not None:
+        found[f"{reference.groups.kind}_distance"] = intervals.total_variation_difference(
+            model.shares, model.count, champion.shares, champion.count, reference.shares, reference.count
+        )
+    return found
+
+
+def _measure(reference: Reference, seen: Seen) -> Scored:
+    """Everything but what is said of copies and of classes that were asked for."""
+    scores, measured, first = reference.no_scores, {}, reference.spaces[0]
+    blocks, overlaps = {}, {}
     for space in reference.spaces:
-        drawn = neighbours.make_balls(seen.features[space][: reference.count])
-        blocks[space] = metrics.kernel_distances(drawn.features, reference.real[space].features)
-        found, covered[space] = _in_space(drawn, reference.real[space], blocks[space], reference.seed)
-        floor = reference.floor.get(name_of("fcd", space, reference.spaces), found["fcd"])
-        found["fcd_ratio"] = found["fcd"] / floor if found["fcd"] is not None and floor else None
+        drawn, real = neighbours.make_balls(seen.features[space][: reference.count]), reference.real[space]
+        blocks[space] = metrics.kernel_distances(drawn.features, real.features)
+        overlaps[space] = neighbours.overlap(drawn, real)
+        distance = metrics.frechet_distance(drawn.features, real.features)
+        halves = metrics.frechet_halves(drawn.features, real.features, reference.seed)
+        corrected = intervals.corrected(distance, halves, reference.components[space])
+        floor = reference.floor.get(name_of("fcd", space, reference.spaces), distance)
+        kcd, kcd_error = metrics.mean_and_error(blocks[space])
+        found: Scores = {
+            "fcd": distance,
+            "fcd_error": float(np.std(halves, ddof=1)),
+            "fcd_ratio": distance / floor if floor else None,
+            "fcd_corrected": corrected.value,
+            "kcd": kcd,
+            "kcd_error": kcd_error,
+            "precision": overlaps[space].precision,
+            "recall": overlaps[space].recall,
+            "density": overlaps[space].density,
+            "coverage": overlaps[space].coverage,
+        }
         scores |= {name_of(score, space, reference.spaces): value for score, value in found.items()}
+        measured[name_of("fcd_corrected", space, reference.spaces)] = corrected
+    count, members, overlap = len(seen.digests), reference.members, overlaps[first]
+    for score, ours in (("recall", overlap.recall), ("coverage", overlap.coverage)):
+        name = name_of(score, first, reference.spaces)
+        theirs, effective, level = reference.floor.get(name), reference.count / CROWDING, intervals.LEVEL / 2
+        if theirs is not None:
+            of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
+            measured[f"{name} against real images"] = intervals.ratio(of, to)
     shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
     of_groups = {
-        "distance": metrics.total_variation(shares, reference.shares),
-        "ratio": metrics.smallest_class_ratio(shares, reference.shares),
-        "coverage": _smallest_coverage(covered[first], reference.members),
+        "distance": intervals.total_variation(shares, count, reference.shares, reference.count),
+        "ratio": intervals.smallest_ratio(shares, count, reference.shares, reference.count),
+        "coverage": _smallest_coverage(overlap.covered, members),
     }
-    scores |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
-    for name, ours, real in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=False):
-        scores[name] = ours / real if real else None
-    scores["distinct_share"] = len(set(seen.digests)) / len(seen.digests)
+    measured |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
+    for name, drawn_pixels, real_pixels in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=False):
+        measured[name] = intervals.ratio(drawn_pixels, real_pixels)
+    measured["distinct_share"] = intervals.share(len(set(seen.digests)) / count, count)
+    scores |= {name: value.value for name, value in measured.items() if name in scores}
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    return finite, {space: [float(value) for value in of_space] for space, of_space in blocks.items()}, shares
+    of_blocks = {space: [float(value) for value in of_space] for space, of_space in blocks.items()}
+    return Scored(finite, measured, of_blocks, overlap, shares, count, _NOTHING, _NOTHING)
 
 
-def _in_space(
-    drawn: neighbours.Balls, real: neighbours.Balls, blocks: np.ndarray, seed: int
-) -> tuple[Scores, np.ndarray]:
-    """The scores of one space, and which of the real images are covered."""
-    kcd, kcd_error = metrics.mean_and_error(blocks)
-    shared = neighbours.overlap(drawn, real)
-    scores: Scores = {
-        "fcd": metrics.frechet_distance(drawn.features, real.features),
-        "fcd_error": metrics.frechet_error(drawn.features, real.features, seed),
-        "kcd": kcd,
-        "kcd_error": kcd_error,
-        "precision": shared.precision,
-        "recall": shared.recall,
-        "density": shared.density,
-        "coverage": float(shared.covered.mean()),
-    }
-    return scores, shared.covered
+def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
+    """The smallest coverage of a group, over that of all; 0 if nothing is covered.
 
-
-def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> float | None:
-    """The smallest coverage of a group, over that of all; 0 if nothing is covered, None if no group is large enough."""
+    Groups of few images are left out, unless all are such groups: then only the largest count.
+    """
     counts, of_group = np.bincount(members), np.bincount(members, covered)
-    enough = counts >= _GROUP_LEAST
-    if not enough.any():
-        return None
-    if not covered.any():
-        return 0.0
-    return float((of_group[enough] / counts[enough]).min() / covered.mean())
+    enough = counts >= min(_GROUP_LEAST, counts.max())
+    shares, overall = of_group[enough] / counts[enough], covered.mean()
+    if not overall:
+        return Measured(0.0, 0.0, 1.0)
+    return intervals.smallest_ratio(shares, counts[enough] / CROWDING, overall, len(covered) / CROWDING)
 
 
 def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
     return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
 
-def _rows(seen: Seen, chosen: np.ndarray) -> Seen:
-    return Seen(
-        {name: features[chosen] for name, features in seen.features.items()},
-        None if seen.logits is None else seen.logits[chosen],
-        [seen.digests[index] for index in chosen],
-        seen.brightness[chosen],
-        seen.power[chosen],
-    )
-
-
-def _see(embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: str) -> Seen:
+def see(embedding: embeddings.Embedding, batches: Iterable[np.ndarray], what: str) -> Seen:
+    """Embeds images, given in batches uint8 [n, height, width, channels], which the log calls `what`."""
     features: dict[str, list[np.ndarray]] = {space.name: [] for space in embedding.description.spaces}
     logits: list[np.ndarray] = []
     digests: list[bytes] = []

@@ -1,4 +1,8 @@
-"""PROMOTE, HOLD or REJECT: a pure function of numbers and limits. Anything unknown means REJECT."""
+"""PROMOTE, HOLD or REJECT: a pure function of numbers and limits. Anything unknown means REJECT.
+
+Every limit is judged with the confidence interval of what it limits: a rule passes if the whole interval is within the
+limit, fails if the whole interval is beyond it, and is held if the limit lies inside (`intervals`).
+"""
 
 import dataclasses
 import math
@@ -6,12 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from components import records
 from components.evaluate.comparison import compare
-from components.evaluations import HOLD, PROMOTE, REJECT
+from components.evaluate.intervals import Measured, exact
+from components.evaluations import FAILED, HELD, PASSED, PROMOTE, follows
 from components.score_names import name_of
 
-# How much less diverse than the champion a model may be, and how much further from the classes' shares.
-_LESS_DIVERSE = 0.05
-_LESS_BALANCED = 0.03
+# How much less recall and coverage than the champion a model may have, and how much more total variation between
+# classes: about twice what 2,000 test images can tell apart.
+_LESS_DIVERSE = 0.1
+_LESS_BALANCED = 0.1
 # Brightness and contrast of samples in multiples of those of real images: beyond, pixels are of another range.
 _PIXEL_RANGE = (0.5, 2.0)
 _NAMED = 5  # of the scores that are missing
@@ -19,20 +25,20 @@ _NAMED = 5  # of the scores that are missing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a model must keep to, whatever the champion is; how they were found: docs/calibration.md.
+    """What a model must keep to, whatever the champion is. docs/calibration.md says how they were chosen.
 
     Attributes:
-        distance_ratio: Most Fréchet distance in any space, in multiples of real against real.
+        distance: Most Fréchet distance per direction in any space, corrected for the number of images.
         recall, coverage: Least of each in the first space, in multiples of real against real.
-        class_distance: Most total variation between classes, above that of real against real.
-        class_ratio, class_coverage: Least share and coverage of the class that fares worst, in multiples of real
-            against real.
+        class_distance: Most total variation between classes.
+        class_ratio: Least share of the class that is rarest against its real share.
+        class_coverage: Least coverage of the class that is covered worst, against that of all.
         distinct_share: Least share of distinct images.
         copy_share: Most images as near to a training image as 1% of test images are.
-        copy_z: Least z of the samples' nearness to training images against that of test images.
+        copy_nearness: Most chance that a sample is nearer to the training images than a test image is.
     """
 
-    distance_ratio: float
+    distance: float
     recall: float
     coverage: float
     class_distance: float
@@ -40,7 +46,7 @@ class Limits:
     class_coverage: float
     distinct_share: float
     copy_share: float
-    copy_z: float
+    copy_nearness: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,11 +54,13 @@ class Standing:
     """What is known of a model.
 
     Attributes:
-        scores: By name; None or absent is a failure of every rule that asks for it.
+        scores: By name; None is a failure.
+        measured: What limits are on, with its interval, by the name of the rule; absent fails the rule.
         blocks: Kernel distance of each block, by the name of the space.
     """
 
     scores: Mapping[str, float | None]
+    measured: Mapping[str, Measured]
     blocks: Mapping[str, Sequence[float]]
 
 
@@ -64,26 +72,37 @@ class Rival:
         version: Its version in the registry; 0 when even that could not be read.
         checkpoint_digest: The checkpoint that it was made of.
         image: Shape of its images.
-        standing: Its scores against the same test images in the same spaces; None if it could not be scored.
+        blocks: Its kernel distances as of `Standing`, from the same test images; None if it could not be scored.
+        differences: By how much the model exceeds it in recall, coverage and class distance, by the score's name.
         problem: Why it could not be read or scored; empty if it could.
     """
 
     version: int = 0
     checkpoint_digest: str = ""
     image: records.ImageShape | None = None
-    standing: Standing | None = None
+    blocks: Mapping[str, Sequence[float]] | None = None
+    differences: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
     problem: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One comparison: the quantity, its value, the limit with its sense, whether it held, and what failing it means."""
+    """One comparison.
+
+    Attributes:
+        rule: The quantity.
+        value: Its value; None if it is missing or not finite.
+        low, high: Ends of its confidence interval; None if infinite, unknown, or no number.
+        limit: The limit with its sense, in words.
+        outcome: `passed`, `held` or `failed`.
+    """
 
     rule: str
     value: float | str | None
+    low: float | None
+    high: float | None
     limit: str
-    passed: bool
-    otherwise: str = REJECT
+    outcome: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,121 +119,120 @@ def judge(
     limits: Limits | None,
     rival: Rival | None,
     *,
-    real: Mapping[str, float | None],
-    spaces: Sequence[str],
+    floor_errors: Mapping[str, float | None],
     labelled: bool,
     checkpoint_digest: str,
     image: records.ImageShape,
+    uncertified: str = "",
+    hold_uncertified: bool = True,
+    remarks: Sequence[str] = (),
 ) -> Verdict:
     """Judges a model.
 
     Args:
-        model: Its scores, as of `scores.score`, with `bad_samples` (samples with a pixel that is not finite).
+        model: Its scores, with `bad_samples` (samples with a pixel that is not finite).
         limits: What it must keep to whatever the champion is; None, which rejects, if nobody has set any.
         rival: The champion, scored in the same run; None only if the registry surely has none.
-        real: Scores of real images against real images.
-        spaces: Names of the spaces, the one that matters most first.
+        floor_errors: Standard error of the kernel distance of real images in each space, the one that matters most
+            first.
         labelled: Whether the images have classes, so that there must be scores of classes.
         checkpoint_digest: The checkpoint under judgement.
         image: Shape of the images of the dataset.
+        uncertified: Why the spaces have no certificate; empty if they have.
+        hold_uncertified: Whether that alone holds the model.
+        remarks: Sentences to add to the reasons.
     """
-    rules = _integrity(model.scores)
+    rules = _integrity(model)
     if limits is None:
-        rules.append(Rule("limits", "are not set", "limits to keep to", False))
+        rules.append(_fact("limits", "are not set", "limits to keep to"))
     else:
-        rules += _within(limits, model.scores, real, spaces, labelled)
+        rules += _within(limits, model.measured, list(floor_errors), labelled)
+    if uncertified:
+        expected = "a certified feature space, unless uncertified is judge"
+        outcome = HELD if hold_uncertified else PASSED
+        rules.append(_fact("feature space", f"is uncertified: {uncertified}", expected, outcome))
     if rival is not None:
         unable = _incomparable(rival, checkpoint_digest, image)
-        floor_errors = {space: real.get(name_of("kcd_error", space, spaces)) for space in spaces}
         rules += [unable] if unable else _against(rival, model, floor_errors, labelled)
-    failed = [rule for rule in rules if not rule.passed]
+    verdict = follows([rule.outcome for rule in rules])
     told = {name for name, value in model.scores.items() if _finite(value) is None}  # by the rule on all scores
-    reasons = [_reason(rule) for rule in failed if rule.value is not None or rule.rule not in told]
-    if any(rule.otherwise == REJECT for rule in failed):
-        return Verdict(REJECT, rules, reasons)
-    if failed:
-        return Verdict(HOLD, rules, reasons)
+    broken = [rule for rule in rules if rule.outcome != PASSED and (rule.value is not None or rule.rule not in told)]
     better = f"better than the champion, version {rival.version}" if rival else "the first to be published"
-    return Verdict(PROMOTE, rules, [f"within every limit and {better}"])
+    reasons = [f"significantly within every limit and {better}"] if verdict == PROMOTE else []
+    reasons += [f"uncertified: {uncertified}"] if uncertified else []
+    reasons += [_reason(rule) for rule in broken if rule.rule != "feature space"]
+    return Verdict(verdict, rules, [*reasons, *remarks])
 
 
-def _integrity(scores: Mapping[str, float | None]) -> list[Rule]:
+def _integrity(model: Standing) -> list[Rule]:
     """Every number is there, and the samples are pictures at all."""
-    missing = [name for name, value in scores.items() if _finite(value) is None]
+    missing = [name for name, value in model.scores.items() if _finite(value) is None]
     some = ", ".join(missing[:_NAMED]) + (f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else "")
-    low, high = _PIXEL_RANGE
+    value = f"{some} are missing or not finite" if missing else "are finite"
+    bad = _finite(model.scores.get("bad_samples"))
     return [
-        _at_most("bad_samples", scores, 0),
-        Rule(
-            "scores", f"{some} are missing or not finite" if missing else "are finite", "finite, every one", not missing
+        _at_most("bad_samples", None if bad is None else exact(bad), 0),
+        _fact("scores", value, "finite, every one", FAILED if missing else PASSED),
+        *(
+            _between(name, model.measured.get(name), *_PIXEL_RANGE)
+            for name in ("pixel_mean_ratio", "pixel_deviation_ratio")
         ),
-        *(_between(name, scores, low, high) for name in ("pixel_mean_ratio", "pixel_deviation_ratio")),
     ]
 
 
-def _within(
-    limits: Limits,
-    scores: Mapping[str, float | None],
-    real: Mapping[str, float | None],
-    spaces: Sequence[str],
-    labelled: bool,
-) -> list[Rule]:
+def _within(limits: Limits, measured: Mapping[str, Measured], spaces: Sequence[str], labelled: bool) -> list[Rule]:
     """The limits: on distances in every space, on collapse in the first, on classes if there are any, on copies."""
-    rules = [_at_most(name_of("fcd_ratio", space, spaces), scores, limits.distance_ratio) for space in spaces]
-    shares = [("recall", limits.recall), ("coverage", limits.coverage)]
-    least = [(name_of(score, spaces[0], spaces), share) for score, share in shares]
+    distances = [name_of("fcd_corrected", space, spaces) for space in spaces]
+    rules = [_at_most(name, measured.get(name), limits.distance) for name in distances]
+    for score, least in (("recall", limits.recall), ("coverage", limits.coverage)):
+        name = f"{name_of(score, spaces[0], spaces)} against real images"
+        rules.append(_at_least(name, measured.get(name), least))
     if labelled:
-        most = _moved(real.get("class_distance"), limits.class_distance)
-        rules.append(_at_most("class_distance", scores, most, f" ({limits.class_distance:g} above real images)"))
-        least += [("class_ratio", limits.class_ratio), ("class_coverage", limits.class_coverage)]
-    for name, share in least:
-        reals = _finite(real.get(name))
-        limit = None if reals is None else share * reals
-        rules.append(_at_least(name, scores, limit, f" ({share:g} of that of real images)"))
-    rules.append(_at_least("distinct_share", scores, limits.distinct_share))
-    rules.append(_at_most("copy_share", scores, limits.copy_share))
-    rules.append(_at_least("copy_z", scores, limits.copy_z))
+        rules.append(_at_most("class_distance", measured.get("class_distance"), limits.class_distance))
+        rules.append(_at_least("class_ratio", measured.get("class_ratio"), limits.class_ratio))
+        rules.append(_at_least("class_coverage", measured.get("class_coverage"), limits.class_coverage))
+    rules.append(_at_least("distinct_share", measured.get("distinct_share"), limits.distinct_share))
+    rules.append(_at_most("copy_share", measured.get("copy_share"), limits.copy_share))
+    rules.append(_at_most("copy_nearness", measured.get("copy_nearness"), limits.copy_nearness))
     return rules
 
 
 def _incomparable(rival: Rival, checkpoint_digest: str, image: records.ImageShape) -> Rule | None:
     """The rule that fails where there is nothing to compare; None where there is."""
     if rival.problem:
-        return Rule("champion", f"cannot be read: {rival.problem}", "to be compared with", False)
+        return _fact("champion", f"cannot be read: {rival.problem}", "to be compared with")
     if rival.image != image:
-        return Rule("champion", f"draws images of {rival.image}", f"images of {image}", False)
+        return _fact("champion", f"draws images of {rival.image}", f"images of {image}")
     if rival.checkpoint_digest == checkpoint_digest:
-        return Rule("checkpoint", f"is already the champion, version {rival.version}", "a new one", False, HOLD)
+        return _fact("checkpoint", f"is already the champion, version {rival.version}", "a new one", HELD)
     return None
 
 
 def _against(rival: Rival, model: Standing, floor_errors: Mapping[str, float | None], labelled: bool) -> list[Rule]:
-    """Not worse than the champion in any space, not less diverse, and better in at least one space.
-
-    The value of an excess is the upper end of where it surely lies. What is surely worse is rejected, what may be held.
-    """
-    if rival.standing is None:
-        return [Rule("champion", "has no score", "to be compared with", False)]
-    theirs, rules, best, spaces = rival.standing, [], math.inf, list(floor_errors)
+    """Not worse than the champion in any space, not less diverse, and better in at least one space."""
+    if rival.blocks is None:
+        return [_fact("champion", "has no score", "to be compared with")]
+    rules, best, spaces = [], exact(math.inf), list(floor_errors)
     for space, error in floor_errors.items():
         name = f"excess over the champion's kernel distance ({space})"
         try:
-            found = compare(model.blocks.get(space, ()), theirs.blocks.get(space, ()), _known(error), len(floor_errors))
+            found = compare(model.blocks.get(space, ()), rival.blocks.get(space, ()), _known(error), len(floor_errors))
         except ValueError:
-            rules.append(Rule(name, None, "comparable blocks", False))
+            rules.append(Rule(name, None, None, None, "comparable blocks", FAILED))
             continue
-        best = min(best, found.upper)
-        otherwise = REJECT if found.worse else HOLD
-        rules.append(Rule(name, found.upper, f"surely at most {found.margin:.3g}", found.not_worse, otherwise))
+        excess = Measured(found.mean, found.lower, found.upper)
+        best = min(best, excess, key=lambda one: one.high)
+        outcome = PASSED if found.not_worse else FAILED if found.worse else HELD
+        rules.append(_rule(name, excess, f"at most {found.margin:.3g}", outcome))
     for score in ("recall", "coverage"):
         name = name_of(score, spaces[0], spaces)
-        least = _moved(theirs.scores.get(name), -_LESS_DIVERSE)
-        rules.append(_at_least(name, model.scores, least, " by the champion's"))
+        rules.append(_at_least(f"{name} less the champion's", rival.differences.get(name), -_LESS_DIVERSE))
     if labelled:
-        most = _moved(theirs.scores.get("class_distance"), _LESS_BALANCED)
-        rules.append(_at_most("class_distance", model.scores, most, " by the champion's"))
-    limit = f"surely below 0, to be better than version {rival.version}"
-    rules.append(Rule("smallest excess over the champion's kernel distance", _finite(best), limit, best < 0, HOLD))
+        difference = rival.differences.get("class_distance")
+        rules.append(_at_most("class_distance less the champion's", difference, _LESS_BALANCED))
+    outcome = PASSED if best.high < 0 else HELD
+    limit = f"below 0, to be better than version {rival.version}"
+    rules.append(_rule("smallest excess over the champion's kernel distance", best, limit, outcome))
     return rules
 
 
@@ -224,31 +242,33 @@ def _known(value: float | None) -> float:
     return math.nan if finite is None else finite
 
 
-def _moved(value: float | None, by: float) -> float | None:
-    """A limit so much away from a value; None if that is missing."""
-    finite = _finite(value)
-    return None if finite is None else finite + by
+def _fact(rule: str, value: str, limit: str, outcome: str = FAILED) -> Rule:
+    return Rule(rule, value, None, None, limit, outcome)
 
 
-def _at_most(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
-    value = _finite(scores.get(name))
-    held = value is not None and limit is not None and value <= limit
-    return Rule(name, value, f"at most {_told(limit)}{why}", held)
+def _at_most(name: str, measured: Measured | None, limit: float) -> Rule:
+    return _between(name, measured, -math.inf, limit, f"at most {limit:.4g}")
 
 
-def _at_least(name: str, scores: Mapping[str, float | None], limit: float | None, why: str = "") -> Rule:
-    value = _finite(scores.get(name))
-    held = value is not None and limit is not None and value >= limit
-    return Rule(name, value, f"at least {_told(limit)}{why}", held)
+def _at_least(name: str, measured: Measured | None, limit: float) -> Rule:
+    return _between(name, measured, limit, math.inf, f"at least {limit:.4g}")
 
 
-def _told(limit: float | None) -> str:
-    return "what is missing" if limit is None else f"{limit:.4g}"
+def _between(name: str, measured: Measured | None, low: float, high: float, words: str = "") -> Rule:
+    """Passed if the interval lies within the limits, failed if it lies outside or is unknown, else held."""
+    limit = words or f"from {low:g} to {high:g}"
+    if measured is None or not measured.finite:
+        return Rule(name, None, None, None, limit, FAILED)
+    outcome = HELD
+    if low <= measured.low and measured.high <= high:
+        outcome = PASSED
+    elif measured.high < low or measured.low > high:
+        outcome = FAILED
+    return _rule(name, measured, limit, outcome)
 
 
-def _between(name: str, scores: Mapping[str, float | None], low: float, high: float) -> Rule:
-    value = _finite(scores.get(name))
-    return Rule(name, value, f"from {low:g} to {high:g}", value is not None and low <= value <= high)
+def _rule(name: str, measured: Measured, limit: str, outcome: str) -> Rule:
+    return Rule(name, _finite(measured.value), _finite(measured.low), _finite(measured.high), limit, outcome)
 
 
 def _finite(value: float | None) -> float | None:
@@ -261,4 +281,8 @@ def _reason(rule: Rule) -> str:
         return f"the {rule.rule} {rule.value}; expected {rule.limit}"
     if rule.value is None:
         return f"{rule.rule} is missing or not a number, expected {rule.limit}"
-    return f"{rule.rule} is {rule.value:.4g}, expected {rule.limit}"
+    if rule.value == rule.low == rule.high:
+        return f"{rule.rule} is {rule.value:.4g}, expected {rule.limit}"
+    ends = " to ".join("?" if end is None else f"{end:.4g}" for end in (rule.low, rule.high))
+    undecided = ", undecided with these images" if rule.outcome == HELD else ""
+    return f"{rule.rule} is {rule.value:.4g} ({ends}), expected {rule.limit}{undecided}"

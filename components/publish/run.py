@@ -121,11 +121,11 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
             f"the verdict in {config.evaluation} is {evaluation.verdict}; only {evaluations.PROMOTE} is published",
             *evaluation.reasons,
         )
-    failed = [str(rule.get("rule")) for rule in evaluation.rules if rule["passed"] is not True]
+    failed = [str(rule.get("rule")) for rule in evaluation.rules if rule["outcome"] != evaluations.PASSED]
     if failed:
         raise DataError(
-            f"the verdict in {config.evaluation} is {evaluations.PROMOTE}, but its rules failed ({', '.join(failed)}): "
-            "it was changed; evaluate the model again"
+            f"the verdict in {config.evaluation} is {evaluations.PROMOTE}, but its rules did not pass "
+            f"({', '.join(failed)}): it was changed; evaluate the model again"
         )
 
 

@@ -23,7 +23,14 @@ MODEL = models.Description(
     dataset_digest="2" * 64,
     class_counts=[3, 4],
 )
-RULE = {"rule": "fcd_ratio", "value": 1.25, "limit": "at most 25", "passed": True, "otherwise": "REJECT"}
+RULE = {
+    "rule": "fcd_corrected",
+    "value": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "limit": "at most 0.055",
+    "outcome": "passed",
+}
 NUMBERS: dict[str, Any] = {
     "names": [["fcd", "Fréchet distance"], ["recall", "recall"]],
     "model": {"fcd": 1.23456, "recall": None},
@@ -94,7 +101,7 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
         ["Fréchet distance", "fcd", "1.235", "0.5", "30"],
         ["recall", "recall", "–", "–", "0"],
     ]
-    assert shown["Verdict"][1] == ["fcd_ratio", "1.25", "at most 25", "held"]
+    assert shown["Verdict"][1] == ["fcd_corrected", "0.02", "0.01", "0.03", "at most 0.055", "passed"]
     assert ["train", "steps", "1200"] in shown["Configuration"]
     assert ["evaluate", "sample_count", "10000"] in shown["Configuration"]
     found = {row[0]: row[1:] for row in shown["Lineage"]}

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from components.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, Description
+from components.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, Description, follows
 
 MADE = Description(
     verdict="PROMOTE",
@@ -30,3 +30,17 @@ def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bo
 
 def test_where_the_images_lay_does_not_count() -> None:
     assert dataclasses.replace(MADE, source="elsewhere").digest == MADE.digest
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ([], "PROMOTE"),
+        (["passed", "passed"], "PROMOTE"),
+        (["passed", "held"], "HOLD"),
+        (["held", "failed", "passed"], "REJECT"),
+        (["passed", "of no name"], "REJECT"),
+    ],
+)
+def test_one_rule_that_failed_rejects_and_one_that_is_held_holds(outcomes: list[str], verdict: str) -> None:
+    assert follows(outcomes) == verdict

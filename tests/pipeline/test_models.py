@@ -18,7 +18,14 @@ from pipeline import __main__ as wgan
 SHAPE = records.ImageShape(8, 8, 1)
 PICTURES = "my pictures; rm -rf * # $(date) é\\'"
 HOSTILE = "bad\x1b[31m\nname"
-RULE = {"rule": "fcd_ratio", "value": 1.25, "limit": "at most 25", "passed": True, "otherwise": "REJECT"}
+RULE = {
+    "rule": "fcd_corrected",
+    "value": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "limit": "at most 0.055",
+    "outcome": "passed",
+}
 
 
 def publish_version(
@@ -118,7 +125,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry with two versions, the second trained by other code than there is here."""
     folder = tmp_path_factory.mktemp("models")
     publish_version(folder / "1", folder / "registry", 300)
-    publish_version(folder / "2", folder / "registry", 200, code="c" * 64, source="")
+    uncertified = "34 test images, 2,000 needed"
+    publish_version(folder / "2", folder / "registry", 200, code="c" * 64, source="", uncertified=uncertified)
     return folder / "registry"
 
 
@@ -142,7 +150,9 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..., str]) -> None:
     rows = [line.split() for line in ask("list", "--registry", place).splitlines()]
     digest = [models.describe(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
-    assert rows[1:] == [["1", "300", "8x8x1", "2.5", digest[0]], ["2", "champion", "200", "8x8x1", "2.5", digest[1]]]
+    assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
+    uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
+    assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
 
 
 def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: Callable[..., str]) -> None:
@@ -157,7 +167,7 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: 
     assert facts["champion"] == "it was compared with version 1, the champion then"
     assert facts["distance"] == "FCD 1.25, 2.5 x real against real; the champion's 1.75"
     lines = [line.split() for line in text.splitlines()]
-    assert ["fcd_ratio", "1.25", "at", "most", "25", "held"] in lines
+    assert ["fcd_corrected", "0.02", "0.01", "0.03", "at", "most", "0.055", "passed"] in lines
     came_from = {words[0]: words[1:] for words in lines if words}
     assert " ".join(came_from["checkpoint"]) == f"{model.checkpoint_digest} another than here {images.NO_IMAGE}"
     assert came_from["dataset"][1:3] == ["as", "here"]
@@ -174,7 +184,7 @@ def test_a_version_judged_in_a_users_own_space_is_told_by_the_distance_there(
         folder = tmp_path / str(number)
         publish_version(folder, tmp_path / "registry", step, distance="mine_fd", without=without)
     rows = [line.split() for line in ask("list", "--registry", tmp_path / "registry").splitlines()]
-    assert [row[-2] for row in rows[1:]] == ["2.5", "2.5"]
+    assert [row[-3] for row in rows[1:]] == ["2.5", "2.5"]
     facts = dict(line.split(maxsplit=1) for line in ask("why", 2, "--registry", tmp_path / "registry").splitlines()[:8])
     assert facts["distance"] == "mine_fd 1.25, 2.5 x real against real; the champion's 1.75"
 

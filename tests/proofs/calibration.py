@@ -26,6 +26,8 @@ SABOTAGED: dict[str, dict[str, Any]] = {
 SCORES = (
     "fcd_ratio",
     "untrained_fcd_ratio",
+    "fcd_corrected",
+    "untrained_fcd_corrected",
     "recall",
     "coverage",
     "class_distance",
@@ -34,6 +36,7 @@ SCORES = (
     "distinct_share",
     "copy_share",
     "copy_z",
+    "copy_nearness",
 )
 
 

@@ -25,11 +25,13 @@ SETTINGS = {
     "steps": 1200,
     "classifier_epochs": 3,
     "start_from": "champion",
-    "distance_ratio_limit": 1000,
+    "distance_limit": 1000,
     "recall_limit": 0,
     "coverage_limit": 0,
     "class_ratio_limit": 0,
     "class_coverage_limit": 0,
+    "class_distance_limit": 1,
+    "uncertified": "judge",
 }
 EXPECTED = [
     ("SUCCEEDED", "PROMOTE", 1),

@@ -25,6 +25,7 @@ from components import (
     networks,
     records,
     registry,
+    storage,
 )
 from components.errors import ConfigError, DataError, TransientError
 from components.evaluate import run as evaluate
@@ -39,7 +40,7 @@ from components.records import ImageShape
 from tests.gcs_server.server import Server
 from tests.limits import NO_LIMITS
 
-SETTINGS = {"sample_count": 500, **NO_LIMITS}
+SETTINGS = {"sample_count": 2000, **NO_LIMITS}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
-    return make_dataset(root / "dataset", {"train": 900, "validation": 10, "test": 400})
+    return make_dataset(root / "dataset", {"train": 1200, "validation": 10, "test": 990})
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +136,9 @@ def test_numbers_are_those_of_the_definitions(
     train, _ = datasets.load_split(dataset, manifest, "train")
     test, _ = datasets.load_split(dataset, manifest, "test")
     loaded = embeddings.load(embedding)
-    count = scores.image_count(500, len(train), len(test))
+    count = scores.image_count(2000, len(train), len(test))
     assert count == len(test)
-    latents = tf.random.stateless_normal([500, 16], [0, 0], alg="philox")
+    latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
     drawn = networks.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, logits = loaded.embed(drawn)
     real_features, real_logits = loaded.embed(test)
@@ -192,16 +193,16 @@ def test_run_again_does_nothing_and_other_settings_are_refused(
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
     assert run(two_checkpoints[0], place) == dataclasses.replace(first, kept=True)
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
-    with pytest.raises(ConfigError, match="sample_count was 500 there and is 150 now"):
+    with pytest.raises(ConfigError, match="sample_count was 2000 there and is 150 now"):
         run(two_checkpoints[0], place, sample_count=150)
 
 
 def test_limits_reject_and_fewer_samples_can_be_asked_for(
     run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
-    result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_ratio_limit=1.5)
+    result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_limit=1e-6)
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert "fcd_ratio is" in str(result.parameters["summary"])
+    assert "fcd_corrected is" in str(result.parameters["summary"])
     assert result.metrics["samples"] == 100
     assert _metrics(result)["compared"] == 100
 
@@ -215,7 +216,7 @@ def test_challenger_against_champion_both_ways_round(
 ) -> None:
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
-    assert challenger.parameters["verdict"] == evaluations.PROMOTE
+    assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
     described = evaluations.describe(str(challenger.parameters["evaluation_uri"]))
     assert described.champion_version == 1
     champion = registry.read_champion(champion_registry)
@@ -264,7 +265,8 @@ def test_conditional_against_unconditional_both_ways_round(
     challenger = run(conditional, tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     rules = {rule["rule"] for rule in evaluations.describe(tmp_path / "e").rules}
-    assert {"excess over the champion's kernel distance (classifier)", "recall", "coverage"} <= rules
+    of_champion = {"recall less the champion's", "coverage less the champion's"}
+    assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= rules
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
@@ -385,7 +387,7 @@ def test_a_generator_that_draws_nan_is_rejected(
     checkpoints.save(tmp_path, described, state)
     result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
-    assert str(result.parameters["summary"]).startswith("REJECT: no FCD; bad_samples is 500, expected at most 0")
+    assert str(result.parameters["summary"]).startswith("REJECT: no FCD; bad_samples is 2000, expected at most 0")
     assert "fcd" not in result.metrics
 
 
@@ -401,12 +403,50 @@ def test_without_classes_the_class_rules_are_left_out(
     embedding = make_embedding(tmp_path / "embedding", dataset)
     result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
     rules = evaluations.describe(tmp_path / "e").rules
-    assert {"fcd_ratio", "recall", "copy_z"} <= {rule["rule"] for rule in rules}
+    assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= {rule["rule"] for rule in rules}
     assert not [rule["rule"] for rule in rules if "class" in rule["rule"]]
     assert result.parameters["verdict"] == evaluations.PROMOTE
     assert "class_distance" not in result.metrics
     assert 0 <= float(result.metrics["bin_ratio"]) <= 1
     assert "Share of each bin" in (tmp_path / "e" / evaluations.REPORT).read_text()
+
+
+def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the_reasons_say_so(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], embedding: Path, tmp_path: Path
+) -> None:
+    dropped = tmp_path / "embedding"
+    shutil.copytree(embedding, dropped)
+    value = json.loads((dropped / embeddings.MANIFEST).read_text())
+    spaces = [space for space in value["spaces"] if space["name"] == embeddings.UNTRAINED]
+    value |= {"spaces": spaces, "class_count": 0, "test_accuracy": 0.35}
+    storage.write_json(dropped / embeddings.MANIFEST, value)
+    result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped)
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    remark = "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance"
+    assert remark in str(result.parameters["summary"])
+    assert remark in (tmp_path / "e" / evaluations.REPORT).read_text()
+    rules = [rule["rule"] for rule in evaluations.describe(tmp_path / "e").rules]
+    assert [rule for rule in rules if "fcd" in rule] == ["fcd_corrected"]
+    assert not [rule for rule in rules if "class" in rule]
+
+
+def test_without_a_certificate_the_verdict_is_hold_unless_it_is_to_judge(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    dataset: str,
+    make_embedding: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
+    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
+    said = "uncertified: 990 test images, 2,000 needed"
+    for uncertified, verdict in (("hold", evaluations.HOLD), ("judge", evaluations.PROMOTE)):
+        place = tmp_path / uncertified
+        result = run(two_checkpoints[0], place, embedding=embedding, uncertified=uncertified)
+        assert result.parameters["verdict"] == verdict
+        assert said in str(result.parameters["summary"])
+        assert said in (place / evaluations.REPORT).read_text()
+        assert evaluations.describe(place).uncertified == "990 test images, 2,000 needed"
 
 
 def test_too_few_images_and_strangers_are_refused(

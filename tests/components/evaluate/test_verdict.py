@@ -7,48 +7,64 @@ from typing import Any
 
 import pytest
 
+from components.evaluate.intervals import Measured
 from components.evaluate.verdict import Limits, Rival, Standing, Verdict, judge
-from components.evaluations import HOLD, PROMOTE, REJECT
+from components.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.records import ImageShape
 
 SHAPE = ImageShape(8, 8, 1)
-GOOD: dict[str, float | None] = {
-    "bad_samples": 0,
-    "pixel_mean_ratio": 1.1,
-    "pixel_deviation_ratio": 0.9,
-    "fcd_ratio": 4.0,
-    "untrained_fcd_ratio": 6.0,
-    "class_distance": 0.1,
-    "recall": 0.6,
-    "coverage": 0.7,
-    "class_ratio": 0.8,
-    "class_coverage": 0.9,
-    "distinct_share": 1.0,
-    "copy_share": 0.01,
-    "copy_z": 0.5,
+# What there are limits on: the value, and half the width of its interval.
+GOOD: dict[str, tuple[float, float]] = {
+    "pixel_mean_ratio": (1.1, 0.1),
+    "pixel_deviation_ratio": (0.9, 0.1),
+    "fcd_corrected": (0.02, 0.01),
+    "untrained_fcd_corrected": (0.03, 0.01),
+    "recall against real images": (0.7, 0.1),
+    "coverage against real images": (0.8, 0.1),
+    "class_distance": (0.05, 0.04),
+    "class_ratio": (0.8, 0.1),
+    "class_coverage": (0.8, 0.1),
+    "distinct_share": (1.0, 0.0),
+    "copy_share": (0.01, 0.005),
+    "copy_nearness": (0.4, 0.1),
 }
-REAL: dict[str, float | None] = {
-    "recall": 0.9,
-    "coverage": 0.95,
-    "class_distance": 0.05,
-    "class_ratio": 0.9,
-    "class_coverage": 0.95,
-    "kcd_error": 1e-4,
-    "untrained_kcd_error": 1e-4,
-}
-BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
 LIMITS = Limits(
-    distance_ratio=10.0,
+    distance=0.05,
     recall=0.5,
     coverage=0.6,
-    class_distance=0.2,
+    class_distance=0.1,
     class_ratio=0.5,
     class_coverage=0.6,
     distinct_share=0.999,
     copy_share=0.03,
-    copy_z=-3.0,
+    copy_nearness=0.55,
 )
-CHAMPION = Rival(version=3, checkpoint_digest="old", image=SHAPE, standing=Standing(scores=GOOD, blocks=BLOCKS))
+# A value that is beyond the limit, and half the width of an interval that is too.
+BEYOND: list[tuple[str, float, float]] = [
+    ("pixel_mean_ratio", 2.2, 0.1),
+    ("pixel_mean_ratio", 0.4, 0.05),
+    ("pixel_deviation_ratio", 0.4, 0.05),
+    ("fcd_corrected", 0.07, 0.01),
+    ("untrained_fcd_corrected", 0.07, 0.01),
+    ("recall against real images", 0.4, 0.05),
+    ("coverage against real images", 0.5, 0.05),
+    ("class_distance", 0.2, 0.05),
+    ("class_ratio", 0.4, 0.05),
+    ("class_coverage", 0.5, 0.05),
+    ("distinct_share", 0.99, 0.005),
+    ("copy_share", 0.05, 0.01),
+    ("copy_nearness", 0.7, 0.1),
+]
+DIFFERENCES = {"recall": (0.0, 0.03), "coverage": (0.0, 0.03), "class_distance": (0.0, 0.03)}
+FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
+BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
+
+
+def _around(values: Mapping[str, tuple[float, float]]) -> dict[str, Measured]:
+    return {name: Measured(value, value - reach, value + reach) for name, (value, reach) in values.items()}
+
+
+CHAMPION = Rival(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=_around(DIFFERENCES))
 
 
 def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
@@ -62,86 +78,100 @@ def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
 
 
 def _judge(
-    scores: dict[str, float | None] | None = None,
+    measured: Mapping[str, Measured] | None = None,
     rival: Rival | None = None,
     limits: Limits | None = LIMITS,
-    digest: str = "new",
+    scores: dict[str, float | None] | None = None,
     blocks: Mapping[str, Sequence[float]] | None = None,
-    real: dict[str, float | None] | None = None,
     without: Sequence[str] = (),
-    labelled: bool = True,
+    **changes: Any,
 ) -> Verdict:
-    known = {name: value for name, value in (GOOD | (scores or {})).items() if name not in without}
-    return judge(
-        Standing(scores=known, blocks=_moved(-0.005) if blocks is None else blocks),
-        limits,
-        rival,
-        real=REAL | (real or {}),
-        spaces=list(BLOCKS),
-        labelled=labelled,
-        checkpoint_digest=digest,
-        image=SHAPE,
+    known = {name: value for name, value in {**_around(GOOD), **(measured or {})}.items() if name not in without}
+    own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in known.items()}}
+    given = {
+        "floor_errors": FLOOR_ERRORS,
+        "labelled": True,
+        "checkpoint_digest": "new",
+        "image": SHAPE,
+        **changes,
+    }
+    standing = Standing(
+        scores={**own, **(scores or {})}, measured=known, blocks=_moved(-0.005) if blocks is None else blocks
     )
+    return judge(standing, limits, rival, **given)
 
 
-def _with(rival: Rival, scores: dict[str, float | None] | None = None, **changes: Any) -> Rival:
-    """A champion with other scores, or with other blocks."""
-    standing = Standing(scores=GOOD | (scores or {}), blocks=changes.get("blocks", BLOCKS))
-    return dataclasses.replace(rival, standing=standing)
+def _with(rival: Rival, **differences: tuple[float, float]) -> Rival:
+    """A champion that the model differs otherwise from."""
+    return dataclasses.replace(rival, differences=_around({**DIFFERENCES, **differences}))
+
+
+def _outcomes(found: Verdict) -> dict[str, str]:
+    return {rule.rule: rule.outcome for rule in found.rules if rule.outcome != PASSED}
 
 
 def test_the_first_good_model_is_promoted() -> None:
     found = _judge()
     assert found.verdict == PROMOTE
-    assert [rule.rule for rule in found.rules] == ["bad_samples", "scores", *list(GOOD)[1:]]
-    assert all(rule.passed for rule in found.rules)
+    assert [rule.rule for rule in found.rules] == ["bad_samples", "scores", *GOOD]
+    assert _outcomes(found) == {}
+    rule = found.rules[4]
+    assert (rule.rule, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
+    assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("bad_samples", 1),
-        ("pixel_mean_ratio", 2.1),
-        ("pixel_mean_ratio", 0.4),
-        ("pixel_deviation_ratio", 0.4),
-        ("fcd_ratio", 10.1),
-        ("untrained_fcd_ratio", 10.1),
-        ("recall", 0.44),
-        ("coverage", 0.56),
-        ("class_distance", 0.26),
-        ("class_ratio", 0.44),
-        ("class_coverage", 0.56),
-        ("distinct_share", 0.998),
-        ("copy_share", 0.031),
-        ("copy_z", -3.1),
-    ],
-)
-def test_every_limit_alone_rejects(name: str, value: float) -> None:
-    found = _judge({name: value})
+@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
+def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, reach: float) -> None:
+    found = _judge(_around({name: (value, reach)}))
     assert found.verdict == REJECT
-    assert [rule.rule for rule in found.rules if not rule.passed] == [name]
-    assert name in found.reasons[0]
+    assert _outcomes(found) == {name: FAILED}
+    assert found.reasons[0].startswith(f"{name} is {value:g} (")
 
 
-@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
+@pytest.mark.parametrize("good", [True, False])
+def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, reach: float, good: bool) -> None:
+    """Whichever side of the limit the value is on."""
+    middle = GOOD[name][0] if good else value
+    found = _judge(_around({name: (middle, abs(value - GOOD[name][0]))}))
+    assert found.verdict == HOLD
+    assert _outcomes(found) == {name: HELD}
+    assert found.reasons[0].endswith(", undecided with these images")
+
+
+def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
+    wide = {name: (value, 10.0) for name, (value, _) in GOOD.items()}
+    assert _judge(_around(wide)).verdict == HOLD
+    assert _judge(_around({**wide, "class_ratio": (0.1, 0.1)})).verdict == REJECT
+
+
+def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
+    found = _judge(scores={"bad_samples": 1})
+    assert found.verdict == REJECT
+    assert found.reasons == ["bad_samples is 1, expected at most 0"]
+
+
+@pytest.mark.parametrize("name", ["bad_samples", "density"])
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
-def test_a_number_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
-    found = _judge({name: value}, CHAMPION)
+def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
+    found = _judge(scores={name: value}, rival=CHAMPION)
     assert found.verdict == REJECT
-    assert f"the scores {name} are missing or not finite; expected finite, every one" in found.reasons
-    assert not next(rule for rule in found.rules if rule.rule == name).passed
+    assert found.reasons == [f"the scores {name} are missing or not finite; expected finite, every one"]
 
 
 @pytest.mark.parametrize("name", list(GOOD))
-def test_a_score_that_a_rule_asks_for_and_that_is_not_there_rejects(name: str) -> None:
+@pytest.mark.parametrize("part", ["value", "low", "high"])
+def test_an_interval_that_is_missing_or_not_a_number_rejects(name: str, part: str) -> None:
     assert _judge(without=[name]).verdict == REJECT
+    damaged = dataclasses.replace(_around(GOOD)[name], **{part: math.nan})
+    assert _outcomes(_judge({name: damaged}, scores={name: 1.0})) == {name: FAILED}
 
 
-@pytest.mark.parametrize("value", [None, math.nan])
-def test_a_score_that_no_rule_asks_for_must_be_a_number_too(value: float | None) -> None:
-    found = _judge({"density": value})
-    assert found.verdict == REJECT
-    assert found.reasons == ["the scores density are missing or not finite; expected finite, every one"]
+def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
+    found = _judge({"class_ratio": Measured(0.8, 0.7, math.inf)})
+    assert found.verdict == PROMOTE
+    (rule,) = (rule for rule in found.rules if rule.rule == "class_ratio")
+    assert (rule.low, rule.high) == (0.7, None)
 
 
 def test_without_limits_nothing_is_promoted() -> None:
@@ -150,36 +180,33 @@ def test_without_limits_nothing_is_promoted() -> None:
     assert found.reasons == ["the limits are not set; expected limits to keep to"]
 
 
-@pytest.mark.parametrize("name", ["recall", "coverage", "class_distance", "class_ratio", "class_coverage"])
-@pytest.mark.parametrize("value", [None, math.nan])
-def test_a_number_that_real_images_lack_rejects(name: str, value: float | None) -> None:
-    assert _judge(real={name: value}).verdict == REJECT
+@pytest.mark.parametrize(("hold", "verdict"), [(True, HOLD), (False, PROMOTE)])
+def test_without_a_certificate_a_good_model_is_held_unless_told_to_judge(hold: bool, verdict: str) -> None:
+    found = _judge(uncertified="34 test images, 2,000 needed", hold_uncertified=hold)
+    assert found.verdict == verdict
+    assert "uncertified: 34 test images, 2,000 needed" in found.reasons
+    assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [HELD if hold else PASSED]
+    assert _judge(_around({"class_ratio": (0.1, 0.1)}), uncertified="x", hold_uncertified=hold).verdict == REJECT
 
 
-def test_a_limit_that_cannot_be_told_says_whose_number_is_missing() -> None:
-    of_real = "recall is 0.6, expected at least what is missing (0.5 of that of real images)"
-    assert _judge(real={"recall": None}).reasons == [of_real]
-    of_champion = "recall is 0.6, expected at least what is missing by the champion's"
-    assert _judge(rival=_with(CHAMPION, {"recall": math.nan})).reasons == [of_champion]
-
-
-@pytest.mark.parametrize("name", ["recall", "coverage", "class_distance"])
-@pytest.mark.parametrize("value", [None, math.nan])
-def test_a_number_that_the_champion_lacks_rejects(name: str, value: float | None) -> None:
-    assert _judge(rival=_with(CHAMPION, {name: value})).verdict == REJECT
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> None:
+    known = {score: value for score, value in CHAMPION.differences.items() if score != name}
+    assert _judge(rival=dataclasses.replace(CHAMPION, differences=known)).verdict == REJECT
 
 
 def test_limits_on_classes_are_left_out_without_classes() -> None:
-    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labelled=False)
+    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labelled=False, remarks=["a remark"])
     assert found.verdict == PROMOTE
     assert not [rule.rule for rule in found.rules if "class" in rule.rule]
+    assert found.reasons[-1] == "a remark"
 
 
 def test_challenger_and_champion_both_ways_round() -> None:
     better = _judge(rival=CHAMPION)
     assert better.verdict == PROMOTE
-    assert better.reasons == ["within every limit and better than the champion, version 3"]
-    swapped = _judge(rival=_with(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
+    assert better.reasons == ["significantly within every limit and better than the champion, version 3"]
+    swapped = _judge(rival=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
     assert swapped.verdict == REJECT
     assert "excess over the champion's kernel distance (classifier)" in swapped.reasons[0]
 
@@ -204,11 +231,13 @@ def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> No
     assert _judge(rival=CHAMPION, blocks=apart).verdict == HOLD
 
 
-@pytest.mark.parametrize(
-    "scores", [{"class_distance": 0.14}, {"recall": 0.54}, {"coverage": 0.64}, {"class_ratio": 0.1}]
-)
-def test_a_better_distance_with_a_dropped_class_or_less_diversity_rejects(scores: dict[str, float | None]) -> None:
-    assert _judge(scores, CHAMPION).verdict == REJECT
+@pytest.mark.parametrize(("name", "beyond"), [("class_distance", 0.2), ("recall", -0.2), ("coverage", -0.2)])
+def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(name: str, beyond: float) -> None:
+    rule = f"{name} less the champion's"
+    for reach, outcome in ((0.05, FAILED), (0.15, HELD)):
+        found = _judge(rival=_with(CHAMPION, **{name: (beyond, reach)}))
+        assert _outcomes(found) == {rule: outcome}
+        assert found.verdict == (REJECT if outcome == FAILED else HOLD)
 
 
 @pytest.mark.parametrize(
@@ -222,16 +251,16 @@ def test_a_better_distance_with_a_dropped_class_or_less_diversity_rejects(scores
 )
 def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[str, list[float]]) -> None:
     assert _judge(rival=CHAMPION, blocks=blocks).verdict == REJECT
-    assert _judge(rival=_with(CHAMPION, blocks=blocks)).verdict == REJECT
+    assert _judge(rival=dataclasses.replace(CHAMPION, blocks=blocks)).verdict == REJECT
 
 
 @pytest.mark.parametrize("error", [None, math.nan, math.inf])
 def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
-    assert _judge(rival=CHAMPION, real={"untrained_kcd_error": error}).verdict == REJECT
+    assert _judge(rival=CHAMPION, floor_errors={**FLOOR_ERRORS, "untrained": error}).verdict == REJECT
 
 
 def test_the_champion_itself_is_held() -> None:
-    found = _judge(rival=CHAMPION, digest="old")
+    found = _judge(rival=CHAMPION, checkpoint_digest="old")
     assert found.verdict == HOLD
     assert "is already the champion, version 3" in found.reasons[0]
 
@@ -240,7 +269,7 @@ def test_the_champion_itself_is_held() -> None:
     "rival",
     [
         Rival(problem="champion.json is not JSON"),
-        dataclasses.replace(CHAMPION, standing=None),
+        dataclasses.replace(CHAMPION, blocks=None),
         dataclasses.replace(CHAMPION, image=ImageShape(28, 28, 1)),
     ],
 )

@@ -173,13 +173,18 @@ def test_an_evaluation_that_was_changed_is_not_published(
     digest = evaluations.describe(evaluation).digest
     path = evaluation / evaluations.MANIFEST
     held = json.loads(path.read_text())
-    rule = {"rule": "fcd_ratio", "value": 30.0, "limit": "at most 25", "passed": False, "otherwise": "HOLD"}
+    rule = {"rule": "fcd_corrected", "value": 1.0, "low": 0.5, "high": 1.5, "limit": "at most 0.055"}
     config = _config(two_models[0], evaluation, tmp_path / "registry")
     storage.write_json(path, {**held, "verdict": evaluations.PROMOTE})
     with pytest.raises(DataError, match=f"expected {digest}"):
         publish.run(dataclasses.replace(config, evaluation_digest=digest))
-    storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": [rule]})
-    with pytest.raises(DataError, match=r"its rules failed \(fcd_ratio\)"):
+    for outcome in (evaluations.HELD, evaluations.FAILED, "of no name"):
+        rules = [{**rule, "outcome": outcome}]
+        storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": rules})
+        with pytest.raises(DataError, match=r"its rules did not pass \(fcd_corrected\)"):
+            publish.run(config)
+    storage.write_json(path, {**held, "schema_version": 1})
+    with pytest.raises(DataError, match=r"of another schema version, expected 2.*; evaluate the model again"):
         publish.run(config)
     storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": ["x"]})
     with pytest.raises(DataError, match="is not a verdict"):
