@@ -57,7 +57,9 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 
 demo: install ## Run the whole pipeline on handwritten digits and publish a first champion
 	$(BIN)/wgan run --root $(RUNS)/demo --source digits --height 16 --width 16 \
-	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1
+	  --batch_size 32 --critic_steps 2 --steps 3500 --sample_every 500 --classifier_epochs 20 --seed 1 \
+	  --uncertified judge --distance_limit 0.15 \
+	  --class_distance_limit 0.3 --class_ratio_limit 0.2 --class_coverage_limit 0
 
 test: install ## Run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not slow and not long and not flink"
@@ -123,6 +125,9 @@ prove-classifier: install ## Train the classifier on Fashion-MNIST on 1 and on 4
 
 prove-verdict: install ## Count how often the verdict calls an equal model better on Fashion-MNIST (docs/proofs.md)
 	$(BIN)/python -m tests.proofs.equal_models --source $(FASHION_MNIST)
+
+prove-small-data: install ## Count how often garbage and healthy generators are promoted, by the number of test images (docs/small-data.md)
+	$(BIN)/python -m tests.proofs.small_data --source $(FASHION_MNIST)
 
 calibrate: install ## Train and judge healthy and sabotaged trainings on Fashion-MNIST; 40 minutes (docs/calibration.md)
 	$(BIN)/python -m tests.proofs.calibration --source $(FASHION_MNIST)
@@ -245,5 +250,5 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-pythons test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict calibrate prove-protocol \
+.PHONY: help install demo test test-pythons test-flink test-slow test-long test-random soak test-docker test-tf220 test-kfp216 prove-classifier prove-verdict prove-small-data calibrate prove-protocol \
   prove-replicas prove-threads prove-retraining lint format fake-gcs-server prism images beam-sdk image-sizes push prove-images audit fuzz compile goldens bench bench-preprocess lock

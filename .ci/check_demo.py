@@ -43,6 +43,11 @@ def main(root: Path, log: Path) -> None:
 
     card = (version / "CARD.md").read_text()
     check("**PROMOTE**" in card and "| fcd |" in card, "its card tells the verdict and the metrics")
+    uncertified = "uncertified: 221 test images, 2,000 needed"
+    check(uncertified in card, "its card tells that the feature space is uncertified")
+    command = [Path(sys.executable).with_name("wgan"), "models", "list", "--registry", root / "registry"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    check(uncertified in listed.stdout, "so does wgan models list", listed.stderr)
     command = [Path(sys.executable).with_name("wgan"), "models", "reproduce", "1", "--registry", root / "registry"]
     printed = subprocess.run(command, capture_output=True, text=True)
     check("python -m components.train" in printed.stdout, "wgan models reproduce prints commands", printed.stderr)
@@ -62,8 +67,10 @@ def main(root: Path, log: Path) -> None:
     check(verdict["verdict"] == "PROMOTE", "the verdict is PROMOTE", verdict["reasons"])
     report = (evaluation / "report.html").read_text()
     check("<script" not in report and "http://" not in report and "PROMOTE" in report, "the report stands alone")
+    check(uncertified in report, "it tells that the feature space is uncertified")
 
     lines = log.read_text().splitlines()
+    check(any(uncertified in line for line in lines), "so does the summary of evaluate")
     for stage in STAGES:
         check(any(line.split()[:2] == [stage, "done"] for line in lines), f"the table says that {stage} is done")
     for place in ("samples", "report", "model", "champion"):

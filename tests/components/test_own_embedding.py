@@ -186,7 +186,8 @@ def test_a_champion_is_compared_in_its_space(
     found = judge(two_checkpoints[1], dataset, embedding, tmp_path / "e", str(tmp_path / "registry"))
     assert found.metrics["champion_mine_fd"] == pytest.approx(first.metrics["mine_fd"], rel=1e-3)
     rules = {rule["rule"]: rule for rule in evaluations.describe(tmp_path / "e").rules}
-    assert {"mine_fd_ratio", "untrained_fcd_ratio", "mine_recall", "mine_coverage"} <= rules.keys()
+    assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()
+    assert {"mine_recall less the champion's", "mine_coverage less the champion's"} <= rules.keys()
     assert rules["excess over the champion's kernel distance (mine)"]["value"] is not None
     assert all(rule["value"] is not None for rule in rules.values())
 

@@ -1,0 +1,319 @@
+"""How often the verdict promotes garbage and healthy generators, by the number of test images.
+
+`make prove-small-data` runs it on Fashion-MNIST: too long for the tests. docs/small-data.md keeps what it showed.
+
+A trial draws new test images and new samples of every generator, and judges them by the functions of the evaluate
+stage, with its default limits and `--uncertified judge`. Images are embedded once, in pools, whose rows a trial takes.
+`results.jsonl` under the root keeps every verdict. Trials that are in it are not made again.
+"""
+
+import dataclasses
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.ndimage
+import scipy.stats
+
+from components import array_files, checkpoints, datasets, embeddings, records, score_names
+from components.evaluate import contestants, samples, scores
+from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.run import limits_of
+from components.evaluate.scores import Seen
+from components.evaluate.verdict import Standing, Verdict, judge
+from components.evaluations import HOLD, PROMOTE, REJECT
+from tests.proofs.stages import arguments, make_embedding, stage
+
+TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 10}  # by the number of test images
+SEED = 1
+SAMPLES = EvaluateConfig.sample_count
+CERTIFIED = embeddings.CERTIFIABLE  # test images, from which on a healthy generator must be promoted
+STEPS = 5000  # of the training, of 20,000 by default, on half of the images
+UNSEEN = 0.45  # share of the official training images that no network is trained on
+COLUMNS = (PROMOTE, HOLD, REJECT)
+_SHIRT, _T_SHIRT = 6, 0
+_GREY = 127.5  # levels to a standard deviation of 1, as networks see pixels
+_REPEATED = 3  # images that are repeated
+_AVERAGED = 30  # images of one class to a mean
+_DIRECTIONS, _IMAGES_PER_DIRECTION = 64, 10  # as the embed stage has them
+
+Pools = dict[str, Seen]
+Draw = Callable[
+    [Pools, np.ndarray, np.ndarray, np.random.Generator], Seen
+]  # pools, labels, rows of `real` to draw from
+
+
+def _noisy(images: np.ndarray, deviation: float, random: np.random.Generator) -> np.ndarray:
+    return np.clip(np.rint(images + random.normal(0.0, deviation * _GREY, images.shape)), 0, 255).astype(np.uint8)
+
+
+def images_of_pools(
+    real: np.ndarray, labels: np.ndarray, train: np.ndarray, train_labels: np.ndarray
+) -> dict[str, Any]:
+    """Functions that make the images of each pool, uint8 [n, height, width, channels], by its name.
+
+    Args:
+        real, labels: Images that no network was trained on, and their classes.
+        train, train_labels: Training images, SAMPLES of them, and their classes.
+    """
+    random = np.random.default_rng(0)
+
+    def blurred_means() -> np.ndarray:
+        of_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
+        chosen = [random.choice(of_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
+        means = np.stack([train[rows].mean(axis=0) for rows in chosen])
+        return np.rint(scipy.ndimage.gaussian_filter(means, (0, 1.0, 1.0, 0))).astype(np.uint8)
+
+    def repeated() -> np.ndarray:
+        """Each copy has its own noise of one level, so that no two are the same."""
+        images = np.repeat(real[random.permutation(len(real))[:_REPEATED]], SAMPLES, axis=0).astype(np.int16)
+        return np.clip(images + random.integers(-1, 2, images.shape), 0, 255).astype(np.uint8)
+
+    return {
+        "real": lambda: real,
+        "train": lambda: train,
+        "noise": lambda: random.integers(0, 256, (SAMPLES, *real.shape[1:]), np.uint8),
+        "blurred means": blurred_means,
+        "repeated": repeated,
+        "shifted": lambda: np.concatenate([train[:, :, :1], train[:, :, :-1]], axis=2),
+        "noisy T-shirts": lambda: _noisy(real[labels == _T_SHIRT], 0.2, random),
+        "noisy": lambda: _noisy(real, 0.075, random),
+    }
+
+
+def _all_of(pool: str) -> Draw:
+    def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+        return pools[pool].rows(random.permutation(len(pools[pool].digests))[:SAMPLES])
+
+    return draw
+
+
+def _free_of(pool: str) -> Draw:
+    def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+        return pools[pool].rows(free[:SAMPLES])
+
+    return draw
+
+
+def _one_repeated(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+    return pools["repeated"].rows(SAMPLES * random.integers(_REPEATED) + random.permutation(SAMPLES))
+
+
+def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+    return pools["real"].rows(free[labels[free] != random.integers(labels.max() + 1)][:SAMPLES])
+
+
+def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+    """The pool of noisy T-shirts has them in the order in which they are in the pool of real images."""
+    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"].digests))
+    shirts = np.flatnonzero(labels[drawn] == _SHIRT)
+    kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
+    both = _together(kept, replaced)
+    return both.rows(random.permutation(len(both.digests)))
+
+
+def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
+    drawn = random.permutation(len(pools["trained"].digests))[: SAMPLES * 6 // 10]
+    both = _together(pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10]))
+    return both.rows(random.permutation(len(both.digests)))
+
+
+def _together(one: Seen, other: Seen) -> Seen:
+    if one.logits is None or other.logits is None:
+        raise AssertionError("the classifier was dropped")
+    return Seen(
+        {name: np.concatenate([features, other.features[name]]) for name, features in one.features.items()},
+        np.concatenate([one.logits, other.logits]),
+        [*one.digests, *other.digests],
+        np.concatenate([one.brightness, other.brightness]),
+        np.concatenate([one.power, other.power]),
+    )
+
+
+GARBAGE: dict[str, Draw] = {
+    "noise": _all_of("noise"),
+    "blurred means": _all_of("blurred means"),
+    "one image repeated": _one_repeated,
+    "one class missing": _one_class_missing,
+    "training images shifted by a pixel": _all_of("shifted"),
+    "shirts replaced by noisy T-shirts": _shirts_replaced,
+}
+HEALTHY: dict[str, Draw] = {
+    "other real images": _free_of("real"),
+    "other real images with noise": _free_of("noisy"),
+    "trained generator, 4 in 10 real": _four_in_ten_real,
+}
+# Further from real images than a training with the defaults: nothing is asked of it.
+WEAKER: dict[str, Draw] = {"trained generator, 5,000 steps": _all_of("trained")}
+GENERATORS = {**GARBAGE, **HEALTHY, **WEAKER}
+
+
+def narrowed(seen: Seen, directions: int) -> Seen:
+    """What a whitening of fewer directions would have made: its directions are the first of a larger one's."""
+    return dataclasses.replace(seen, features={name: values[:, :directions] for name, values in seen.features.items()})
+
+
+def verdicts(
+    embedding: embeddings.Embedding,
+    pools: Pools,
+    labels: np.ndarray,
+    generators: Mapping[str, Draw],
+    count: int,
+    seed: tuple[int, ...],
+) -> dict[str, Verdict]:
+    """One trial: the verdict on each generator against `count` test images that are drawn anew."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(labels))
+    test, free = order[:count], order[count:]
+    directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))
+    pools = {name: narrowed(seen, directions) for name, seen in pools.items()}
+    drawn = random.permutation(len(pools["train"].digests))[:count]
+    reference = scores.measure_reference(
+        embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
+    )
+    config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
+    errors = [score_names.name_of("kcd_error", space, reference.spaces) for space in reference.spaces]
+    found = {}
+    for index, (name, draw) in enumerate(generators.items()):
+        scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
+        found[name] = judge(
+            Standing(scores={**scored.scores, "bad_samples": 0}, measured=scored.measured, blocks=scored.blocks),
+            limits_of(config),
+            None,
+            floor_errors={space: reference.floor[error] for space, error in zip(reference.spaces, errors, strict=True)},
+            labelled=True,
+            checkpoint_digest="",
+            image=embedding.description.image,
+            uncertified=f"{count:,} test images" if count < CERTIFIED else "",
+            hold_uncertified=config.uncertified != JUDGE,
+        )
+    return found
+
+
+def see_pool(embedding: embeddings.Embedding, name: str, make: Callable[[], np.ndarray], place: Path) -> Seen:
+    """What the embedding makes of the images of a pool; read from a file if it is there."""
+    if not place.is_file():
+        images = make()
+        seen = scores.see(embedding, np.array_split(images, len(images) // 500), name)
+        if seen.logits is None:
+            raise AssertionError("the classifier was dropped")
+        digests = np.frombuffer(b"".join(seen.digests), np.uint8).reshape(len(images), -1)
+        arrays = {"logits": seen.logits, "digests": digests, "brightness": seen.brightness, "power": seen.power}
+        place.parent.mkdir(parents=True, exist_ok=True)
+        array_files.write_arrays(place, {**arrays, **{f"features/{at}": of for at, of in seen.features.items()}})
+    with np.load(place) as kept:
+        return Seen(
+            {key.partition("/")[2]: kept[key] for key in kept if key.startswith("features/")},
+            kept["logits"],
+            [row.tobytes() for row in kept["digests"]],
+            kept["brightness"],
+            kept["power"],
+        )
+
+
+def make_pools(root: Path, embedding: embeddings.Embedding) -> tuple[Pools, np.ndarray]:
+    """Every pool but that of the trained generator, and the classes of the real images."""
+    manifest = records.read_manifest(str(root / "dataset"))
+    real, labels = datasets.load_split(str(root / "dataset"), manifest, "validation")
+    train, train_labels = datasets.load_split(str(root / "dataset"), manifest, "train")
+    made = images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES])
+    return {
+        name: see_pool(embedding, name, make, root / "pools" / f"{name}.npz") for name, make in made.items()
+    }, labels
+
+
+def trained_pool(root: Path, embedding: embeddings.Embedding) -> Seen:
+    """Samples of the trained generator."""
+    folder = checkpoints.step_folder(root / "checkpoints", STEPS)
+    description = checkpoints.describe(folder)
+    image = records.read_manifest(str(root / "dataset")).image
+
+    def draw() -> np.ndarray:
+        generator = contestants.averaged(folder, description)
+        return np.concatenate([batch for batch, _ in samples.draw(generator, image, 2 * SAMPLES, 0)])
+
+    return see_pool(embedding, "trained", draw, root / "pools" / "trained.npz")
+
+
+def run_trials(
+    root: Path,
+    embedding: embeddings.Embedding,
+    pools: Pools,
+    labels: np.ndarray,
+    generators: Mapping[str, Draw],
+    trials: Mapping[int, int],
+    seed: int,
+) -> None:
+    """Makes the trials that are not in `results.jsonl` yet, and adds them to it."""
+    kept = root / "results.jsonl"
+    known = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
+    for trial in range(max(trials.values())):
+        for count in (count for count, wanted in trials.items() if trial < wanted):
+            missing = {name: of for name, of in generators.items() if (seed, count, trial, name) not in known}
+            if not missing:
+                continue
+            found = verdicts(embedding, pools, labels, missing, count, (seed, count, trial))
+            with kept.open("a") as file:
+                for name, verdict in found.items():
+                    broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
+                    row = {"seed": seed, "images": count, "trial": trial, "generator": name}
+                    print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
+        print(f"trial {trial + 1}", file=sys.stderr, flush=True)
+
+
+def read_results(root: Path) -> list[dict[str, Any]]:
+    """The rows of `results.jsonl`."""
+    kept = root / "results.jsonl"
+    return [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
+
+
+def print_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Prints how often each verdict came, and returns what is not as it should be."""
+    wrong = []
+    found = Counter((row["generator"], row["images"], row["verdict"]) for row in rows)
+    print(f"{'PROMOTE / HOLD / REJECT':36}" + "".join(f"{count:>14,}" for count in TRIALS))
+    for name in GENERATORS:
+        cells = []
+        for count in TRIALS:
+            by_verdict = [found[name, count, verdict] for verdict in COLUMNS]
+            promoted, made = by_verdict[0], sum(by_verdict)
+            cells.append(" / ".join(map(str, by_verdict)))
+            if name in GARBAGE and promoted > made / 100:
+                wrong.append(f"{name} was promoted {promoted} of {made} times with {count:,} test images")
+            if name in HEALTHY and count >= CERTIFIED and promoted < 0.9 * made:
+                wrong.append(f"{name} was promoted only {promoted} of {made} times with {count:,} test images")
+        print(f"{name:36}" + "".join(f"{cell:>14}" for cell in cells))
+    for count in TRIALS:
+        made = sum(found[name, count, verdict] for name in GARBAGE for verdict in COLUMNS)
+        promoted = sum(found[name, count, PROMOTE] for name in GARBAGE)
+        if made:
+            high = scipy.stats.binomtest(promoted, made, alternative="less").proportion_ci(0.95, "exact").high
+            print(
+                f"{count:>6,} test images: {promoted} of {made} verdicts on garbage promote; at most {high:.2%} (95%)"
+            )
+    return wrong
+
+
+def main() -> int:
+    """Makes the trials and prints the table; 1 if garbage is promoted or a healthy generator is not, else 0."""
+    given = arguments(__doc__, "build/small-data")
+    dataset, training = given.root / "dataset", given.root / "checkpoints"
+    downloads = given.root / "downloads"
+    stage("preprocess", source=given.source, dataset=dataset, downloads=downloads, validation_fraction=UNSEEN)
+    embedding = embeddings.load(make_embedding(given, dataset))
+    stage("train", dataset=dataset, checkpoints=training, steps=STEPS, keep_checkpoints=0)
+    pools, labels = make_pools(given.root, embedding)
+    pools["trained"] = trained_pool(given.root, embedding)
+    run_trials(given.root, embedding, pools, labels, GENERATORS, TRIALS, SEED)
+    wrong = print_table(read_results(given.root))
+    for line in wrong:
+        print(f"not as it should be: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
