@@ -102,7 +102,8 @@ build/flink/job-server/job-server.jar: tests/runners/flink_job_server/pom.xml
 	mvn --batch-mode --quiet --file $< package
 
 test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, the newest for TPUs
-	$(TF220)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k "not trajectory and not mistake and not told" $(STEP_TESTS)
+	$(TF220)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long" \
+	  -k "not trajectory and not mistake and not told" $(STEP_TESTS)
 
 $(TF220)/installed: requirements/tensorflow-2.20.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(TF220)
@@ -113,7 +114,7 @@ test-pythons: install ## Run the tests that depend on Python, and compare a smal
 	$(BIN)/python -m tests.pythons
 
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
-	$(KFP216)/bin/python -m pytest -rs --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
+	$(KFP216)/bin/python -m pytest -rs -n 2 --dist loadfile --confcutdir tests/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
 $(KFP216)/installed: requirements/kfp-2.16.txt | $(INSTALLED)
 	$(BIN)/python -m venv $(KFP216)

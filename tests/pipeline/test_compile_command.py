@@ -94,14 +94,6 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
 
 
-def test_what_has_platform_settings_is_not_run_here(tmp_path: Path) -> None:
-    path = tmp_path / "package.yaml"
-    assert wgan("compile", "--profile", "tpu-v5e-8", "--allow_tags", "--output", str(path)).returncode == 0
-    found = wgan("run", "--package", str(path), "--root", str(tmp_path / "runs"), "--source", "digits")
-    assert found.returncode == 64
-    assert "the package has platform settings (a second document), for a cluster only" in messages(found)[0]
-
-
 def test_the_profiles_are_listed_with_ones_own(tmp_path: Path) -> None:
     file = own(tmp_path, {"mine": {"kfp": {"service_account": "me", "stages": {"train": {"spot": True}}}}})
     found = wgan("profiles", "--profiles", file)

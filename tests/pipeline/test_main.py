@@ -163,3 +163,11 @@ def test_a_root_that_is_a_file_is_told(desk: Desk, parts: Parts) -> None:
     assert found.returncode == 64
     assert str(desk.root) in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_what_has_platform_settings_is_not_run_here(tmp_path: Path) -> None:
+    path = tmp_path / "package.yaml"
+    assert wgan("compile", "--profile", "tpu-v5e-8", "--allow_tags", "--output", str(path)).returncode == 0
+    found = wgan("run", "--package", str(path), "--root", str(tmp_path / "runs"), "--source", "digits")
+    assert found.returncode == 64
+    assert "the package has platform settings (a second document), for a cluster only" in messages(found)[0]
