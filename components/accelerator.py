@@ -12,7 +12,7 @@ import tensorflow as tf
 from components import cluster as workers
 from components.cluster import Cluster
 from components.errors import ConfigError, TransientError
-from components.hardware import exact_problem
+from components.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,9 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
             tf.tpu.experimental.initialize_tpu_system(resolver)
             strategy = tf.distribute.TPUStrategy(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
-        raise refuse(_first_line(error)) from None
+        absent = address == "local" and not has_tpu()
+        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else _first_line(error)
+        raise refuse(reason) from None
     if replicas not in (0, strategy.num_replicas_in_sync):
         raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
     return strategy
