@@ -43,6 +43,7 @@ _GOOD = (DONE, UNCHANGED)
 _CANNOT_START = 127
 _FINAL = (errors.BAD_CONFIGURATION, errors.BAD_DATA, errors.DEFECT, errors.INTERRUPTED, errors.TERMINATED)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_SECONDS = 0.5  # at most, until a signal is noticed
 
 
 @dataclasses.dataclass
@@ -301,8 +302,11 @@ class Run:
 
     def _next_event(self) -> "_Ended | int | None":
         """The next event; None when an interruption has taken longer than stages are given."""
-        if not self._interrupted_by:
-            return self._events.get()
+        # A signal that arrives just before the wait, or that another thread takes, does not end the wait: Python runs
+        # its handler in this thread, and only between waits.
+        while not self._interrupted_by:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=_SIGNAL_SECONDS)
         try:
             return self._events.get(timeout=max(self._deadline - time.monotonic(), 1.0))
         except queue.Empty:

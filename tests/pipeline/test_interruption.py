@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command goes on."""
 
+import ctypes
 import signal
 import time
 from collections.abc import Callable
@@ -72,6 +73,18 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
     assert process.returncode == 143, told
     assert "SIGTERM: waiting for shell-2 to end" in told
     assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+
+def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
+    """The main thread's wait goes on then, as it does if a signal arrives just before the wait."""
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_for(desk.folder / "pids")
+    other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
+    assert other != process.pid
+    assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 130, (desk.folder / "stderr.txt").read_text()
 
 
 def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
