@@ -2,17 +2,21 @@
 # mypy: disable-error-code="valid-type"
 
 import dataclasses
+import functools
+import inspect
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kfp import compiler, dsl
+from kfp.dsl import pipeline_task
 
 from tests import programs, properties
 
@@ -80,6 +84,17 @@ class Parts:
     shell: Callable[..., dsl.PipelineTask]
     number: Callable[..., dsl.PipelineTask]
     final: Callable[..., dsl.PipelineTask]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stacks_without_source() -> Iterator[None]:
+    """Spare kfp the source lines of the whole stack, of which it wants one name, at each setting of a stage.
+
+    Under pytest, with a deep stack and thousands of modules, they take a second or more for each package.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline_task, "inspect", types.SimpleNamespace(stack=functools.partial(inspect.stack, 0)))
+        yield
 
 
 @pytest.fixture
