@@ -67,7 +67,7 @@ class Program:
             for path in given:
                 Path(path).touch()
         variables = dict(os.environ if environment is None else environment)
-        self._process = _SERVER.Process(target=_begin, args=(given, variables, call, *arguments))
+        self._process = _SERVER.Process(target=_begin, args=(given, variables, _umask(), call, *arguments))
         self._process.start()
         self.stdout, self.stderr = (os.fdopen(os.dup(mine.fileno()), encoding="utf-8") for mine, _ in ends)
         for connection in itertools.chain(*ends):
@@ -144,14 +144,26 @@ def _on_replicas(file: str, function: str, replicas: int, arguments: str) -> Non
     print(json.dumps(getattr(module, function)(strategy, *json.loads(arguments))))
 
 
+def _umask() -> int:
+    """This process's umask, which can only be read by setting it."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
 def _begin(
-    output: Sequence[Connection | str], environment: dict[str, str], call: Callable[..., Any], *arguments: Any
+    output: Sequence[Connection | str],
+    environment: dict[str, str],
+    umask: int,
+    call: Callable[..., Any],
+    *arguments: Any,
 ) -> None:
     """What an interpreter would begin and end with, around a call."""
     if context := sys.modules.get("tensorflow.python.eager.context"):
         assert context._context is None, "the server has used TensorFlow, not just imported it"
     os.environ.clear()
     os.environ.update(environment)
+    os.umask(umask)
     tempfile.tempdir = None
     for place, descriptor in zip(output, (1, 2), strict=True):
         opened = os.open(place, os.O_WRONLY) if isinstance(place, str) else place.fileno()
