@@ -66,7 +66,7 @@ def _tell(parsed: argparse.Namespace) -> None:
             _tell_why(version, found, champion, storage.read_json(folder / evaluations.METRICS, "evaluation"))
         else:
             initial = _version_of(parsed.registry, champion, reproduction.initial_digest(found))
-            print("\n".join(reproduction.script(version, found, Path(parsed.root), initial)))
+            print("\n".join(reproduction.script(version, found, Path(parsed.root), parsed.source, initial)))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise DataError(
             f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
@@ -98,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         if name == "reproduce":
             verb.add_argument(
                 "--root", default="reproduced", help="folder that the commands make (default: ./reproduced)"
+            )
+            verb.add_argument(
+                "--source", default="", help="where the source of the dataset lies now (default: the place on record)"
             )
         if name == "gc":
             _add_flags_of_gc(verb)

@@ -6,8 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, settings
+from components import digests, lineage, settings, sources
 from components.card import plain
+from components.errors import ConfigError, DataError
 from components.lineage import Lineage
 from components.registry import Version
 
@@ -26,7 +27,7 @@ _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
 
 
-def script(version: Version, found: Lineage, root: Path, initial_version: int = 0) -> list[str]:
+def script(version: Version, found: Lineage, root: Path, source: str = "", initial_version: int = 0) -> list[str]:
     """The lines of a shell script that makes the model of a version in an empty folder, and judges it.
 
     Each command is given the digests that its inputs must have, so that the script ends where something differs.
@@ -35,9 +36,12 @@ def script(version: Version, found: Lineage, root: Path, initial_version: int = 
         version: The version.
         found: Its lineage.
         root: The folder to make.
+        source: Where the dataset's source lies now; empty for the place on record.
         initial_version: The version whose checkpoint the training began with; 0 for none, or one that is not known.
 
     Raises:
+        ConfigError: `source` has characters that cannot be printed.
+        DataError: The same holds for the place on record, and `source` is empty.
         KeyError, TypeError, AttributeError: The lineage lacks what artefacts say of themselves.
     """
     dataset, checkpoints, embedding = root / "dataset", root / "checkpoints", root / "embedding"
@@ -45,7 +49,7 @@ def script(version: Version, found: Lineage, root: Path, initial_version: int = 
     made = found.digests
     of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
     of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
-    source = _UNKNOWN_PLACE if _cannot_print(version.evaluation.source) else version.evaluation.source
+    source = _source(version, source)
     preprocess = {
         "source": source or _UNKNOWN_PLACE,
         "source_fingerprint": found.dataset["source"]["fingerprint"],
@@ -60,7 +64,7 @@ def script(version: Version, found: Lineage, root: Path, initial_version: int = 
         embed |= {"own_embedding": _OWN_EMBEDDING, "own_embedding_digest": own}
     judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
     return [
-        *_comments(version, found, initial_version),
+        *_comments(version, found, source != "", initial_version),
         "set -e",
         _command("preprocess", preprocess, found.dataset["preprocessing"]),
         f"# dataset_digest: {made['dataset']}",
@@ -80,12 +84,20 @@ def initial_digest(found: Lineage) -> str:
     return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
 
 
-def _cannot_print(source: str) -> bool:
-    """Whether a source's path had other characters than are on record."""
-    return not source.isprintable() or _ESCAPE.search(source) is not None
+def _source(version: Version, given: str) -> str:
+    """Returns the place to read; refuses one that a command cannot name, as it would name another."""
+    if not given.isprintable():
+        raise ConfigError(f"--source {sources.printable(given)} cannot be printed: move the source to a printable path")
+    recorded = version.evaluation.source
+    if not given and (not recorded.isprintable() or _ESCAPE.search(recorded)):
+        raise DataError(
+            f"version {version.number} was made from {sources.printable(recorded)}, a path with characters that cannot "
+            "be printed: move the source to a printable path, and name it with --source"
+        )
+    return given or recorded
 
 
-def _comments(version: Version, found: Lineage, initial_version: int) -> list[str]:
+def _comments(version: Version, found: Lineage, known_source: bool, initial_version: int) -> list[str]:
     """What the script makes, and how what is here differs from what made it."""
     lines = [
         f"version {version.number}: model {version.model.digest}",
@@ -100,13 +112,8 @@ def _comments(version: Version, found: Lineage, initial_version: int) -> list[st
     lines += _other_libraries(makers)
     if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
         lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
-    if not version.evaluation.source:
+    if not known_source:
         lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
-    elif _cannot_print(version.evaluation.source):
-        lines.append(
-            "WARNING: the source is not named, as its path has characters that cannot be printed "
-            f"({version.evaluation.source}): put its place where {_UNKNOWN_PLACE} stands."
-        )
     initial = initial_digest(found)
     if initial:
         made = f" (`wgan models reproduce {initial_version}` makes it)" if initial_version else ""

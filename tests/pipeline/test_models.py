@@ -241,15 +241,19 @@ def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path,
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b[31mb", "a\x85b", "a\udcffb", "a\u202eb"])
-def test_a_source_that_cannot_be_printed_faithfully_is_not_printed(
-    name: str, tmp_path: Path, ask: Callable[..., str]
+def test_a_source_that_cannot_be_printed_faithfully_is_refused(
+    name: str,
+    tmp_path: Path,
+    ask: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     recorded = sources.printable(name)
     publish_version(tmp_path / "1", tmp_path / "registry", 100, source=recorded)
-    text = ask("reproduce", 1, "--registry", tmp_path / "registry")
-    assert "--source SOURCE " in text
-    assert "# WARNING: the source is not named, as its path has characters that cannot be printed" in text
-    assert recorded not in "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    words = ("reproduce", 1, "--registry", tmp_path / "registry")
+    assert f"version 1 was made from {recorded}, a path with characters" in refused(capsys, caplog, *words)
+    assert "--source 'a place' " in ask(*words, "--source", "a place")
+    assert f"--source {recorded} cannot be printed" in refused(capsys, caplog, *words, "--source", name)
 
 
 def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
