@@ -268,6 +268,7 @@ def test_of_two_changes_at_once_one_fails(
         assert registry.versions(place) == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("no_retries")
 def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     place: str, ask: Ask, candidates: list[Candidate], gcs: Server
 ) -> None:
