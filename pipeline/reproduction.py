@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, settings, sources
+from components import digests, lineage, settings
 from components.card import plain
 from components.errors import ConfigError, DataError
 from components.lineage import Lineage
@@ -87,11 +87,11 @@ def initial_digest(found: Lineage) -> str:
 def _source(version: Version, given: str) -> str:
     """Returns the place to read; refuses one that a command cannot name, as it would name another."""
     if not given.isprintable():
-        raise ConfigError(f"--source {sources.printable(given)} cannot be printed: move the source to a printable path")
+        raise ConfigError(f"--source {plain(given)} cannot be printed: move the source to a printable path")
     recorded = version.evaluation.source
     if not given and (not recorded.isprintable() or _ESCAPE.search(recorded)):
         raise DataError(
-            f"version {version.number} was made from {sources.printable(recorded)}, a path with characters that cannot "
+            f"version {version.number} was made from {plain(recorded)}, a path with characters that cannot "
             "be printed: move the source to a printable path, and name it with --source"
         )
     return given or recorded

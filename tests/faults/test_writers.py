@@ -1,6 +1,7 @@
 """Every writer killed at every system call, without power after every one, and with every one failing.
 
-Changes of a registry take long; `make soak` looks at every call of theirs.
+`make test` computes what is left without power; `make test-slow` kills, fails, and plants mistakes. Changes of a
+registry take longer still; `make soak` looks at every call of theirs.
 """
 
 from pathlib import Path
@@ -29,6 +30,7 @@ def all_well(counts: Counts) -> None:
     assert counts.tried == counts.fired > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_killed_at_every_call(name: str, folder: Path) -> None:
     all_well(kill_everywhere(BY_NAME[name], folder))
@@ -39,6 +41,7 @@ def test_without_power_after_every_call(name: str, folder: Path) -> None:
     all_well(lose_power_everywhere(BY_NAME[name], folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_every_call_fails(name: str, folder: Path) -> None:
     all_well(fail_everywhere(BY_NAME[name], folder, every=3))
@@ -67,6 +70,7 @@ def test_a_publication_again_writes_nothing(folder: Path) -> None:
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_variant_is_caught(mutant: str, folder: Path) -> None:
     for number, (suite, name) in enumerate(CATCHES[mutant]):

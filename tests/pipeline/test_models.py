@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components import digests, evaluations, images, lineage, models, records, registry, sources, storage
+from components.card import plain
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from pipeline import __main__ as wgan
@@ -253,7 +254,7 @@ def test_a_source_that_cannot_be_printed_faithfully_is_refused(
     words = ("reproduce", 1, "--registry", tmp_path / "registry")
     assert f"version 1 was made from {recorded}, a path with characters" in refused(capsys, caplog, *words)
     assert "--source 'a place' " in ask(*words, "--source", "a place")
-    assert f"--source {recorded} cannot be printed" in refused(capsys, caplog, *words, "--source", name)
+    assert f"--source {plain(name)} cannot be printed" in refused(capsys, caplog, *words, "--source", name)
 
 
 def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(

@@ -49,6 +49,7 @@ def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
         assert found[number] == decoded_here(contents[number])
 
 
+@pytest.mark.slow
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "LIMITS", decoder.Limits(seconds=3))
     found = decoder.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
