@@ -229,6 +229,7 @@ def browser() -> Iterator[Chromium]:
 PAGES = ("report", "large report", "comparison")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_small_even_of_large_images_many_classes_and_long_logs(page_of: dict[str, Path], name: str) -> None:
     assert page_of[name].stat().st_size < pages.SIZE_LIMIT

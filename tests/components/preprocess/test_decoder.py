@@ -166,6 +166,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
     source = tmp_path / "pets"
     source.mkdir()

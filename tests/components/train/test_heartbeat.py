@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from components import errors
 
 PROCESS = """
@@ -38,6 +40,7 @@ def test_a_hang_is_ended_and_it_is_told_where_it_was() -> None:
     assert "Thread" in said
 
 
+@pytest.mark.slow
 def test_before_the_first_beat_after_the_end_and_between_beats_nothing_is_awaited() -> None:
     """The last: a pause of 20 times as long as any before is allowed."""
     process = begun(
@@ -48,6 +51,7 @@ def test_before_the_first_beat_after_the_end_and_between_beats_nothing_is_awaite
     assert "alive" in said[0]
 
 
+@pytest.mark.slow
 def test_a_process_that_was_paused_is_not_ended_when_it_wakes() -> None:
     process = begun("heart.beat(); [(time.sleep(0.05), heart.beat()) for _ in range(40)]")
     process.send_signal(signal.SIGSTOP)

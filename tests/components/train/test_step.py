@@ -147,6 +147,7 @@ def test_replicas_do_not_change_the_trajectory(
         assert difference <= CASES[name].tolerance * max(np.abs(expected).max(), 1e-3), key
 
 
+@pytest.mark.slow
 def test_exact_trains_as_standard_does_but_for_its_batch_statistics(here: tf.distribute.Strategy) -> None:
     """Without batch normalisation the two differ by the rounding of a fixed point only."""
     set_float("float32")

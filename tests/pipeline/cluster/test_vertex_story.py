@@ -215,6 +215,7 @@ def live(server: VertexServer) -> int:
     return sum(each.state.name == "ACTIVE" and each.start_time <= soon for each in server.schedules.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acted", [False, True])
 def test_apply_is_stopped_at_every_request(server: VertexServer, file: Path, vertex_package: Path, acted: bool) -> None:
     assert schedule(server, file, "apply") == 0
