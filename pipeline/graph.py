@@ -1,5 +1,9 @@
-"""The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam."""
+"""The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam.
 
+A setting of a stage is a parameter of the pipeline, by the same name, unless `_WIRED` names it.
+"""
+
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +11,7 @@ from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
 
 from components import images, settings
+from components.component_of import parameter
 from components.decide.component import decide
 from components.decide.config import DecideConfig
 from components.embed.component import embed
@@ -30,14 +35,25 @@ from pipeline.vertex_hardware import VertexStage
 
 # Stages whose image has neither TensorFlow nor anything else that takes seconds to start.
 _LIGHT = ("fingerprint", "decide", "preprocess", "record")
+# Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
+_CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
+# Settings that follow from the root or from another stage.
+_WIRED = frozenset(
+    {
+        *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
+        *(
+            "dataset_digest",
+            "embedding_digest",
+            "checkpoint_digest",
+            "own_embedding_digest",
+            "initial_checkpoint_digest",
+        ),
+        *("source_fingerprint", "source_index", "former_datasets", "initial_checkpoint"),
+    }
+)
 # Parameters that decide what a run makes; the others say where, and how the work is spread.
 _DECIDING = sorted(
-    {
-        field.name
-        for config in (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
-        for field in settings.fields_of(config)
-        if field.setting.in_key
-    }
+    {field.name for config in _CHOSEN_BY_USERS for field in settings.fields_of(config) if field.setting.in_key}
 )
 
 
@@ -56,74 +72,16 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 
     origin = Origin(profile.target, profile.name, profile.service_account)
 
-    @dsl.pipeline(name="wgan-gp", description=f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}")
-    def wgan_gp(
-        source: str,
-        root: str,
-        height: int = PreprocessConfig.height,
-        width: int = PreprocessConfig.width,
-        color: str = PreprocessConfig.color,
-        resize: str = PreprocessConfig.resize,
-        validation_fraction: float = PreprocessConfig.validation_fraction,
-        test_fraction: float = PreprocessConfig.test_fraction,
-        bad_images_limit: float = PreprocessConfig.bad_images_limit,
-        images_per_shard: int = PreprocessConfig.images_per_shard,
-        beam_options: str = PreprocessConfig.beam_options,
-        steps: int = TrainConfig.steps,
-        batch_size: int = TrainConfig.batch_size,
-        critic_steps: int = TrainConfig.critic_steps,
-        critic_learning_rate: float = TrainConfig.critic_learning_rate,
-        generator_learning_rate: float = TrainConfig.generator_learning_rate,
-        beta_1: float = TrainConfig.beta_1,
-        beta_2: float = TrainConfig.beta_2,
-        learning_rate_decay: str = TrainConfig.learning_rate_decay,
-        constraint: str = TrainConfig.constraint,
-        penalty_weight: float = TrainConfig.penalty_weight,
-        clip_value: float = TrainConfig.clip_value,
-        ema_decay: float = TrainConfig.ema_decay,
-        latent_size: int = TrainConfig.latent_size,
-        base_filters: int = TrainConfig.base_filters,
-        critic_normalization: str = TrainConfig.critic_normalization,
-        generator_normalization: str = TrainConfig.generator_normalization,
-        conditioning: str = TrainConfig.conditioning,
-        precision: str = TrainConfig.precision,
-        reproducibility: str = TrainConfig.reproducibility,
-        virtual_shards: int = TrainConfig.virtual_shards,
-        when_unhealthy: str = TrainConfig.when_unhealthy,
-        roll_backs: int = TrainConfig.roll_backs,
-        log_every: int = TrainConfig.log_every,
-        sample_every: int = TrainConfig.sample_every,
-        checkpoint_every: int = TrainConfig.checkpoint_every,
-        keep_checkpoints: int = TrainConfig.keep_checkpoints,
-        classifier_epochs: int = EmbedConfig.classifier_epochs,
-        classifier_batch_size: int = EmbedConfig.classifier_batch_size,
-        classifier_learning_rate: float = EmbedConfig.classifier_learning_rate,
-        own_embedding: str = EmbedConfig.own_embedding,
-        own_embedding_name: str = EmbedConfig.own_embedding_name,
-        own_embedding_size: int = EmbedConfig.own_embedding_size,
-        own_embedding_range: str = EmbedConfig.own_embedding_range,
-        own_embedding_output: str = EmbedConfig.own_embedding_output,
-        export_checkpoint: str = EvaluateConfig.export_checkpoint,
-        sample_count: int = EvaluateConfig.sample_count,
-        distance_limit: float = EvaluateConfig.distance_limit,
-        recall_limit: float = EvaluateConfig.recall_limit,
-        coverage_limit: float = EvaluateConfig.coverage_limit,
-        class_distance_limit: float = EvaluateConfig.class_distance_limit,
-        class_ratio_limit: float = EvaluateConfig.class_ratio_limit,
-        class_coverage_limit: float = EvaluateConfig.class_coverage_limit,
-        distinct_share_limit: float = EvaluateConfig.distinct_share_limit,
-        copy_share_limit: float = EvaluateConfig.copy_share_limit,
-        copy_nearness_limit: float = EvaluateConfig.copy_nearness_limit,
-        uncertified: str = EvaluateConfig.uncertified,
-        seed: int = TrainConfig.seed,
-        start_from: str = DecideConfig.start_from,
-        refresh: str = DecideConfig.refresh,
-        accelerator: str = profile.accelerator,
-        tpu: str = TrainConfig.tpu,
-        replicas: int = profile.replicas,
-    ) -> None:
+    parameters = _parameters(profile)
+
+    def wgan_gp(*values: Any) -> None:
         """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
-        given = dict(locals())
+        given = dict(zip(parameters, values, strict=True))
+
+        def chosen(config: type) -> dict[str, Any]:
+            return {field.name: given[field.name] for field in settings.fields_of(config) if field.name in given}
+
+        source, root = given["source"], given["root"]
         registry = f"{root}/registry"
         # Kubeflow fills in a placeholder of the run only where it is the whole of a constant.
         of_run = {"records": f"{root}/records", "run": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
@@ -142,7 +100,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
 
         with dsl.ExitHandler(recorded, name="the run"):
             fingerprinted = fingerprint(
-                source=source, own_embedding=own_embedding, index=f"{root}/fingerprints", **of_run
+                source=source, own_embedding=given["own_embedding"], index=f"{root}/fingerprints", **of_run
             ).set_caching_options(False)
 
             decided = decide(
@@ -150,29 +108,18 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                 source_fingerprint=fingerprinted.outputs["source_fingerprint"],
                 own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
                 settings="\n".join(f"{name}={given[name]}" for name in _DECIDING if name in given),
-                refresh=refresh,
-                start_from=start_from,
+                **chosen(DecideConfig),
                 **of_run,
             ).set_caching_options(False)
 
             with dsl.If(decided.outputs["decision"] == RUN, name="anything new"):
                 dataset = preprocess(
-                    source=source,
                     dataset=f"{root}/datasets/{{key}}",
                     source_fingerprint=fingerprinted.outputs["source_fingerprint"],
                     source_index=f"{root}/fingerprints",
                     former_datasets=f"{root}/datasets",
                     downloads=f"{root}/downloads",
-                    height=height,
-                    width=width,
-                    color=color,
-                    resize=resize,
-                    validation_fraction=validation_fraction,
-                    test_fraction=test_fraction,
-                    bad_images_limit=bad_images_limit,
-                    images_per_shard=images_per_shard,
-                    seed=seed,
-                    beam_options=beam_options,
+                    **chosen(PreprocessConfig),
                     **of_run,
                 )
 
@@ -182,58 +129,18 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     dataset_digest=dataset.outputs["dataset_digest"],
                     initial_checkpoint=decided.outputs["initial_checkpoint"],
                     initial_checkpoint_digest=decided.outputs["initial_checkpoint_digest"],
-                    steps=steps,
-                    batch_size=batch_size,
-                    critic_steps=critic_steps,
-                    critic_learning_rate=critic_learning_rate,
-                    generator_learning_rate=generator_learning_rate,
-                    beta_1=beta_1,
-                    beta_2=beta_2,
-                    learning_rate_decay=learning_rate_decay,
-                    constraint=constraint,
-                    penalty_weight=penalty_weight,
-                    clip_value=clip_value,
-                    ema_decay=ema_decay,
-                    latent_size=latent_size,
-                    base_filters=base_filters,
-                    critic_normalization=critic_normalization,
-                    generator_normalization=generator_normalization,
-                    conditioning=conditioning,
-                    precision=precision,
-                    reproducibility=reproducibility,
-                    virtual_shards=virtual_shards,
-                    seed=seed,
-                    accelerator=accelerator,
-                    tpu=tpu,
-                    replicas=replicas,
-                    when_unhealthy=when_unhealthy,
-                    roll_backs=roll_backs,
-                    log_every=log_every,
-                    sample_every=sample_every,
-                    checkpoint_every=checkpoint_every,
-                    keep_checkpoints=keep_checkpoints,
+                    **chosen(TrainConfig),
                     **of_run,
                 )
 
-                # Embed's image is for CPUs. It shares what train is told only where train's is the same.
-                shared = profile.train_image == "cpu"
+                # Embed's image is for CPUs: it gets the hardware of train only if train's image is the same.
+                on_cpu = {"accelerator": "cpu", "tpu": EmbedConfig.tpu, "replicas": EmbedConfig.replicas}
                 embedding = embed(
                     dataset=dataset.outputs["dataset_uri"],
                     embedding=f"{root}/embeddings/{{key}}",
                     dataset_digest=dataset.outputs["dataset_digest"],
-                    classifier_epochs=classifier_epochs,
-                    classifier_batch_size=classifier_batch_size,
-                    classifier_learning_rate=classifier_learning_rate,
-                    own_embedding=own_embedding,
                     own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
-                    own_embedding_name=own_embedding_name,
-                    own_embedding_size=own_embedding_size,
-                    own_embedding_range=own_embedding_range,
-                    own_embedding_output=own_embedding_output,
-                    seed=seed,
-                    accelerator=accelerator if shared else "cpu",
-                    tpu=tpu if shared else EmbedConfig.tpu,
-                    replicas=replicas if shared else EmbedConfig.replicas,
+                    **{**chosen(EmbedConfig), **({} if profile.train_image == "cpu" else on_cpu)},
                     **of_run,
                 )
 
@@ -246,19 +153,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     checkpoint_digest=checkpoint.outputs["checkpoint_digest"],
                     dataset_digest=dataset.outputs["dataset_digest"],
                     embedding_digest=embedding.outputs["embedding_digest"],
-                    export_checkpoint=export_checkpoint,
-                    sample_count=sample_count,
-                    distance_limit=distance_limit,
-                    recall_limit=recall_limit,
-                    coverage_limit=coverage_limit,
-                    class_distance_limit=class_distance_limit,
-                    class_ratio_limit=class_ratio_limit,
-                    class_coverage_limit=class_coverage_limit,
-                    distinct_share_limit=distinct_share_limit,
-                    copy_share_limit=copy_share_limit,
-                    copy_nearness_limit=copy_nearness_limit,
-                    uncertified=uncertified,
-                    seed=seed,
+                    **chosen(EvaluateConfig),
                     **of_run,
                 ).set_caching_options(False)
 
@@ -301,7 +196,21 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                 task.set_container_image(image_of_train)
             _apply(task, profile.stages[name])
 
-    return wgan_gp
+    wgan_gp.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
+    return dsl.pipeline(name="wgan-gp", description=description)(wgan_gp)
+
+
+def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
+    """Declares the parameters of the pipeline, by name."""
+    defaults = {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    fields: dict[str, settings.Field] = {}
+    for config in _CHOSEN_BY_USERS:
+        fields = {field.name: field for field in settings.fields_of(config)} | fields
+    found = {name: parameter(name, str) for name in ("source", "root")}
+    for name in sorted(fields.keys() - _WIRED - found.keys()):
+        found[name] = parameter(name, fields[name].type, defaults.get(name, fields[name].default))
+    return found
 
 
 def _apply(task: dsl.PipelineTask, stage: KubernetesStage | VertexStage) -> None:

@@ -90,7 +90,8 @@ def test_settings_reach_the_stages_with_their_defaults(
         config_class = getattr(module, f"{name.title()}Config")
         for field in settings.fields_of(config_class):
             if field.name in compiled.parameters and not field.required:
-                assert fields(compiled)[field.name].default == field.default, f"{name}.{field.name}"
+                known = fields(compiled)[field.name]
+                assert (known.type, known.default) == (field.type, field.default), f"{name}.{field.name}"
 
 
 def test_stages_are_those_that_profiles_name(compiled: package.Package) -> None:

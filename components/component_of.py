@@ -1,0 +1,60 @@
+"""A stage as Kubeflow sees it, read off the stage's configuration: each field is an input."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from kfp import dsl
+
+from components import executor, settings
+from components.images import image
+
+_SUMMARY = "summary"  # an output of every stage: one line for people
+
+
+def component_of(
+    stage: str,
+    config: type,
+    description: str,
+    outputs: Mapping[str, Any],
+    *,
+    runs_in: str,
+    inputs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Makes the container component of a stage, whose one argument is Kubeflow's executor input.
+
+    Args:
+        stage: Its folder in `components`.
+        config: Its configuration.
+        description: One sentence for Kubeflow's pages.
+        outputs: The type of each output but the summary: `str`, `int` or an artefact of kfp.
+        runs_in: Its image in `components.images`.
+        inputs: Settings that Kubeflow fills in by itself, and kfp's types for them.
+    """
+    fields = settings.fields_of(config)
+    required = {field.name: field.type for field in fields if field.required}
+    required |= {**dict.fromkeys(executor.OF_THE_RUN, str), **(inputs or {})}
+    required |= {name: _output(kind) for name, kind in {**outputs, _SUMMARY: str}.items()}
+    optional = [field for field in fields if field.name not in required]
+    parameters = [parameter(name, kind) for name, kind in required.items()]
+    parameters += [parameter(field.name, field.type, field.default) for field in optional]
+
+    def component(*_: Any) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(
+            image=image(runs_in),
+            command=["python", "-m", f"components.{stage}"],
+            args=["--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+        )
+
+    component.__name__, component.__doc__ = stage, description
+    component.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return dsl.container_component(component)
+
+
+def _output(kind: Any) -> Any:
+    return dsl.OutputPath(kind) if kind in (str, int, float) else dsl.Output[kind]
+
+
+def parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    """Declares a parameter of a signature; kfp reads nothing else of a component or a pipeline."""
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
