@@ -33,9 +33,6 @@ STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_netwo
 COMPILE_TESTS := $(addprefix tests/pipeline/test_, compile_command.py goldens.py graph.py package_lint.py profiles.py)
 # Whatever goes through its client.
 CLIENT_TESTS := $(addprefix tests/pipeline/cluster/test_, submit.py kubeflow_connection.py schedule_commands.py)
-# TARGET-PROFILE: the packages that tests/pipeline/goldens keeps.
-GOLDENS := kfp-cpu kfp-gpu-l4-4 kfp-tpu-v5e-4-spot vertex-cpu vertex-gpu-l4 vertex-tpu-v5e-8
-
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -205,8 +202,7 @@ compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
 goldens: install ## Write the packages that the tests compare with again
-	$(foreach name,$(GOLDENS),$(BIN)/wgan compile --target $(firstword $(subst -, ,$(name))) --allow_tags \
-	  --profile $(patsubst kfp-%,%,$(patsubst vertex-%,%,$(name))) --output tests/pipeline/goldens/$(name).yaml &&) true
+	$(BIN)/python -m tests.pipeline.packages
 
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1

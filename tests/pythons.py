@@ -24,7 +24,7 @@ TESTS = (
     "tests/components/train/test_losses.py",
     "tests/components/train/test_step.py",
     "tests/pipeline/test_compile_command.py",
-    "tests/pipeline/test_goldens.py::test_golden_package",
+    "tests/pipeline/test_goldens.py::test_golden_packages",
     "tests/pipeline/test_main.py",
     "tests/pipeline/test_models.py",
     "tests/test_installation.py",

@@ -3,13 +3,21 @@
 Compiling takes a second under pytest: kfp looks at the whole stack, and all modules, for each setting of a stage.
 """
 
+import difflib
 import functools
+import re
+from pathlib import Path
 
 from components import images
 from pipeline import profiles
 from pipeline.compile import compiled_package
 
 PROFILES = profiles.read()
+# One profile for each target and kind of hardware. After a change that is meant: `make goldens`.
+GOLDENS = (
+    *(("cpu", profiles.KFP), ("gpu-l4-4", profiles.KFP), ("tpu-v5e-4-spot", profiles.KFP)),
+    *(("cpu", profiles.VERTEX), ("gpu-l4", profiles.VERTEX), ("tpu-v5e-8", profiles.VERTEX)),
+)
 DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 
 
@@ -17,3 +25,28 @@ DIGESTS = {name: f"host/{name}@sha256:{'0' * 64}" for name in images.NAMES}
 def package_of(name: str, target: str) -> bytes:
     """The package of a profile, by the profile's name."""
     return compiled_package(DIGESTS, PROFILES[name, target])
+
+
+def goldens() -> dict[Path, str]:
+    """What each file in `goldens` should hold: one whole package, with images by tag, and how others differ from it.
+
+    The version of kfp is left out: 2.16.1 and 2.17.0 differ in nothing else.
+    """
+    folder = Path(__file__).with_name("goldens")
+    whole = _without_version("cpu", profiles.KFP)
+    found = {folder / "kfp-cpu.yaml": whole}
+    for name, target in GOLDENS[1:]:
+        before, after = whole.splitlines(keepends=True), _without_version(name, target).splitlines(keepends=True)
+        differences = difflib.unified_diff(before, after, "kfp-cpu", f"{target}-{name}", n=1)
+        found[folder / f"{target}-{name}.diff"] = "".join(differences)
+    return found
+
+
+def _without_version(name: str, target: str) -> str:
+    text = compiled_package(profile=PROFILES[name, target]).decode()
+    return re.sub(r"^sdkVersion: .*\n", "", text, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    for path, text in goldens().items():
+        path.write_text(text)

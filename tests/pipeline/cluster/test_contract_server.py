@@ -21,10 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kfp_server_api.exceptions import ApiException
 
+from pipeline.profiles import KFP
 from tests.contract_server import cron, json_check, json_text, listing
 from tests.contract_server.left_out import LEFT_OUT, OTHER_WORDS
 from tests.contract_server.refusals import Refusal
 from tests.contract_server.server import Answer, HangUp, Request, Server, serving
+from tests.pipeline.packages import package_of
 
 # What the client says whenever it is made.
 pytestmark = pytest.mark.filterwarnings("ignore:This client only works with Kubeflow Pipeline:FutureWarning")
@@ -546,12 +548,10 @@ def test_a_pod_has_a_log(server: Server) -> None:
     assert requests.get(server.url + path.replace(pod, "nope"), timeout=10).status_code == 500
 
 
-@pytest.mark.parametrize(
-    "package", sorted((ROOT / "tests/pipeline/goldens").glob("kfp-*.yaml")), ids=lambda path: path.stem
-)
-def test_our_packages_run_on_it(server: Server, package: Path) -> None:
+@pytest.mark.parametrize("profile", ["cpu", "gpu-l4-4", "tpu-v5e-4-spot"])
+def test_our_packages_run_on_it(server: Server, profile: str) -> None:
     """The recorded server took this kind as well, for runs and for recurring runs."""
-    documents = list(yaml.safe_load_all(package.read_text()))
+    documents = list(yaml.safe_load_all(package_of(profile, KFP)))
     reference = upload(server, *documents)
     parameters = {
         name: {"STRING": "", "NUMBER_INTEGER": 1, "NUMBER_DOUBLE": 0.5, "BOOLEAN": True}[parameter["parameterType"]]

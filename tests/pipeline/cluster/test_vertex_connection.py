@@ -14,6 +14,8 @@ import pytest
 from components.errors import ConfigError, StageError, TransientError
 from pipeline.cluster import vertex_connection
 from pipeline.cluster.vertex_connection import VertexConnection
+from pipeline.profiles import VERTEX
+from tests.pipeline.packages import package_of
 
 KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 GOOD = {
@@ -227,9 +229,10 @@ for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a
 """
 
 
-def test_the_library_is_missing() -> None:
+def test_the_library_is_missing(tmp_path: Path) -> None:
     # A process of its own, as this one has imported it.
-    package = Path(__file__).parents[1] / "goldens" / "vertex-cpu.yaml"
+    package = tmp_path / "package.yaml"
+    package.write_bytes(package_of("cpu", VERTEX))
     command = [sys.executable, "-c", _WITHOUT_THE_LIBRARY, str(package)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     line = "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"

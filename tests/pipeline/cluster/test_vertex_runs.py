@@ -23,10 +23,10 @@ from pipeline.cluster import runs, submission, vertex_connection, vertex_runs
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.cluster.vertex_connection import VertexConnection
 from pipeline.cluster.vertex_runs import VertexRuns, job_of
+from pipeline.profiles import KFP, VERTEX
 from tests.pipeline.packages import DIGESTS, package_of
 from tests.vertex_server import Refused, VertexServer, serving
 
-GOLDENS = Path(__file__).parents[1] / "goldens"
 PROFILES = ("cpu", "gpu-l4", "tpu-v5e-8")
 CONNECTION = VertexConnection(
     project="my-project-1",
@@ -176,10 +176,12 @@ def test_command_lines_are_typed_as_vertex_wants_them(packages: dict[str, Cluste
     assert sent.keys() <= package.found.parameters.keys()
 
 
-def test_a_package_of_kubeflow_is_refused_first() -> None:
-    for golden in ("kfp-cpu.yaml", "kfp-tpu-v5e-4-spot.yaml"):
+def test_a_package_of_kubeflow_is_refused_first(tmp_path: Path) -> None:
+    path = tmp_path / "package.yaml"
+    for name in ("cpu", "tpu-v5e-4-spot"):
+        path.write_bytes(package_of(name, KFP))
         with pytest.raises(ConfigError, match=r"was compiled for kfp, and this is vertex: .*--target vertex"):
-            submission.read_package(GOLDENS / golden, "vertex")
+            submission.read_package(path, VERTEX)
 
 
 def test_flags_of_vertex_are_no_parameters_of_the_package(packages: dict[str, ClusterPackage]) -> None:
