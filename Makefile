@@ -201,7 +201,7 @@ fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target fo
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
-goldens: install ## Write the packages that the tests compare with again
+goldens: install ## Write the package that wgan run executes, and how the others differ from it
 	$(BIN)/python -m tests.pipeline.packages
 
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores

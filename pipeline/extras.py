@@ -5,9 +5,8 @@ import importlib.util
 from components.errors import ConfigError
 
 # Packages that come with each extra.
-_PIPELINE = ("kfp",)
 _CPU = ("jinja2", "keras", "matplotlib", "numpy", "scipy", "tensorflow")
-_PACKAGES = {"pipeline": _PIPELINE, "cpu": _CPU, "local": (*_PIPELINE, *_CPU, "apache_beam", "sklearn")}
+_PACKAGES = {"pipeline": ("kfp",), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
 
 
 def require(extra: str, verb: str) -> None:

@@ -34,6 +34,8 @@ HELP = {
     "run": "run the pipeline on this machine, from the first stage that is not finished",
     "plan": "print which stages a run would run, and why, without running them",
 }
+# The pipeline, compiled for CPUs: `make goldens` writes it.
+SHIPPED_PACKAGE = Path(__file__).with_name("package.yaml")
 _PROCESS, _DOCKER = "process", "docker"
 # As components/sources.py calls it; to import that would make this command heavy.
 _FETCHED_BY_NAME = ("fashion-mnist",)
@@ -51,8 +53,9 @@ def main(verb: str, words: list[str]) -> int:
     """
     # The package decides which flags there are, so --package and --train_image are read first.
     first = _parser(verb).parse_known_args(words)[0]
-    extras.require("local" if first.runner == _PROCESS else "pipeline", verb)
-    found = _package(first)
+    if first.runner == _PROCESS:
+        extras.require("local", verb)
+    found = _package(first, verb)
     parser = _parser(verb, add_help=True)
     container_settings.add_flags(parser)
     parameters.add_flags(parser, parameters.fields(found))
@@ -112,10 +115,13 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
     return parser
 
 
-def _package(parsed: argparse.Namespace) -> Package:
+def _package(parsed: argparse.Namespace, verb: str) -> Package:
     if parsed.package is not None:
         return package.read(_read_package(parsed.package), str(parsed.package))
-    # Kubeflow's package takes a second to import; who brings a compiled package need not wait for it.
+    if parsed.train_image == "cpu":
+        return package.read(SHIPPED_PACKAGE.read_bytes(), "the pipeline")
+    extras.require("pipeline", verb)
+    # To import kfp takes two seconds, so that only this case does.
     from pipeline.compile import compiled_package
 
     return package.read(compiled_package(profile=profiles.local(parsed.train_image)), "the pipeline")

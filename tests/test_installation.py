@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 BUILT = ("LICENSE", "README.md", "components", "pipeline", "pyproject.toml")
 LOCAL = [["run", "--source", "digits"], ["plan", "--help"]]
 PIPELINE = [
-    ["run", "--runner", "docker"],
+    ["run", "--runner", "docker", "--train_image", "gpu"],
     ["compile", "--target", "kfp"],
     ["submit"],
     ["status"],
@@ -145,6 +145,9 @@ def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, words: list[s
 
 def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
     """They read the package's own data files and a registry in a folder."""
+    done = run(wgan, "run", "--runner", "docker", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.endswith("E source is required: give --source\n")
     done = run(wgan, "profiles", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "tpu-v5e-8" in done.stdout

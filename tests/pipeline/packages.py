@@ -11,6 +11,7 @@ from pathlib import Path
 from components import images
 from pipeline import profiles
 from pipeline.compile import compiled_package
+from pipeline.run_command import SHIPPED_PACKAGE
 
 PROFILES = profiles.read()
 # One profile for each target and kind of hardware. After a change that is meant: `make goldens`.
@@ -28,21 +29,21 @@ def package_of(name: str, target: str) -> bytes:
 
 
 def goldens() -> dict[Path, str]:
-    """What each file in `goldens` should hold: one whole package, with images by tag, and how others differ from it.
+    """What the package that is shipped should hold, and each file in `goldens`: how others differ from it.
 
-    The version of kfp is left out: 2.16.1 and 2.17.0 differ in nothing else.
+    Images have tags. The version of kfp is left out: 2.16.1 and 2.17.0 differ in nothing else.
     """
     folder = Path(__file__).with_name("goldens")
-    whole = _without_version("cpu", profiles.KFP)
-    found = {folder / "kfp-cpu.yaml": whole}
+    whole = _compiled("cpu", profiles.KFP)
+    found = {SHIPPED_PACKAGE: whole}
     for name, target in GOLDENS[1:]:
-        before, after = whole.splitlines(keepends=True), _without_version(name, target).splitlines(keepends=True)
+        before, after = whole.splitlines(keepends=True), _compiled(name, target).splitlines(keepends=True)
         differences = difflib.unified_diff(before, after, "kfp-cpu", f"{target}-{name}", n=1)
         found[folder / f"{target}-{name}.diff"] = "".join(differences)
     return found
 
 
-def _without_version(name: str, target: str) -> str:
+def _compiled(name: str, target: str) -> str:
     text = compiled_package(profile=PROFILES[name, target]).decode()
     return re.sub(r"^sdkVersion: .*\n", "", text, flags=re.MULTILINE)
 

@@ -19,6 +19,7 @@ from components.train.config import TrainConfig
 from pipeline import profiles
 from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.profiles import KFP, VERTEX, Profile
+from pipeline.run_command import SHIPPED_PACKAGE
 from tests.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
 
 
@@ -49,7 +50,7 @@ def test_there_is_a_golden_of_every_kind() -> None:
 
 def test_golden_packages() -> None:
     folder = Path(__file__).with_name("goldens")
-    assert goldens() == {path: path.read_text() for path in folder.iterdir()}, (
+    assert goldens() == {path: path.read_text() for path in (SHIPPED_PACKAGE, *folder.iterdir())}, (
         "make goldens, and look at the difference"
     )
 

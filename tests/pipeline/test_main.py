@@ -73,6 +73,17 @@ def test_mistakes_of_the_command_line(tmp_path: Path, words: list[str], message:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_run_imports_no_kfp() -> None:
+    program = (
+        "import sys; from pipeline import __main__ as wgan; "
+        "print(wgan.main(['run', '--source', 'digits', '--stps', '3']), "
+        "{name.partition('.')[0] for name in sys.modules} & {'kfp', 'tensorflow', 'apache_beam', 'numpy'})"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "64 set()\n"
+    assert "unknown parameter stps; did you mean steps?" in found.stderr
+
+
 def test_help_tells_of_every_parameter() -> None:
     found = wgan("run", "--help")
     assert found.returncode == 0
