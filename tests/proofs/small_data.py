@@ -28,7 +28,7 @@ from components.evaluate.verdict import Standing, Verdict, judge
 from components.evaluations import HOLD, PROMOTE, REJECT
 from tests.proofs.stages import arguments, make_embedding, stage
 
-TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 10}  # by the number of test images
+TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 50}  # by the number of test images
 SEED = 1
 SAMPLES = EvaluateConfig.sample_count
 CERTIFIED = embeddings.CERTIFIABLE  # test images, from which on a healthy generator must be promoted
