@@ -37,6 +37,8 @@ from components.whitening import fit_whitening
 from tests import programs
 from tests.limits import NO_LIMITS
 
+pytestmark = pytest.mark.slow
+
 SIDE, FEATURES = 16, 24
 COLOURED = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="pixels")
 

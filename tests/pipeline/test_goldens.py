@@ -127,6 +127,7 @@ def test_the_executor_input_reaches_a_custom_job_whole(name: str, tmp_path: Path
     assert (config.dataset, config.replicas) == (nasty, 4)
 
 
+@pytest.mark.slow
 def test_vertex_reads_its_packages_and_their_custom_jobs(tmp_path: Path) -> None:
     """Offline, by Google's own client: it makes the request, and nothing is sent."""
     pytest.importorskip("google.cloud.aiplatform")

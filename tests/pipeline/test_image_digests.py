@@ -38,6 +38,7 @@ def test_every_stage_is_in_the_image_that_was_pushed(tmp_path: Path, hardware: s
     }
 
 
+@pytest.mark.slow
 def test_the_command_asks_for_digests_or_for_tags_by_name(tmp_path: Path) -> None:
     def compile_package(*flags: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipeline", "compile", "--output", str(tmp_path / "package.yaml"), *flags]

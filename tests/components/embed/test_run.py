@@ -14,6 +14,8 @@ from components import datasets, digests, embeddings, errors, places, records, s
 from tests import programs
 from tests.gcs_server.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "embedding": folder, "classifier_batch_size": 16, **changes}

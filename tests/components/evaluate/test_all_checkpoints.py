@@ -25,6 +25,8 @@ from tests import programs
 from tests.gcs_server.server import Server
 from tests.limits import NO_LIMITS
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 200
 COUNTS = {"train": 300, "validation": 150, "test": 120}
 

@@ -207,6 +207,7 @@ def test_limits_reject_and_fewer_samples_can_be_asked_for(
     assert _metrics(result)["compared"] == 100
 
 
+@pytest.mark.slow
 def test_challenger_against_champion_both_ways_round(
     first: StageResult,
     run: Callable[..., StageResult],

@@ -17,6 +17,8 @@ from components.executor import StageResult
 from components.export import run as export
 from components.export.config import ExportConfig
 
+pytestmark = pytest.mark.slow
+
 Exported = tuple[Path, Path, StageResult]  # the checkpoint, the model made of it, and what the stage said
 
 

@@ -34,6 +34,8 @@ from components.records import ImageShape
 from tests.components.preprocess.conftest import shorten_lists
 from tests.gcs_server.server import Server
 
+pytestmark = pytest.mark.slow
+
 SHAPE = ImageShape(8, 8, 3)
 SIZE = {"height": 8, "width": 8}
 

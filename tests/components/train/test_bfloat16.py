@@ -53,6 +53,7 @@ def test_the_penalty_is_near_that_of_float32() -> None:
     assert cosine > 0.999
 
 
+@pytest.mark.slow
 def test_all_that_is_kept_is_float32_and_one_step_is_near() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 1, 16, 28, 28, 1), dtype=np.uint8)
     plain, rounded = make("float32"), make("bfloat16")

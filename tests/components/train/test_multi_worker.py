@@ -101,6 +101,7 @@ def test_two_workers_compute_what_one_process_does(
             assert difference <= tolerance * max(np.abs(expected).max(), 1e-3), (index, name)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_that_is_killed_ends_the_other_with_try_again(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path

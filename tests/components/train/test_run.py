@@ -357,6 +357,7 @@ def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path
     assert "is not the one that dataset.json describes" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path) -> None:
     assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="none").returncode == 0
     more = {"steps": 20, "accelerator": "cpu", "replicas": 2}

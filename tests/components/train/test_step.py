@@ -338,6 +338,7 @@ def test_what_is_not_finite_is_never_applied(fresh: WganStep) -> None:
     assert all(np.array_equal(before[name], after[name]) for name in trained if not name.startswith("average"))
 
 
+@pytest.mark.slow
 def test_what_is_only_reported_is_of_the_weights_before_the_update(here: tf.distribute.Strategy) -> None:
     """The penalty under weight clipping: one in some 100 was computed while the weights changed under it."""
     wgan = make(here, constraint="weight_clipping")
