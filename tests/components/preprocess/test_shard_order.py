@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components import records
-from components.preprocess import batches, decoder, examples, former, pixels, rows, shard_order, shards
+from components.preprocess import batches, examples, former, pixels, rows, shard_order, shards
 from components.preprocess.decoder import IMAGES_AT_ONCE
 from components.preprocess.examples import Labelled, Rejected
 from components.preprocess.plan import Plan
@@ -22,6 +22,7 @@ from components.preprocess.shards import ShardFacts
 from components.preprocess.survey import ImagesPart
 from components.records import ImageShape
 from components.sources import SourceFile
+from tests.faults.broken_decoder import broken_decoder, png
 
 SHAPE = ImageShape(8, 8, 3)
 CLASSES = 3
@@ -180,16 +181,10 @@ def test_whole_shards_are_those_of_rows_that_are_gathered(
             assert all((one[name] == other[name]).all() for name in ("signatures", "digests", "offsets"))
 
 
-def slow_picture(side: int) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(np.random.default_rng(side).integers(0, 256, (side, side, 3), np.uint8)).save(content, "PNG")
-    return content.getvalue()
-
-
 def test_what_takes_long_holds_up_the_order_and_no_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part takes far longer than all the others, which are decoded meanwhile, as many as may wait."""
+    """The first part waits until as many others are decoded as may wait for it."""
     decided = plan(made_splits={}, shard_counts=dict.fromkeys(records.SPLITS, 1))
-    contents = [slow_picture(3000), *(slow_picture(side) for side in range(8, 28))]
+    contents = [png(0, "wait"), *(png(number) for number in range(1, 21))]
     parts = []
     for number, each in enumerate(contents):
         path = tmp_path / f"{number}.png"
@@ -201,18 +196,19 @@ def test_what_takes_long_holds_up_the_order_and_no_decoder(tmp_path: Path, monke
     def noted(begun: examples.Begun) -> Iterator[examples.Found]:
         found = [*ending(begun)]
         done.extend(int(each.rows["label"][0]) for each in found if isinstance(each, Rows))
+        if len(done) == batches._WAITING * 2:
+            (tmp_path / "once").touch()
         return iter(found)
 
     ending = examples.Begun.found
     monkeypatch.setattr(examples.Begun, "found", noted)
     told = []
-    for found in batches.in_order(parts, decided, decoders=2):
-        (made,) = found
-        assert isinstance(made, Rows)
-        told.append(int(made.rows["label"][0]))
-        expected = pixels.from_file(contents[told[-1]], SHAPE, "fill")
-        assert made.rows["image"][0].tobytes() == expected
+    with broken_decoder(tmp_path):
+        for found in batches.in_order(parts, decided, decoders=2):
+            (made,) = found
+            assert isinstance(made, Rows)
+            told.append(int(made.rows["label"][0]))
+            expected = pixels.from_file(contents[told[-1]], SHAPE, "fill")
+            assert made.rows["image"][0].tobytes() == expected
     assert told == [*range(len(contents))]
-    assert done[0] != 0  # others were done first
-    assert 3 <= done.index(0) <= batches._WAITING * 2
-    decoder.end_processes()
+    assert done.index(0) == batches._WAITING * 2
