@@ -33,6 +33,7 @@ STEP_TESTS := $(addprefix tests/components/, test_distributed_step.py test_netwo
 COMPILE_TESTS := $(addprefix tests/pipeline/test_, compile_command.py goldens.py graph.py package_lint.py profiles.py)
 # Whatever goes through its client.
 CLIENT_TESTS := $(addprefix tests/pipeline/cluster/test_, submit.py kubeflow_connection.py schedule_commands.py)
+
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -1,7 +1,7 @@
 """A stage as Kubeflow sees it, read off the stage's configuration: each field is an input."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kfp import dsl
@@ -47,8 +47,14 @@ def component_of(
         )
 
     component.__name__, component.__doc__ = stage, description
-    component.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return dsl.container_component(component)
+    return dsl.container_component(with_parameters(component, parameters))
+
+
+def with_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
+    """Gives a function the signature that kfp reads; returns the function."""
+    # `inspect.signature` takes this attribute first (PEP 362); typeshed does not list it for functions.
+    function.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    return function
 
 
 def _output(kind: Any) -> Any:

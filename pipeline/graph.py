@@ -11,7 +11,7 @@ from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
 
 from components import images, settings
-from components.component_of import parameter
+from components.component_of import parameter, with_parameters
 from components.decide.component import decide
 from components.decide.config import DecideConfig
 from components.embed.component import embed
@@ -196,9 +196,8 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                 task.set_container_image(image_of_train)
             _apply(task, profile.stages[name])
 
-    wgan_gp.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
-    return dsl.pipeline(name="wgan-gp", description=description)(wgan_gp)
+    return dsl.pipeline(name="wgan-gp", description=description)(with_parameters(wgan_gp, parameters.values()))
 
 
 def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
