@@ -17,7 +17,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import components
 from components import cli, digests, errors, images
@@ -113,17 +113,22 @@ class Containers:
                     raise
                 self._running[container] = [listening, waiting]
             try:
-                if listening.stdout is not None:
-                    copy_lines(listening.stdout, file, call.prefix)
-                listening.wait()
-                said, complaint = waiting.communicate()
+                copied = _copy_log(listening, file, call.prefix)
+                status, complaint = waiting.communicate()
+                if status.strip().isdigit():
+                    # Docker 20 stops following when a container ends, even before its last lines are read (followLogs
+                    # in moby's daemon/logger/loggerutils/follow.go).
+                    with self._lock:
+                        complete = self._docker.log(container)
+                        self._running[container].append(complete)
+                    _copy_log(complete, file, call.prefix, skip=copied)
             finally:
                 with self._lock:
                     del self._running[container]
                 self._remove(container)
-        if not said.strip().isdigit():
+        if not status.strip().isdigit():
             raise errors.TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
-        return int(said)
+        return int(status)
 
     def stop(self, signum: int) -> None:
         """Sends a signal to every container; none is started from now on."""
@@ -186,6 +191,14 @@ class Containers:
         if settings.credentials:
             found[_CREDENTIALS] = Mount(str(Path(settings.credentials).absolute()), _CREDENTIALS)
         return list((found | {mount.target: mount for mount in settings.mounts}).values())
+
+
+def _copy_log(listening: "subprocess.Popen[bytes]", file: IO[bytes], prefix: str, skip: int = 0) -> int:
+    with listening:
+        if listening.stdout is None:
+            return 0
+        listening.stdout.read(skip)
+        return copy_lines(listening.stdout, file, prefix)
 
 
 def mount_words(mount: Mount) -> str:

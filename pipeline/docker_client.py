@@ -167,6 +167,10 @@ class Docker:
         """Starts to print what a container says, from its beginning to its end, both streams as one."""
         return self._begin("logs", "--follow", container, stderr=subprocess.STDOUT)
 
+    def log(self, container: str) -> "subprocess.Popen[bytes]":
+        """Starts to print what a container has said so far, as `follow` does."""
+        return self._begin("logs", container, stderr=subprocess.STDOUT)
+
     def await_end(self, container: str) -> "subprocess.Popen[bytes]":
         """Starts to wait for the end of a container, then to print its exit status."""
         return self._begin("wait", container, stderr=subprocess.PIPE)

@@ -156,10 +156,12 @@ def run_in_front(words: list[str]) -> int:
     return process.returncode
 
 
-def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
-    """Copies what a stage says, to its end, to a file and, behind the prefix, to stderr."""
+def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
+    """Copies a stage's output, to its end, to a file and, behind the prefix, to stderr; returns its bytes."""
+    copied = 0
     with output:
         for line in output:
+            copied += len(line)
             # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
             with contextlib.suppress(OSError, ValueError):
                 file.write(line)
@@ -167,6 +169,7 @@ def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> None:
                 with contextlib.suppress(OSError):
                     sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
                     sys.stderr.flush()
+    return copied
 
 
 def name_of_exit(code: int) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,6 +101,30 @@ def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: 
     assert found.returncode == 0, found.stderr
     lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
     assert lines == [str(number) for number in range(1, 20001)]
+
+
+@pytest.mark.docker
+def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk) -> None:
+    client, fired = desk.folder / "docker", desk.folder / "fired"
+    # The real client, but what follows a log ends in the middle of a line.
+    client.write_text(
+        f"""#!/bin/sh
+        if [ "$1 $2" = "logs --follow" ]; then
+            touch '{fired}'
+            '{shutil.which(Docker().program)}' "$@" | head --bytes 1001
+        else
+            exec '{shutil.which(Docker().program)}' "$@"
+        fi
+        """
+    )
+    client.chmod(0o755)
+    desk.environment["DOCKER"] = str(client)
+    found = desk.run(desk.compile(one_task('seq 1 1000; printf ok > "$2"')), "--runner", "docker")
+    assert found.returncode == 0, found.stderr
+    assert fired.exists()
+    lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    assert lines == [str(number) for number in range(1, 1001)]
+    assert "shell | 1000" in found.stderr
 
 
 @pytest.mark.docker
