@@ -11,7 +11,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from components import digests, evaluations, images, storage
+from components import cache_key, digests, evaluations, images, storage
 from components.errors import DataError
 
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ _LIBRARIES = (
 def made_with(stage: str, **more: Any) -> dict[str, Any]:
     """Who makes an artefact: the digest of the stage's code, the container image, versions of libraries, and more."""
     return {
-        "code": digests.source_digest(stage),
+        "code": cache_key.source_digest(stage),
         "image": images.running_image(),
         "libraries": library_versions(),
         **more,

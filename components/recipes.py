@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import Any
 
-from components import digests
+from components import cache_key
 from components.errors import DataError
 
 FILE = "recipe.json"
@@ -51,7 +51,7 @@ def of_this_code(source_fingerprint: str, own_embedding_digest: str, settings: s
         source_fingerprint=source_fingerprint,
         own_embedding_digest=own_embedding_digest,
         settings={name: value for name, _, value in lines},
-        code={stage: digests.source_digest(stage) for stage in _MAKERS},
+        code={stage: cache_key.source_digest(stage) for stage in _MAKERS},
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import components
-from components import cli, digests, errors, images
+from components import cache_key, cli, errors, images
 from components.errors import ConfigError, StageError
 from pipeline.cache import stage_of
 from pipeline.container_settings import ContainerSettings, Mount
@@ -87,7 +87,7 @@ class Containers:
     def identity(self, task: Task) -> dict[str, Any]:
         """What runs a task, for the key of its result: the image's id, and the code that takes the place of its own."""
         stage = stage_of(task)
-        code = digests.source_digest(stage) if self._dev and stage else ""
+        code = cache_key.source_digest(stage) if self._dev and stage else ""
         return {"image": self._images[task.container["image"]].id, "code": code, "libraries": {}}
 
     def run(self, call: Call) -> int:

@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from components import cli, digests, errors, evaluations, lineage, records, registry, storage
+from components import cache_key, cli, errors, evaluations, lineage, records, registry, storage
 from components.card import plain
 from components.errors import DataError
 from components.lineage import Lineage
@@ -228,7 +228,7 @@ def _link(row: lineage.Row) -> tuple[str, ...]:
     stage = reproduction.STAGES.get(row.what, "")
     code = row.code
     if stage and code != lineage.UNKNOWN:
-        code = "as here" if code == digests.source_digest(stage) else "another than here"
+        code = "as here" if code == cache_key.source_digest(stage) else "another than here"
     return (plain(row.what), plain(row.digest), plain(code), plain(row.image))
 
 

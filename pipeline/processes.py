@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import components
-from components import digests, lineage, places
+from components import cache_key, lineage, places
 from pipeline.cache import stage_of
 from pipeline.package import Task
 from pipeline.session import Session
@@ -83,7 +83,7 @@ class Processes:
     def identity(self, task: Task) -> dict[str, Any]:
         """What runs a task, for the key of its result: the code of a stage of ours, versions of libraries."""
         stage = stage_of(task)
-        return {"code": digests.source_digest(stage) if stage else "", "libraries": lineage.library_versions()}
+        return {"code": cache_key.source_digest(stage) if stage else "", "libraries": lineage.library_versions()}
 
     def run(self, call: Call) -> int:
         """Runs a command to its end and returns its exit code, 128 + N if signal N ended it.

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, settings
+from components import cache_key, digests, lineage, settings
 from components.card import plain
 from components.errors import ConfigError, DataError
 from components.lineage import Lineage
@@ -107,7 +107,7 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
     makers = {**records, "evaluation": found.made_with, "model": version.model.made_with}
     for what, maker in makers.items():
         stage = STAGES[what]
-        if maker.get("code") != digests.source_digest(stage):
+        if maker.get("code") != cache_key.source_digest(stage):
             lines.append(f"WARNING: the code of {stage} here is another than made it ({maker.get('code')}).")
     lines += _other_libraries(makers)
     if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:

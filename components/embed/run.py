@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components import digests, embeddings, own_embedding, places, records, settings, storage
+from components import cache_key, embeddings, own_embedding, places, records, settings, storage
 from components.cluster import cluster_for
 from components.embed.config import EmbedConfig
 from components.executor import StageResult
@@ -36,7 +36,7 @@ def run(config: EmbedConfig) -> StageResult:
     own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
     inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
-    place = Path(digests.fill_key(config.embedding, "embed", config, inputs))
+    place = Path(cache_key.fill_key(config.embedding, "embed", config, inputs))
     former = embeddings.describe(place) if places.holds(place, embeddings.MANIFEST) else None
     storage.require_own_place(
         place,

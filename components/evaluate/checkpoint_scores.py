@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from components import checkpoints, datasets, digests, embeddings, records, storage
+from components import cache_key, checkpoints, datasets, digests, embeddings, records, storage
 from components.errors import DataError
 from components.evaluate import contestants, scores, scores_table
 from components.evaluate.scores_table import Comparison, Row
@@ -97,7 +97,7 @@ class Scorer:
             samples=sample_count,
             seed=seed,
             distance=scores.name_of("fcd", spaces[0], spaces),
-            code=digests.source_digest("evaluate"),
+            code=cache_key.source_digest("evaluate"),
         )
 
     def score_all(self, training: Path, last_step: int | None = None) -> list[Row]:

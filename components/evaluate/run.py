@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from components import (
+    cache_key,
     charts,
     checkpoints,
     datasets,
-    digests,
     embeddings,
     evaluations,
     grids,
@@ -91,7 +91,7 @@ def run(config: EvaluateConfig) -> StageResult:
     inputs = _read_inputs(config)
     if config.export_checkpoint == BEST:
         config, inputs = _choose(config, inputs)
-    place = Path(digests.fill_key(config.evaluation, "evaluate", config, inputs.digests))
+    place = Path(cache_key.fill_key(config.evaluation, "evaluate", config, inputs.digests))
     former = evaluations.describe(place) if places.holds(place, evaluations.MANIFEST) else None
     identity = {
         **settings.values_in_key(config),

@@ -13,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from components import (
+    cache_key,
     card,
     checkpoint_networks,
     checkpoints,
     conditioning,
-    digests,
     lineage,
     models,
     networks,
@@ -50,7 +50,7 @@ def run(config: ExportConfig) -> StageResult:
     """
     config = places.with_mirrors(config, "model", checkpoint=checkpoints.MANIFEST)
     checkpoint = checkpoints.describe(config.checkpoint, config.checkpoint_digest)
-    place = Path(digests.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
+    place = Path(cache_key.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
     former = models.describe(place) if places.holds(place, models.MANIFEST) else None
     storage.require_own_place(
         place,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components import digests, lineage, places, records, settings, sources, storage
+from components import cache_key, digests, lineage, places, records, settings, sources, storage
 from components.errors import DataError
 from components.executor import StageResult
 from components.long_lists import sorted_list
@@ -46,7 +46,7 @@ def run(config: PreprocessConfig) -> StageResult:
     config = places.with_mirrors(config, "dataset", "downloads")
     held = _contents(config)
     fingerprint = held.fingerprint
-    place = Path(digests.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
+    place = Path(cache_key.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
     if _is_complete(place, config, fingerprint):
         log.info("preprocess: already complete at %s", place)
         return _result(place, records.read_manifest(str(place)), kept=True)

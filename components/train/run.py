@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components import checkpoints, digests, places, records, storage
+from components import cache_key, checkpoints, places, records, storage
 from components.cluster import Cluster, cluster_for
 from components.errors import ConfigError
 from components.executor import StageResult
@@ -95,7 +95,7 @@ def place_of(config: TrainConfig, dataset_digest: str) -> Path:
     inputs = {"dataset": dataset_digest}
     if config.initial_checkpoint_digest:
         inputs["initial_checkpoint"] = config.initial_checkpoint_digest
-    return Path(digests.fill_key(config.checkpoints, "train", config, inputs))
+    return Path(cache_key.fill_key(config.checkpoints, "train", config, inputs))
 
 
 def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:

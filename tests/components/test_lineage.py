@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components import checkpoints, digests, embeddings, evaluations, images, lineage, records, storage
+from components import cache_key, checkpoints, digests, embeddings, evaluations, images, lineage, records, storage
 from components.errors import DataError
 from components.records import ImageShape
 
@@ -77,7 +77,7 @@ def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ..
     assert list(found.digests.values()) == [parent.digest for parent in parents]
     assert [row.what for row in found.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
     made_by = [row.code for row in found.rows()[1:]]
-    assert made_by == [digests.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
+    assert made_by == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
 
 
 def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components import digests, images
+from components import cache_key, images
 from docker import build, sbom
 from docker.engine import ROOT, Engine
 
@@ -22,9 +22,11 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def test_the_code_is_that_of_this_checkout(python: Python, image: str) -> None:
     """Keys and lineage go by the digest of the code, so that a container's must be the desk's."""
     stages = sorted(path.parent.name for path in (ROOT / "components").glob("*/config.py"))
-    program = f"from components.digests import source_digest\nfor stage in {stages}: print(stage, source_digest(stage))"
+    program = (
+        f"from components.cache_key import source_digest\nfor stage in {stages}: print(stage, source_digest(stage))"
+    )
     found = dict(line.split() for line in python(image, program).splitlines())
-    assert found == {stage: digests.source_digest(stage) for stage in stages}
+    assert found == {stage: cache_key.source_digest(stage) for stage in stages}
 
 
 def test_nothing_in_it_may_be_written(python: Python, image: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components import digests
+from components import cache_key
 from pipeline import cache, package
 from pipeline.compile import compiled_package
 from pipeline.processes import Processes
@@ -184,7 +184,7 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
         "classifier_epochs: 10 -> 2",
         "dataset_digest: 0 -> 1",
     ]
-    assert parts()["code"] == digests.source_digest("embed")
+    assert parts()["code"] == cache_key.source_digest("embed")
 
 
 def test_differences_name_every_part() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import checkpoints, digests, errors, records
+from components import cache_key, checkpoints, digests, errors, records
 from components.errors import ConfigError, DataError
 from components.train import initial, run, training
 from components.train.config import TrainConfig, deciding_settings
@@ -148,7 +148,7 @@ def test_a_training_without_keeps_the_key_and_the_settings_from_before_there_was
     config = TrainConfig(dataset="d", checkpoints="c/{key}")
     settings = "a7d84b4239b230478e3972ce63be673c425f18a83912177b7e8ff0adf7a54788"
     assert digests.digest_of(deciding_settings(config)) == settings
-    monkeypatch.setattr(digests, "source_digest", lambda stage: "code")
+    monkeypatch.setattr(cache_key, "source_digest", lambda stage: "code")
     assert run.place_of(config, "0" * 64) == Path("c/65b2a5ed19690642")
 
 
