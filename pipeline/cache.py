@@ -13,38 +13,30 @@ from components import buckets, digests, places, storage
 from components.errors import DataError
 from components.executor import OF_THE_RUN
 from pipeline.package import Task
-from pipeline.resolve import Outputs, Resolver, as_text
+from pipeline.resolve import Outputs, as_text
 
 _STAGES = "components."
 _SHA256 = "sha256"  # of an entry, within it
 
 
 def stage_of(task: Task) -> str:
-    """The folder in `components` whose program a leaf runs; empty for a program that is not ours."""
+    """The folder in `components` whose program a task runs; empty for a program that is not ours."""
     command = task.container["command"]
     if len(command) == 3 and command[0].startswith("python") and command[1] == "-m" and command[2].startswith(_STAGES):
         return str(command[2].removeprefix(_STAGES))
     return ""
 
 
-def key_parts(task: Task, resolver: Resolver, identity: dict[str, Any]) -> dict[str, Any]:
-    """What decides the result of a leaf: command, inputs, and what runs it.
+def key_parts(task: Task, inputs: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
+    """What decides the result of a task: command, inputs, and what runs it.
 
     Args:
-        task: The leaf.
-        resolver: Looks up its inputs.
+        task: The task.
+        inputs: The values of its inputs.
         identity: What runs it: code and libraries of a process, image of a container.
-
-    Raises:
-        NotYetMade: An input comes from a task that has made nothing (yet).
     """
     command = {name: task.container.get(name, []) for name in ("command", "args", "env")}
-    return {
-        "command": command,
-        "inputs": _content(resolver.parameters(task)) if stage_of(task) else resolver.parameters(task),
-        "artefacts": resolver.artifacts(task),
-        **identity,
-    }
+    return {"command": command, "inputs": _content(inputs) if stage_of(task) else inputs, **identity}
 
 
 def _content(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +48,7 @@ def _content(inputs: dict[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the cache says of a leaf: its outputs if it need not run, else why it must."""
+    """What the cache says of a task: its outputs if it need not run, else why it must."""
 
     outputs: Outputs | None
     reason: str
@@ -69,7 +61,7 @@ class Cache:
         self._folder = root / "cache"
 
     def look_up(self, task: Task, parts: dict[str, Any]) -> Found:
-        """Finds the kept result of a leaf, if all artefacts that it names are still there."""
+        """Finds the kept result of a task, if all artefacts that it names are still there."""
         entry = self._read(self._place(task, parts))
         if entry is None:
             return Found(None, self._difference(task, parts))
@@ -83,7 +75,7 @@ class Cache:
         """Keeps a result, whole or not at all.
 
         Args:
-            task: The leaf.
+            task: The task.
             parts: Its `key_parts`.
             outputs: What it made.
             run: The number of the run; the entry of the latest run is the one that differences are told against.
@@ -137,7 +129,6 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         *_changed(old["inputs"], new["inputs"]),
         *_changed_identity(old, new),
         *(["its command changed"] if old["command"] != new["command"] else []),
-        *_changed(old["artefacts"], new["artefacts"]),
     ]
 
 

@@ -241,7 +241,7 @@ def prepare(
 
 def _tasks_by_image(package: Package) -> dict[str, list[Task]]:
     found: dict[str, list[Task]] = {}
-    for task in package.root.leaves():
+    for task in package.tasks:
         found.setdefault(task.container["image"], []).append(task)
     return found
 

@@ -1,68 +1,51 @@
-"""A compiled Kubeflow package, read for execution on this machine; what we could not execute faithfully is refused.
+"""A compiled package, read flat: its stages in order, and where the inputs of each come from.
 
-The package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines).
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), whose tasks lie in nested graphs.
+Ours nests an exit handler and two conditions. `read` refuses by name what our pipeline does not use.
 """
 
 import dataclasses
-import functools
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from components.errors import ConfigError
-from pipeline import conditions, yaml_files
-from pipeline.conditions import Condition
+from pipeline import yaml_files
 
 PLACEHOLDER = re.compile(r"\{\{(\$.*?)\}\}")
-_INPUT_OR_OUTPUT = re.compile(
-    r"\$\.(?:inputs\.parameters\['[^']+'\]|outputs\.parameters\['[^']+'\]\.output_file"
-    r"|(?:inputs|outputs)\.artifacts\['[^']+'\]\.(?:uri|path))"
-)
-_OF_THE_RUN = (
-    "$",
-    "$.outputs.output_file",
+INPUT = re.compile(r"\$\.inputs\.parameters\['([^']+)'\]")
+OUTPUT = re.compile(r"\$\.outputs\.parameters\['([^']+)'\]\.output_file")
+OF_THE_RUN = (
     "$.pipeline_job_create_time_utc",
     "$.pipeline_job_name",
     "$.pipeline_job_resource_name",
     "$.pipeline_job_schedule_time_utc",
     "$.pipeline_job_uuid",
     "$.pipeline_root",
-    "$.pipeline_task_name",
-    "$.pipeline_task_uuid",
 )
+EXECUTOR_INPUT = "$"
+PARAMETER_TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
+_CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
+_AFTER_ALL = "ALL_UPSTREAM_TASKS_COMPLETED"
 _KNOWN_KEYS = {
-    "package": {
-        "components",
-        "defaultPipelineRoot",
-        "deploymentSpec",
-        "pipelineInfo",
-        "root",
-        "schemaVersion",
-        "sdkVersion",
-    },
+    "package": {"components", "defaultPipelineRoot", "deploymentSpec", "pipelineInfo", "root", "schemaVersion"}
+    | {"sdkVersion"},
     "component": {"dag", "executorLabel", "inputDefinitions", "outputDefinitions"},
-    "dag": {"outputs", "tasks"},
-    "task": {
-        "cachingOptions",
-        "componentRef",
-        "dependentTasks",
-        "inputs",
-        "retryPolicy",
-        "taskInfo",
-        "triggerPolicy",
-    },
+    "dag": {"tasks"},
+    "task": {"cachingOptions", "componentRef", "dependentTasks", "inputs", "retryPolicy", "taskInfo", "triggerPolicy"},
+    "inputs": {"parameters"},
     # A process has what the machine has: `resources` is known, and asks for nothing here.
     "container": {"args", "command", "env", "image", "resources"},
-    "parameter": {"componentInputParameter", "runtimeValue", "taskFinalStatus", "taskOutputParameter"},
-    "artifact": {"componentInputArtifact", "taskOutputArtifact"},
 }
 _NAMES = {
-    "parameterIterator": "ParallelFor (parameterIterator)",
+    "artifacts": "an artefact as input",
     "artifactIterator": "ParallelFor (artifactIterator)",
-    "iteratorPolicy": "ParallelFor (iteratorPolicy)",
-    "parameterExpressionSelector": "a part of a value (parameterExpressionSelector)",
     "importer": "dsl.importer",
+    "iteratorPolicy": "ParallelFor (iteratorPolicy)",
+    "outputs": "outputs of a graph (a nested pipeline, dsl.OneOf, dsl.Collected)",
+    "parameterExpressionSelector": "a part of a value (parameterExpressionSelector)",
+    "parameterIterator": "ParallelFor (parameterIterator)",
 }
 
 
@@ -80,109 +63,101 @@ class Retries:
         return min(self.first_wait * self.factor ** (retry - 1), self.longest_wait)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A value that stands in the package."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter of the pipeline."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """An output parameter of a task."""
+
+    task: "Task"
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FinalStatus:
+    """How the tasks within an exit handler ended; `graph` is their graph's name."""
+
+    graph: str
+    tasks: tuple["Task", ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text with placeholders: inputs, each with its source, and values of the run."""
+
+    text: str
+    sources: Mapping[str, "Source"]
+
+
+Source = Constant | Parameter | Output | FinalStatus | Text
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A task runs only if the source has this value."""
+
+    source: Parameter | Output
+    value: str
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Task:
-    """One task at its place in the nested graph; a leaf has a container, any other has tasks of its own.
+    """A stage, or another program in a container.
 
     Attributes:
-        name: Its name in the package, with the names of the tasks around it where that alone is not unique.
-        key: Its name within the graph around it.
-        spec: The package's `PipelineTaskSpec`.
-        component: The package's `ComponentSpec`.
-        container: The package's container, for a leaf.
-        around: The task whose graph this one is in; None for the root.
-        needs: The tasks of the same graph that must end first.
-        inner: The tasks of its own graph, each after those that it needs.
-        condition: When it runs at all, if that is a question.
+        name: Its name in the package.
+        container: The package's container.
+        inputs: Where each input parameter comes from, by name.
+        output_types: The type of each output parameter, as Kubeflow calls it, by name.
+        artifact_types: The `ArtifactTypeSchema` message of each output artefact, by name.
+        needs: The tasks that must end first.
+        conditions: All must hold, or the task is skipped.
+        exit_handler: Whether it runs although something has failed.
+        cached: Whether its result may be used again; never that of an exit handler, which is run for what it does.
+        retries: How often it is tried again.
     """
 
     name: str
-    key: str
-    spec: dict[str, Any]
-    component: dict[str, Any]
-    container: dict[str, Any] = dataclasses.field(default_factory=dict)
-    around: "Task | None" = None
-    needs: "list[Task]" = dataclasses.field(default_factory=list)
-    inner: "list[Task]" = dataclasses.field(default_factory=list)
-    condition: Condition | None = None
-
-    @property
-    def own_trigger(self) -> bool:
-        """Whether it waits for the end of what it needs, not for its success."""
-        return self.spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
-
-    @functools.cached_property
-    def after_failure(self) -> bool:
-        """Whether it runs although something has failed: an exit handler, and what follows such a task."""
-        before = [*self.needs, *([self.around] if self.around else [])]
-        return self.own_trigger or any(task.after_failure for task in before)
-
-    @property
-    def cached(self) -> bool:
-        """Whether its result may be used again; never that of an exit handler, which is run for what it does."""
-        return bool(self.spec.get("cachingOptions", {}).get("enableCache")) and not self.after_failure
-
-    @property
-    def is_leaf(self) -> bool:
-        return bool(self.container)
-
-    @property
-    def retries(self) -> Retries:
-        policy = self.spec.get("retryPolicy", {})
-        return Retries(
-            int(policy.get("maxRetryCount", 0)),
-            _seconds(policy.get("backoffDuration", "0s")),
-            float(policy.get("backoffFactor", 2.0)),
-            _seconds(policy.get("backoffMaxDuration", "3600s")),
-        )
-
-    def definitions(self, way: str, kind: str) -> dict[str, Any]:
-        """What its component declares, by name; `way` is `input` or `output`, `kind` `parameters` or `artifacts`."""
-        found: dict[str, Any] = self.component.get(f"{way}Definitions", {}).get(kind, {})
-        return found
-
-    def given(self, kind: str) -> dict[str, Any]:
-        """Where its inputs come from, by name."""
-        found: dict[str, Any] = self.spec.get("inputs", {}).get(kind, {})
-        return found
-
-    def leaves(self) -> "Iterator[Task]":
-        """Itself if it is a leaf, else all leaves within, in an order in which they could run."""
-        if self.is_leaf:
-            yield self
-        for task in self.inner:
-            yield from task.leaves()
-
-    def everything(self) -> "Iterator[Task]":
-        """Itself and all tasks within, each before those of its own graph and after those that it needs."""
-        yield self
-        for task in self.inner:
-            yield from task.everything()
-
-    def sibling(self, key: str) -> "Task":
-        """The task of that name in the same graph."""
-        if self.around is None:
-            raise AssertionError("the root has no siblings")
-        return self.around.child(key)
-
-    def child(self, key: str) -> "Task":
-        """The task of that name in its own graph."""
-        return next(task for task in self.inner if task.key == key)
+    container: dict[str, Any]
+    inputs: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    output_types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    artifact_types: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    needs: tuple["Task", ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    exit_handler: bool = False
+    cached: bool = False
+    retries: Retries = Retries()
 
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package: the pipeline's name, the root of its tasks, its text, and what people are told of the pipeline."""
+    """A package.
+
+    Attributes:
+        name: The pipeline's name.
+        parameters: The definition of each parameter of the pipeline, by name.
+        tasks: Each after those that it needs.
+        text: The YAML.
+        description: The pipeline's description.
+    """
 
     name: str
-    root: Task
+    parameters: dict[str, dict[str, Any]]
+    tasks: tuple[Task, ...]
     text: bytes
-    description: str = ""
-
-    @property
-    def parameters(self) -> dict[str, dict[str, Any]]:
-        """The pipeline's parameters as the package defines them, by name."""
-        return self.root.definitions("input", "parameters")
+    description: str
 
 
 def read(text: bytes, where: str, to_execute: bool = True) -> Package:
@@ -191,135 +166,231 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
     Args:
         text: The YAML.
         where: What to call it in messages.
-        to_execute: Whether it is to be executed here; else only what it is made of is wanted.
+        to_execute: Whether it is to be executed here; else containers and platform settings may be for a cluster only.
 
     Raises:
-        ConfigError: It is no package, or holds what cannot be executed here; names each task and construct.
+        ConfigError: It is no package, or uses what our pipeline does not; names each task and construct.
     """
     documents = yaml_files.load_all(text, where)
+    problems: list[str] = []
     try:
         spec = documents[0]
         name = spec["pipelineInfo"]["name"]
-        reader = _Reader(spec)
-        root = reader.root()
-    except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
-        raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
-    problems = reader.problems
-    if any(documents[1:]):
-        problems.append("the package has platform settings (a second document), for a cluster only")
-    if problems and to_execute:
-        raise ConfigError(*(f"{where} cannot be run on this machine: {problem}" for problem in problems))
-    return Package(name, root, text, str(spec["pipelineInfo"].get("description", "")))
+        reader = _Reader(spec, problems)
+        parameters, tasks = reader.parameters(), reader.tasks()
+        if to_execute:
+            problems += [problem for task in tasks for problem in _container_problems(task)]
+            if any(documents[1:]):
+                problems.append("the package has platform settings (a second document), for a cluster only")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, CycleError) as error:
+        # What is not supported may be why nothing fits.
+        if not problems:
+            raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
+    if problems:
+        raise ConfigError(*(f"{where} cannot be run: {problem}" for problem in dict.fromkeys(problems)))
+    return Package(name, parameters, tasks, text, str(spec["pipelineInfo"].get("description", "")))
 
 
 class _Reader:
-    """Builds the tree of tasks and collects what cannot be executed."""
+    """Reads the tasks of each graph and collects what is not supported."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.problems: list[str] = []
-        self.components = spec.get("components", {})
-        self.executors = spec.get("deploymentSpec", {}).get("executors", {})
-        self.spec = spec
+    def __init__(self, spec: dict[str, Any], problems: list[str]) -> None:
+        self._spec, self._problems = spec, problems
+        self._components = spec.get("components", {})
+        self._executors = spec["deploymentSpec"]["executors"]
+        self._names: set[str] = set()
 
-    def root(self) -> Task:
-        self.check_keys("the package", "package", self.spec)
-        root = Task("", "", {}, self.spec["root"])
-        self.fill(root)
-        keys = [task.key for task in root.everything()]
-        for task in root.everything():
-            if keys.count(task.key) == 1:
-                task.name = task.key
-        return root
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self._spec["root"].get("inputDefinitions", {}).get("parameters", {})
+        for name, definition in found.items():
+            if definition.get("isOptional") and "defaultValue" not in definition:
+                self._refuse(f"parameter {name}", "None as default")
+            if definition["parameterType"] not in PARAMETER_TYPES:
+                self._refuse(f"parameter {name}", definition["parameterType"])
+        return found
 
-    def fill(self, task: Task) -> None:
-        """Gives a task its container, or the tasks of its own graph."""
-        self.check_keys(task.name or "the pipeline", "component", task.component)
-        self.check_outputs(task)
-        if "dag" not in task.component:
-            self.fill_container(task)
-            return
-        dag = task.component["dag"]
-        self.check_keys(task.name or "the pipeline", "dag", dag)
-        made: dict[str, Task] = {}
-        for key in _in_order(dag["tasks"]):
-            spec = dag["tasks"][key]
-            name = f"{task.name}.{key}" if task.name else key
-            inner = Task(name, key, spec, self.components[spec["componentRef"]["name"]], around=task)
-            inner.needs = [made[other] for other in spec.get("dependentTasks", [])]
-            made[key] = inner
-            task.inner.append(inner)
-            self.check_task(inner)
-            self.fill(inner)
+    def tasks(self) -> tuple[Task, ...]:
+        self._check_keys("the package", "package", self._spec)
+        return self._graph("the pipeline", self._spec["root"], {name: Parameter(name) for name in self.parameters()})
 
-    def fill_container(self, task: Task) -> None:
-        executor = self.executors[task.component["executorLabel"]]
+    def _graph(
+        self,
+        name: str,
+        component: dict[str, Any],
+        scope: Mapping[str, Source],
+        needs: tuple[Task, ...] = (),
+        conditions: tuple[Condition, ...] = (),
+    ) -> tuple[Task, ...]:
+        """The tasks within a graph, each after those that it needs.
+
+        Args:
+            name: Its name.
+            component: The package's `ComponentSpec`.
+            scope: The sources of its inputs.
+            needs, conditions: Those of the graphs around it.
+        """
+        self._check_keys(name, "component", component)
+        self._check_keys(name, "dag", component["dag"])
+        specs = component["dag"]["tasks"]
+        within: dict[str, tuple[Task, ...]] = {}
+        for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
+            spec = specs[key]
+            self._check_keys(key, "task", spec)
+            inner = self._components[spec["componentRef"]["name"]]
+            inputs = self._inputs(key, spec, scope, within)
+            before = (*needs, *(task for other in spec.get("dependentTasks", []) for task in within[other]))
+            when = (*conditions, *self._condition(key, spec, inputs))
+            if "dag" in inner:
+                within[key] = self._graph(key, inner, inputs, before, when)
+            else:
+                within[key] = (self._task(key, spec, inner, inputs, before, when),)
+        return tuple(task for tasks in within.values() for task in tasks)
+
+    def _task(
+        self,
+        name: str,
+        spec: dict[str, Any],
+        component: dict[str, Any],
+        inputs: dict[str, Source],
+        needs: tuple[Task, ...],
+        conditions: tuple[Condition, ...],
+    ) -> Task:
+        self._check_keys(name, "component", component)
+        if name in self._names:
+            self._refuse(name, "a task of a pipeline that is used twice")
+        self._names.add(name)
+        executor = self._executors[component["executorLabel"]]
         if "container" not in executor:
-            self.refuse(task.name, " ".join(_NAMES.get(kind, kind) for kind in executor))
+            self._refuse(name, " ".join(_NAMES.get(kind, kind) for kind in executor))
+        exit_handler = spec.get("triggerPolicy", {}).get("strategy") == _AFTER_ALL
+        if exit_handler and any(isinstance(source, Output) for source in inputs.values()):
+            self._refuse(name, "an output of another task for a task that runs although that failed")
+        outputs, policy = component.get("outputDefinitions", {}), spec.get("retryPolicy", {})
+        return Task(
+            name=name,
+            container=executor.get("container", {}),
+            inputs=self._declared(name, component.get("inputDefinitions", {}), inputs),
+            output_types={each: kind["parameterType"] for each, kind in outputs.get("parameters", {}).items()},
+            artifact_types={each: kind["artifactType"] for each, kind in outputs.get("artifacts", {}).items()},
+            needs=needs,
+            conditions=conditions,
+            exit_handler=exit_handler,
+            cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
+            retries=Retries(
+                int(policy.get("maxRetryCount", 0)),
+                _seconds(policy.get("backoffDuration", "0s")),
+                float(policy.get("backoffFactor", 2.0)),
+                _seconds(policy.get("backoffMaxDuration", "3600s")),
+            ),
+        )
+
+    def _declared(self, task: str, definitions: dict[str, Any], given: Mapping[str, Source]) -> dict[str, Source]:
+        """The sources of the inputs that a component declares; its defaults stand in for those that are not given."""
+        if "artifacts" in definitions:
+            self._refuse(task, _NAMES["artifacts"])
+        found = {}
+        for name, definition in definitions.get("parameters", {}).items():
+            source = given.get(name) or Constant(definition.get("defaultValue"))
+            if isinstance(source, Constant):
+                source = Constant(typed(source.value, definition["parameterType"]))
+            if name in given or "defaultValue" in definition:
+                found[name] = source
+            elif not definition.get("isOptional"):
+                self._problems.append(f"{task}: its input {name} has no value")
+        return found
+
+    def _inputs(
+        self, task: str, spec: dict[str, Any], scope: Mapping[str, Source], before: Mapping[str, tuple[Task, ...]]
+    ) -> dict[str, Source]:
+        self._check_keys(task, "inputs", spec.get("inputs", {}))
+        given = spec.get("inputs", {}).get("parameters", {})
+        found: dict[str, Source] = {}
+        # Constants last: their placeholders name the other inputs.
+        for name in sorted(given, key=lambda name: "runtimeValue" in given[name]):
+            source = self._source(task, given[name], scope, before, found)
+            if source is not None:
+                found[name] = source
+        return found
+
+    def _source(
+        self,
+        task: str,
+        given: dict[str, Any],
+        scope: Mapping[str, Source],
+        before: Mapping[str, tuple[Task, ...]],
+        beside: Mapping[str, Source],
+    ) -> Source | None:
+        match given:
+            case {"componentInputParameter": name, **rest} if not rest:
+                return scope[name]
+            case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": name}, **rest} if not rest:
+                (made_by,) = before[producer]
+                if name not in made_by.output_types:
+                    raise KeyError(f"{producer} has no output {name}")
+                return Output(made_by, name)
+            case {"taskFinalStatus": {"producerTask": graph}}:
+                return FinalStatus(graph, before[graph])
+            case {"runtimeValue": {"constant": str(text)}}:
+                return self._text(task, text, beside)
+            case {"runtimeValue": {"constant": bool() | int() | float() as value}}:
+                return Constant(value)
+        self._refuse(task, " ".join(_NAMES.get(key, key) for key in given if key != "componentInputParameter"))
+        return None
+
+    def _text(self, task: str, text: str, beside: Mapping[str, Source]) -> Source:
+        found = PLACEHOLDER.findall(text)
+        self._problems += _placeholder_problems(task, text, (*OF_THE_RUN,), (INPUT,))
+        names = [match[1] for match in map(INPUT.fullmatch, found) if match]
+        return Text(text, {name: beside[name] for name in names}) if found else Constant(text)
+
+    def _condition(self, task: str, spec: dict[str, Any], inputs: Mapping[str, Source]) -> Iterable[Condition]:
+        text = spec.get("triggerPolicy", {}).get("condition")
+        if text is None:
             return
-        task.container = executor["container"]
-        self.check_keys(task.name, "container", task.container)
-        if not task.container.get("command"):
-            self.refuse(task.name, f"an image ({task.container.get('image')}) without a command")
-        words = [*task.container.get("command", []), *task.container.get("args", [])]
-        for word in [*words, *(entry["value"] for entry in task.container.get("env", []))]:
-            self.check_text(task.name, word)
+        found = _CONDITION.fullmatch(text)
+        source = inputs.get(found[1]) if found else None
+        if found and isinstance(source, Parameter | Output):
+            yield Condition(source, found[2])
+        else:
+            self._refuse(task, f"condition {text}")
 
-    def check_task(self, task: Task) -> None:
-        self.check_keys(task.name, "task", task.spec)
-        for kind, sort in (("parameters", "parameter"), ("artifacts", "artifact")):
-            for source in task.given(kind).values():
-                self.check_keys(task.name, sort, source)
-                constant = source.get("runtimeValue", {}).get("constant")
-                if isinstance(constant, str):
-                    self.check_text(task.name, constant)
-                elif PLACEHOLDER.search(json.dumps(constant)):
-                    self.refuse(task.name, f"a placeholder within {json.dumps(constant)}")
-        for definition in task.component.get("inputDefinitions", {}).get("artifacts", {}).values():
-            if definition.get("isArtifactList"):
-                self.refuse(task.name, "a list of artefacts (dsl.Collected)")
-        trigger = task.spec.get("triggerPolicy", {})
-        if "condition" in trigger:
-            try:
-                task.condition = conditions.parse(trigger["condition"])
-            except ValueError as error:
-                self.problems.append(f"{task.name}: {error}")
-
-    def check_outputs(self, task: Task) -> None:
-        outputs = task.component.get("dag", {}).get("outputs", {})
-        for source in outputs.get("parameters", {}).values():
-            if "valueFromParameter" not in source:
-                self.refuse(task.name or "the pipeline", "dsl.OneOf")
-        for source in outputs.get("artifacts", {}).values():
-            if len(source.get("artifactSelectors", [])) != 1:
-                self.refuse(task.name or "the pipeline", "dsl.OneOf")
-
-    def check_text(self, name: str, text: str) -> None:
-        """Refuses placeholders that are not replaced here, and Kubeflow's structured ones."""
-        if text.startswith(('{"IfPresent"', '{"Concat"')):
-            self.refuse(name, f"placeholder {text}")
-        for found in PLACEHOLDER.findall(text):
-            if found not in _OF_THE_RUN and not _INPUT_OR_OUTPUT.fullmatch(found):
-                self.refuse(name, f"placeholder {{{{{found}}}}}")
-
-    def check_keys(self, name: str, sort: str, found: dict[str, Any]) -> None:
+    def _check_keys(self, name: str, sort: str, found: dict[str, Any]) -> None:
         for key in sorted(found.keys() - _KNOWN_KEYS[sort]):
-            self.refuse(name, _NAMES.get(key, f"{key} (in {sort})"))
+            self._refuse(name, _NAMES.get(key, f"{key} (in {sort})"))
 
-    def refuse(self, name: str, construct: str) -> None:
-        self.problems.append(f"{name}: {construct} is not supported")
+    def _refuse(self, name: str, construct: str) -> None:
+        self._problems.append(f"{name}: {construct} is not supported")
 
 
-def _in_order(tasks: dict[str, Any]) -> list[str]:
-    """The keys, each after those that it depends on, else in the order of the package."""
-    order: list[str] = []
-    while len(order) < len(tasks):
-        ready = [
-            key for key in tasks if key not in order and all(o in order for o in tasks[key].get("dependentTasks", []))
-        ]
-        if not ready:
-            raise KeyError(f"tasks that wait for each other or for none: {sorted(tasks.keys() - set(order))}")
-        order.append(ready[0])
-    return order
+def _container_problems(task: Task) -> list[str]:
+    """What a container asks for that a process of this machine cannot be given."""
+    container = task.container
+    problems = [
+        f"{task.name}: {key} (in container) is not supported"
+        for key in sorted(container.keys() - _KNOWN_KEYS["container"])
+    ]
+    if container and not container.get("command"):
+        problems.append(f"{task.name}: an image ({container.get('image')}) without a command is not supported")
+    for word in [*container.get("command", []), *container.get("args", [])]:
+        problems += _placeholder_problems(task.name, word, (*OF_THE_RUN, EXECUTOR_INPUT), (INPUT, OUTPUT))
+    for entry in container.get("env", []):
+        problems += _placeholder_problems(task.name, entry["value"], OF_THE_RUN, ())
+    return problems
+
+
+def _placeholder_problems(task: str, text: str, known: Iterable[str], patterns: Iterable[re.Pattern[str]]) -> list[str]:
+    if text.startswith(('{"IfPresent"', '{"Concat"')):  # Kubeflow's structured placeholders
+        return [f"{task}: placeholder {text} is not supported"]
+    return [
+        f"{task}: placeholder {{{{{found}}}}} is not supported"
+        for found in PLACEHOLDER.findall(text)
+        if found not in known and not any(pattern.fullmatch(found) for pattern in patterns)
+    ]
+
+
+def typed(value: Any, kind: str) -> Any:
+    """A value of a package, which writes 3 as 3.0, as the type that Kubeflow calls `kind`."""
+    return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
 
 
 def _seconds(duration: str) -> float:

@@ -4,10 +4,10 @@ What a stage says of a setting (help, bounds) applies to every pipeline paramete
 """
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import importlib
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,11 +15,9 @@ from components import settings
 from components.errors import ConfigError
 from components.settings import Field, Setting
 from pipeline.cache import stage_of
-from pipeline.package import Package, Task
-from pipeline.resolve import NotYetMade, Resolver
+from pipeline.package import PARAMETER_TYPES, Package, Parameter, Task, typed
+from pipeline.resolve import Resolver, Unknown, placeholders_of
 
-_TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
-_JSON = ("BOOLEAN", "LIST", "STRUCT")
 _MADE_LATER = "made-later"
 _DEST = "parameter "
 
@@ -27,29 +25,27 @@ _DEST = "parameter "
 def fields(package: Package) -> dict[str, Field]:
     """Every parameter of the pipeline with its type, default, help and bounds, by name."""
     reached: dict[str, list[Field]] = {}
-    for task in package.root.leaves():
+    for task in package.tasks:
         for name, field in _fields_of_stage(task).items():
-            parameter = _pipeline_parameter(task, name)
-            if parameter:
-                reached.setdefault(parameter, []).append(field)
+            source = task.inputs.get(name)
+            if isinstance(source, Parameter):
+                reached.setdefault(source.name, []).append(field)
     found = {}
     for name, definition in package.parameters.items():
-        kind = definition["parameterType"]
-        known = [field for field in reached.get(name, []) if field.type is _TYPES.get(kind)]
+        kind = PARAMETER_TYPES[definition["parameterType"]]
+        known = [field for field in reached.get(name, []) if field.type is kind]
         # The bounds of the first stage are shown and checked here, those of the others by their own configurations.
         setting = known[0].setting if known else Setting("Parameter of the pipeline.")
         helps = dict.fromkeys(field.setting.help for field in known)
-        default = definition.get("defaultValue", None if definition.get("isOptional") else dataclasses.MISSING)
-        if kind == "NUMBER_INTEGER" and isinstance(default, float):
-            default = int(default)
+        default = typed(definition.get("defaultValue", dataclasses.MISSING), definition["parameterType"])
         if len(helps) > 1:
             setting = dataclasses.replace(setting, help=" ".join(helps))
-        found[name] = Field(name, _TYPES.get(kind, object), default, setting)
+        found[name] = Field(name, kind, default, setting)
     return found
 
 
 def _fields_of_stage(task: Task) -> dict[str, Field]:
-    """The settings of the stage that a leaf runs; none for a program that is not ours."""
+    """The settings of the stage that a task runs; none for a program that is not ours."""
     config_class = _config_class(task)
     return {field.name: field for field in settings.fields_of(config_class)} if config_class else {}
 
@@ -63,14 +59,6 @@ def _config_class(task: Task) -> type | None:
     except (ImportError, AttributeError):
         return None
     return found
-
-
-def _pipeline_parameter(task: Task, name: str) -> str:
-    """The parameter of the pipeline that reaches an input of a task unchanged, if one does."""
-    while task.around is not None:
-        name = task.given("parameters").get(name, {}).get("componentInputParameter", "")
-        task = task.around
-    return name
 
 
 def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
@@ -90,7 +78,7 @@ def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
             group.add_argument(
                 *spellings,
                 dest=f"{_DEST}{field.name}",
-                metavar=field.type.__name__.upper() if field.type is not object else "JSON",
+                metavar=field.type.__name__.upper(),
                 help=f"{field.setting.help}{choices} ({default})".replace("%", "%%"),
             )
         except argparse.ArgumentError:
@@ -124,11 +112,11 @@ def parse(package: Package, given: dict[str, str], problems: list[str]) -> dict[
         if name not in given:
             if field.required:
                 problems.append(f"{name} is required: give --{name}")
-            elif field.default is not None:
+            else:
                 values[name] = field.default
             continue
         try:
-            values[name] = _parse(field, given[name], package.parameters[name]["parameterType"])
+            values[name] = settings.parse_value(field, given[name])
             problems += settings.field_problems(field, values[name])
         except ValueError as error:
             problems.append(str(error))
@@ -138,20 +126,6 @@ def parse(package: Package, given: dict[str, str], problems: list[str]) -> dict[
     if problems:
         raise ConfigError(*problems)
     return values
-
-
-def _parse(field: Field, text: str, kind: str) -> Any:
-    if kind not in _JSON:
-        return settings.parse_value(field, text)
-    expected = {"BOOLEAN": bool, "LIST": list, "STRUCT": dict}[kind]
-    try:
-        value = json.loads(text.lower() if kind == "BOOLEAN" else text)
-    except json.JSONDecodeError:
-        value = None
-    if not isinstance(value, expected):
-        what = {"BOOLEAN": "true or false", "LIST": "a JSON list", "STRUCT": "a JSON object"}[kind]
-        raise ValueError(f"{field.name} must be {what}, got {text!r}")
-    return value
 
 
 def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
@@ -171,17 +145,19 @@ def unknown_parameter(name: str, known: Iterable[str]) -> str:
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
     """What each stage's own configuration says against the values, with stand-ins for what is not known yet."""
-    resolver = Resolver(values, {}, {}, {})
+    # A parameter that is missing or mistyped was complained of already.
+    resolver = Resolver(dict.fromkeys(package.parameters) | values, {}, placeholders_of(package.name, "root"))
     problems: list[str] = []
-    for task in package.root.leaves():
+    for task in package.tasks:
         config_class = _config_class(task)
         if config_class is None:
             continue
         known = _fields_of_stage(task)
-        given = {}
-        for name in task.definitions("input", "parameters"):
-            if name in known:
-                given[name] = _value_or_stand_in(known[name], task, resolver)
+        given = {
+            name: _value_or_stand_in(known[name], value)
+            for name, value in resolver.inputs(task).items()
+            if name in known
+        }
         if any(field.required and name not in given for name, field in known.items()):
             continue
         try:
@@ -191,9 +167,9 @@ def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _value_or_stand_in(field: Field, task: Task, resolver: Resolver) -> Any:
+def _value_or_stand_in(field: Field, value: Any) -> Any:
     """What a stage will be told, or something harmless for what is made later, missing or mistyped."""
-    try:
-        return settings.parse_value(field, resolver.parameter(task, field.name))
-    except (NotYetMade, KeyError, ValueError):
-        return _MADE_LATER if field.required else field.default
+    if value is not None and not isinstance(value, Unknown):
+        with contextlib.suppress(ValueError):
+            return settings.parse_value(field, value)
+    return _MADE_LATER if field.required else field.default

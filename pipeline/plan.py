@@ -11,7 +11,15 @@ from pipeline.cache import Cache, key_parts, stage_of
 from pipeline.containers import Containers
 from pipeline.package import Package, Task
 from pipeline.processes import Call, Processes
-from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, placeholders_of, read_outputs
+from pipeline.resolve import (
+    Outputs,
+    Resolver,
+    Unknown,
+    as_text,
+    executor_input,
+    placeholders_of,
+    read_outputs,
+)
 from pipeline.runner import SKIPPED, UNCHANGED, skip_reason
 
 RUNS, MAYBE = "runs", "perhaps"
@@ -30,42 +38,31 @@ class PlanFailed(StageError):
 def plan(
     package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers
 ) -> list[tuple[str, str, str]]:
-    """Decides every leaf as far as that can be known now, were it run in that place.
+    """Decides every task as far as that can be known now, were it run in that place.
 
     Returns:
-        For each leaf its name, `runs`, `unchanged`, `skipped`, `perhaps` or `fails`, and why.
+        For each task its name, `runs`, `unchanged`, `skipped` or `perhaps`, and why.
 
     Raises:
         PlanFailed: The source cannot be read.
     """
     made: dict[Task, Outputs] = {}
     # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
-    name = f"{package.name}-next"
-    resolver = Resolver(parameters, made, placeholders_of(name, str(root)), {})
+    resolver = Resolver(parameters, made, placeholders_of(f"{package.name}-next", str(root)))
     cache = Cache(root)
-    rows = []
-    for task in package.root.leaves():
-        try:
-            outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, place)
-        except ValueError as error:
-            outcome, why = "fails", str(error)
-        rows.append((task.name, outcome, why))
-    return rows
+    return [
+        (task.name, *(_gate(task, resolver) or _decide(task, resolver, cache, made, place))) for task in package.tasks
+    ]
 
 
 def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
-    """What the conditions around a leaf say, if they keep it from being decided by itself."""
-    gated: Task | None = task
-    while gated is not None:
-        if gated.condition:
-            try:
-                reason = skip_reason(gated, resolver)
-            except NotYetMade as missing:
-                return MAYBE, f"decided by the {missing.output} of {missing.task.name}"
-            if reason:
-                return SKIPPED, reason
-        gated = gated.around
-    return None
+    """What the conditions of a task say, if they keep it from being decided by itself."""
+    for condition in task.conditions:
+        value = resolver.value(condition.source)
+        if isinstance(value, Unknown):
+            return MAYBE, f"decided by the {value.output} of {value.task.name}"
+    reason = skip_reason(task, resolver)
+    return (SKIPPED, reason) if reason else None
 
 
 def _decide(
@@ -76,38 +73,29 @@ def _decide(
         return "was run", as_text(made[task].parameters.get("summary", ""))
     if not task.cached:
         return RUNS, "always"
-    try:
-        parts = key_parts(task, resolver, place.identity(task))
-    except NotYetMade as missing:
-        name = _input_from(task, missing, resolver)
-        if not missing.task.cached and all(need in made for need in missing.task.needs if need.is_leaf):
-            return MAYBE, f"decided by its input {name}, which comes from {missing.task.name}"
-        return RUNS, f"its input {name} comes from {missing.task.name}, which runs"
-    unfinished = [need for need in task.needs if need.is_leaf and need not in made]
+    inputs = resolver.inputs(task)
+    for name, value in inputs.items():
+        if isinstance(value, Unknown):
+            if not value.task.cached and all(need in made for need in value.task.needs):
+                return MAYBE, f"decided by its input {name}, which comes from {value.task.name}"
+            return RUNS, f"its input {name} comes from {value.task.name}, which runs"
+    unfinished = [need for need in task.needs if need not in made]
     if unfinished:
         return RUNS, f"it comes after {unfinished[0].name}, which runs"
-    found = cache.look_up(task, parts)
+    found = cache.look_up(task, key_parts(task, inputs, place.identity(task)))
     if found.outputs is None:
         return RUNS, found.reason
     made[task] = found.outputs
     return UNCHANGED, "its inputs, settings and code are unchanged"
 
 
-def _input_from(task: Task, missing: NotYetMade, resolver: Resolver) -> str:
-    """The input of a task that brings the missing value."""
-    names = task.definitions("input", "parameters")
-    return next(
-        (name for name in names if resolver.origin(task, name) == (missing.task, missing.output)), missing.output
-    )
-
-
 def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> Outputs:
     folder = place.session.folder / task.name
     (folder / "parameters").mkdir(parents=True)
-    message = resolver.executor_input(task, folder)
-    for name_of_run in OF_THE_RUN:  # a plan is no run, and leaves no record
-        message["inputs"]["parameterValues"].pop(name_of_run, None)
-    words, environment = resolver.command(task, message), resolver.environment(task, message)
+    # A plan is no run, and leaves no record.
+    inputs = {name: value for name, value in resolver.inputs(task).items() if name not in OF_THE_RUN}
+    message = executor_input(task, inputs, folder)
+    words, environment = resolver.command(task, message), resolver.environment(task)
     code = place.run(Call(task, words, environment, folder, folder.with_suffix(".log"), f"{task.name} | "))
     if code:
         raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)

@@ -1,23 +1,40 @@
-"""What each task is given: values looked up through the nested graphs, placeholders replaced."""
+"""What each task is given: values of its inputs, and the words of its command."""
 
 import dataclasses
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.package import PLACEHOLDER, Task
-
-_QUOTED = "'"
+from pipeline.package import (
+    EXECUTOR_INPUT,
+    PLACEHOLDER,
+    Constant,
+    FinalStatus,
+    Output,
+    Parameter,
+    Source,
+    Task,
+    Text,
+    typed,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """What a leaf made: values of its output parameters, and its artefacts as Kubeflow's messages, by name."""
+    """What a task made: values of its output parameters, and its artefacts as Kubeflow's messages, by name."""
 
     parameters: dict[str, Any]
     artifacts: dict[str, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    """A value that a task will make, or that follows from one."""
+
+    task: Task
+    output: str
 
 
 def placeholders_of(run_name: str, root: str) -> dict[str, str]:
@@ -35,17 +52,8 @@ def placeholders_of(run_name: str, root: str) -> dict[str, str]:
     }
 
 
-class NotYetMade(Exception):
-    """A value that a task which has not run will make.
-
-    Attributes:
-        task: That task.
-        output: The name of the value.
-    """
-
-    def __init__(self, task: Task, output: str) -> None:
-        super().__init__(f"{task.name} has not made {output}")
-        self.task, self.output = task, output
+def _unknown_status(status: FinalStatus) -> Any:
+    return Unknown(status.tasks[-1], "final status")
 
 
 class Resolver:
@@ -53,9 +61,9 @@ class Resolver:
 
     Args:
         parameters: The pipeline's parameters.
-        made: What finished leaves made, by task; grows while the pipeline runs.
+        made: What finished tasks made; grows while the pipeline runs.
         run: The values of placeholders such as `$.pipeline_job_name`.
-        endings: How tasks ended, as `PipelineTaskFinalStatus` messages, by task.
+        final_status: The `PipelineTaskFinalStatus` message of a graph; unknown in a plan.
     """
 
     def __init__(
@@ -63,184 +71,53 @@ class Resolver:
         parameters: Mapping[str, Any],
         made: Mapping[Task, Outputs],
         run: Mapping[str, str],
-        endings: Mapping[Task, dict[str, Any]],
+        final_status: Callable[[FinalStatus], Any] = _unknown_status,
     ) -> None:
-        self._parameters, self._made, self._run, self._endings = parameters, made, run, endings
+        self._parameters, self._made, self._run, self._final_status = parameters, made, run, final_status
 
-    def parameters(self, task: Task) -> dict[str, Any]:
-        """All input parameters of a task that have a value: those that its component declares.
+    def inputs(self, task: Task) -> dict[str, Any]:
+        """The values of a task's inputs, by name; `Unknown` for what nobody has made yet."""
+        return {name: self.value(source) for name, source in task.inputs.items()}
 
-        Raises:
-            NotYetMade: One of them comes from a task that has made nothing (yet).
-            ValueError: One of them must have a value and has none.
-        """
-        found = {}
-        for name, definition in task.definitions("input", "parameters").items():
-            try:
-                found[name] = self.parameter(task, name)
-            except KeyError:
-                if not definition.get("isOptional"):
-                    raise ValueError(f"its input {name} has no value") from None
-        return found
-
-    def parameter(self, task: Task, name: str) -> Any:
-        """One input parameter, of the type that the task's component declares.
-
-        Raises:
-            NotYetMade: It comes from a task that has made nothing (yet).
-            KeyError: It has no value at all.
-        """
-        definition = task.definitions("input", "parameters").get(name, {})
-        return _typed(self._raw_parameter(task, name, definition), definition.get("parameterType", ""))
-
-    def _raw_parameter(self, task: Task, name: str, definition: dict[str, Any]) -> Any:
-        if task.around is None:
-            return self._parameters[name] if name in self._parameters else definition["defaultValue"]
-        source = task.given("parameters").get(name)
-        if source is None:
-            return definition["defaultValue"]
-        if "componentInputParameter" in source:
-            try:
-                return self.parameter(task.around, source["componentInputParameter"])
-            except KeyError:
-                return definition["defaultValue"]
-        if "taskOutputParameter" in source:
-            wanted = source["taskOutputParameter"]
-            try:
-                return self._output_parameter(task.sibling(wanted["producerTask"]), wanted["outputParameterKey"])
-            except NotYetMade as missing:
-                if missing.task not in self._endings:
-                    raise
-                # It ended without making it: a task that runs in spite of that has a default.
-                return definition["defaultValue"]
-        if "taskFinalStatus" in source:
-            producer = task.sibling(source["taskFinalStatus"]["producerTask"])
-            if producer not in self._endings:
-                raise NotYetMade(producer, "final status")
-            return self._endings[producer]
-        constant = source["runtimeValue"]["constant"]
-        return self._filled(constant, task) if isinstance(constant, str) else constant
-
-    def _output_parameter(self, task: Task, name: str) -> Any:
-        if not task.is_leaf:
-            source = task.component["dag"]["outputs"]["parameters"][name]["valueFromParameter"]
-            return self._output_parameter(task.child(source["producerSubtask"]), source["outputParameterKey"])
-        if task not in self._made or name not in self._made[task].parameters:
-            raise NotYetMade(task, name)
-        return self._made[task].parameters[name]
-
-    def artifacts(self, task: Task) -> dict[str, dict[str, Any]]:
-        """All input artefacts of a task.
-
-        Raises:
-            NotYetMade: One of them comes from a task that has made nothing (yet).
-        """
-        return {name: self._artifact(task, name) for name in task.given("artifacts")}
-
-    def _artifact(self, task: Task, name: str) -> dict[str, Any]:
-        source = task.given("artifacts")[name]
-        if "componentInputArtifact" in source:
-            if task.around is None:
-                raise AssertionError("the root has no inputs from around it")
-            return self._artifact(task.around, source["componentInputArtifact"])
-        wanted = source["taskOutputArtifact"]
-        return self._output_artifact(task.sibling(wanted["producerTask"]), wanted["outputArtifactKey"])
-
-    def _output_artifact(self, task: Task, name: str) -> dict[str, Any]:
-        if not task.is_leaf:
-            source = task.component["dag"]["outputs"]["artifacts"][name]["artifactSelectors"][0]
-            return self._output_artifact(task.child(source["producerSubtask"]), source["outputArtifactKey"])
-        if task not in self._made:
-            raise NotYetMade(task, name)
-        return self._made[task].artifacts[name]
-
-    def origin(self, task: Task, name: str) -> tuple[Task, str] | None:
-        """The leaf and output that an input parameter comes from unchanged; None for one that comes from elsewhere."""
-        source = task.given("parameters").get(name, {})
-        if "componentInputParameter" in source and task.around is not None:
-            return self.origin(task.around, source["componentInputParameter"])
-        if "taskOutputParameter" not in source:
-            return None
-        producer, output = task.sibling(source["taskOutputParameter"]["producerTask"]), source["taskOutputParameter"]
-        name = output["outputParameterKey"]
-        while not producer.is_leaf:
-            inner = producer.component["dag"]["outputs"]["parameters"][name]["valueFromParameter"]
-            producer, name = producer.child(inner["producerSubtask"]), inner["outputParameterKey"]
-        return producer, name
-
-    def _filled(self, text: str, task: Task) -> str:
-        """A constant with the placeholders in it replaced."""
-
-        def value(placeholder: str) -> str:
-            if placeholder.startswith("$.inputs.parameters["):
-                return as_text(self.parameter(task, placeholder.split(_QUOTED)[1]))
-            return {**self._run, "$.pipeline_task_name": task.name, "$.pipeline_task_uuid": task.name}[placeholder]
-
-        return PLACEHOLDER.sub(lambda found: value(found[1]), text)
-
-    def executor_input(self, task: Task, folder: Path) -> dict[str, Any]:
-        """The `ExecutorInput` message of a leaf whose outputs go into the folder."""
-        return {
-            "inputs": {
-                "parameterValues": self.parameters(task),
-                "artifacts": {name: {"artifacts": [value]} for name, value in self.artifacts(task).items()},
-            },
-            "outputs": {
-                "parameters": {
-                    name: {"outputFile": str(folder / "parameters" / name)}
-                    for name in task.definitions("output", "parameters")
-                },
-                "artifacts": {
-                    name: {
-                        "artifacts": [
-                            {
-                                "name": name,
-                                "type": definition.get("artifactType", {}),
-                                "uri": str(folder / name),
-                                "metadata": {},
-                            }
-                        ]
-                    }
-                    for name, definition in task.definitions("output", "artifacts").items()
-                },
-                "outputFile": str(folder / "executor_output.json"),
-            },
-        }
+    def value(self, source: Source) -> Any:
+        """The value of a source, or `Unknown`."""
+        match source:
+            case Constant(value):
+                return value
+            case Parameter(name):
+                return self._parameters[name]
+            case Output(task, name):
+                made = self._made.get(task)
+                return made.parameters[name] if made else Unknown(task, name)
+            case FinalStatus():
+                return self._final_status(source)
+            case Text(text, sources):
+                values = {name: self.value(inner) for name, inner in sources.items()}
+                unknown = [value for value in values.values() if isinstance(value, Unknown)]
+                return unknown[0] if unknown else _filled(text, {**self._run, **_by_placeholder(values)})
 
     def command(self, task: Task, executor_input: dict[str, Any]) -> list[str]:
-        """The words of a leaf's command and arguments, with placeholders replaced."""
-        words = [*task.container["command"], *task.container.get("args", [])]
-        return [self._expanded(word, task, executor_input) for word in words]
-
-    def environment(self, task: Task, executor_input: dict[str, Any]) -> dict[str, str]:
-        """The environment variables that the package sets for a leaf."""
-        entries = task.container.get("env", [])
-        return {entry["name"]: self._expanded(entry["value"], task, executor_input) for entry in entries}
-
-    def _expanded(self, word: str, task: Task, message: dict[str, Any]) -> str:
-        fixed = {
-            **self._run,
-            "$": json.dumps(message),
-            "$.outputs.output_file": message["outputs"]["outputFile"],
-            "$.pipeline_task_name": task.name,
-            "$.pipeline_task_uuid": task.name,
+        """The words of a task's command and arguments, with placeholders replaced."""
+        outputs = {
+            f"$.outputs.parameters['{name}'].output_file": given["outputFile"]
+            for name, given in executor_input["outputs"]["parameters"].items()
         }
+        inputs = _by_placeholder(executor_input["inputs"]["parameterValues"])
+        values = {**self._run, EXECUTOR_INPUT: json.dumps(executor_input), **inputs, **outputs}
+        return [_filled(word, values) for word in (*task.container["command"], *task.container.get("args", []))]
 
-        def value(placeholder: str) -> str:
-            if placeholder in fixed:
-                return fixed[placeholder]
-            _, way, kind = placeholder.split("[")[0].split(".")
-            name = placeholder.split(_QUOTED)[1]
-            if kind == "artifacts":
-                uri: str = message[way]["artifacts"][name]["artifacts"][0]["uri"]
-                return uri
-            if way == "outputs":
-                path: str = message["outputs"]["parameters"][name]["outputFile"]
-                return path
-            # A parameter without a value leaves nothing behind.
-            return as_text(message["inputs"]["parameterValues"].get(name, ""))
+    def environment(self, task: Task) -> dict[str, str]:
+        """The environment variables that the package sets for a task."""
+        return {entry["name"]: _filled(entry["value"], self._run) for entry in task.container.get("env", [])}
 
-        return PLACEHOLDER.sub(lambda found: value(found[1]), word)
+
+def _by_placeholder(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {f"$.inputs.parameters['{name}']": as_text(value) for name, value in inputs.items()}
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with its placeholders replaced; an input without a value leaves nothing behind."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
 
 
 def as_text(value: Any) -> str:
@@ -248,8 +125,25 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def executor_input(task: Task, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The `ExecutorInput` message of a task whose outputs go into the folder."""
+    artifacts = {
+        name: {"artifacts": [{"name": name, "type": kind, "uri": str(folder / name), "metadata": {}}]}
+        for name, kind in task.artifact_types.items()
+    }
+    parameters = {name: {"outputFile": str(folder / "parameters" / name)} for name in task.output_types}
+    return {
+        "inputs": {"parameterValues": dict(inputs)},
+        "outputs": {
+            "parameters": parameters,
+            "artifacts": artifacts,
+            "outputFile": str(folder / "executor_output.json"),
+        },
+    }
+
+
 def read_outputs(task: Task, message: dict[str, Any]) -> Outputs:
-    """What a leaf made, from its `executor_output.json` and its parameter files.
+    """What a task made, from its `executor_output.json` and its parameter files.
 
     Raises:
         ValueError: A declared output is missing or is not of its type; the message names it.
@@ -257,18 +151,15 @@ def read_outputs(task: Task, message: dict[str, Any]) -> Outputs:
     output_file = Path(message["outputs"]["outputFile"])
     written = json.loads(output_file.read_text(encoding="utf-8")) if output_file.is_file() else {}
     parameters = {}
-    for name, definition in task.definitions("output", "parameters").items():
-        kind = definition.get("parameterType", "STRING")
+    for name, kind in task.output_types.items():
         file = Path(message["outputs"]["parameters"][name]["outputFile"])
         if name in written.get("parameterValues", {}):
             value = written["parameterValues"][name]
         elif file.is_file():
             value = _from_text(file.read_text(encoding="utf-8"), kind, name)
-        elif definition.get("isOptional"):
-            continue
         else:
             raise ValueError(f"output parameter {name} was not written")
-        parameters[name] = _typed(value, kind)
+        parameters[name] = typed(value, kind)
     artifacts = {}
     for name, given in message["outputs"]["artifacts"].items():
         base = given["artifacts"][0]
@@ -282,20 +173,6 @@ def _from_text(text: str, kind: str, name: str) -> Any:
     if kind == "STRING":
         return text
     try:
-        return json.loads(text.lower() if kind == "BOOLEAN" else text)
+        return json.loads(text)
     except json.JSONDecodeError:
         raise ValueError(f"output parameter {name} must be {kind}, got {text!r}") from None
-
-
-def _typed(value: Any, kind: str) -> Any:
-    """Whole numbers, which a package writes as 3.0, as integers; within lists and objects too, as Kubeflow does."""
-    if kind == "LIST" and isinstance(value, list):
-        return [_typed(item, _kind_within(item)) for item in value]
-    if kind == "STRUCT" and isinstance(value, dict):
-        return {name: _typed(item, _kind_within(item)) for name, item in value.items()}
-    return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
-
-
-def _kind_within(value: Any) -> str:
-    kinds = {list: "LIST", dict: "STRUCT", float: "NUMBER_INTEGER"}
-    return kinds.get(type(value), "")

@@ -66,7 +66,7 @@ def main(verb: str, words: list[str]) -> int:
     given["root"] = places.given(root)
     problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
     settings = container_settings.read(
-        container_settings.given_in(parsed), [task.name for task in found.root.leaves()], problems
+        container_settings.given_in(parsed), [task.name for task in found.tasks], problems
     )
     values = parameters.parse(found, given, problems)
     place = Processes() if parsed.runner == _PROCESS else _containers(found, settings, root, values, parsed.dev)

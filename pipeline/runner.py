@@ -31,9 +31,9 @@ from pipeline import processes
 from pipeline.cache import Cache, key_parts, stage_of
 from pipeline.containers import Containers
 from pipeline.history import History
-from pipeline.package import Package, Task
+from pipeline.package import FinalStatus, Package, Task
 from pipeline.processes import Call, Processes
-from pipeline.resolve import NotYetMade, Outputs, Resolver, as_text, placeholders_of, read_outputs
+from pipeline.resolve import Outputs, Resolver, as_text, executor_input, placeholders_of, read_outputs
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Run:
         place: Processes | Containers,
         jobs: int = 1,
     ) -> None:
-        self.tasks = [task for task in package.root.everything() if task is not package.root]
+        self.tasks = package.tasks
         self.progress = {task: Progress() for task in self.tasks}
         self.exit_code = errors.OK
         self._package, self._history, self._jobs = package, history, jobs
@@ -108,12 +108,11 @@ class Run:
         self._events: queue.SimpleQueue[_Ended | int] = queue.SimpleQueue()
         self._parts: dict[Task, dict[str, Any]] = {}
         self._made: dict[Task, Outputs] = {}
-        self._endings: dict[Task, dict[str, Any]] = {}
         self._interrupted_by = 0
         name = f"{package.name}-{history.number:04d}"
         placeholders = placeholders_of(name, str(history.folder))
-        self._resolver = Resolver(parameters, self._made, placeholders, self._endings)
-        width = max((len(task.name) for task in self.tasks if task.is_leaf), default=0)
+        self._resolver = Resolver(parameters, self._made, placeholders, self._final_status)
+        width = max((len(task.name) for task in self.tasks), default=0)
         self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
 
     def execute(self) -> int:
@@ -139,46 +138,26 @@ class Run:
 
     def _decide(self) -> None:
         """Brings every task as far as it can be brought without waiting."""
-        changed = True
-        while changed:
-            changed = False
-            for task in self.tasks:
-                before = self.progress[task].state
-                if before == WAITING:
-                    self._decide_waiting(task)
-                elif before == RUNNING and not task.is_leaf:
-                    self._decide_graph(task)
-                changed = changed or self.progress[task].state != before
+        for task in self.tasks:  # each comes after those that it needs
+            if self.progress[task].state == WAITING:
+                self._decide_waiting(task)
         self._write_state()
 
     def _decide_waiting(self, task: Task) -> None:
-        around = self.progress.get(task.around) if task.around else None
-        if around and around.state == WAITING:
-            return
-        if around and around.state in (SKIPPED, NOT_RUN):
-            self._settle(task, around.state, around.reason)
-        elif self._interrupted_by or (self.exit_code and not task.after_failure):
+        if self._interrupted_by or (self.exit_code and not task.exit_handler):
             self._settle(task, NOT_RUN)
-        elif any(self.progress[need].state in (WAITING, RUNNING) for need in task.needs):
             return
-        elif not task.own_trigger and any(self.progress[need].state not in _GOOD for need in task.needs):
-            blocked = next(need for need in task.needs if self.progress[need].state not in _GOOD)
-            state = SKIPPED if self.progress[blocked].state == SKIPPED else NOT_RUN
+        states = {need: self.progress[need].state for need in task.needs}
+        if any(state in (WAITING, RUNNING) for state in states.values()):
+            return
+        blocked = next((need for need, state in states.items() if state not in _GOOD), None)
+        if blocked and not task.exit_handler:
+            state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
             self._settle(task, state, self.progress[blocked].reason or f"{blocked.name} {state}")
-        else:
-            try:
-                self._enter(task)
-            except (ValueError, NotYetMade) as error:
-                log.error("%s: %s", task.name, error)
-                self._fail(task, errors.BAD_CONFIGURATION)
-
-    def _enter(self, task: Task) -> None:
-        """Starts a task whose turn has come, unless its condition does not hold or its result is kept."""
+            return
         reason = skip_reason(task, self._resolver)
         if reason:
             self._settle(task, SKIPPED, reason)
-        elif not task.is_leaf:
-            self.progress[task].state = RUNNING
         elif len(self._running()) < self._jobs and not self._take_kept(task):
             self._start(task)
 
@@ -186,7 +165,7 @@ class Run:
         """Whether the task's result is kept from an earlier run; if so, the task is settled with it."""
         if not task.cached:
             return False
-        self._parts[task] = key_parts(task, self._resolver, self._place.identity(task))
+        self._parts[task] = key_parts(task, self._resolver.inputs(task), self._place.identity(task))
         found = self._cache.look_up(task, self._parts[task])
         if found.outputs is None:
             log.info("%s: runs: %s", task.name, found.reason)
@@ -199,33 +178,25 @@ class Run:
 
     def _note_kept(self, task: Task, outputs: Outputs) -> None:
         """Tells the run's record of a stage that is not run, as the stage itself cannot."""
-        inputs = self._resolver.parameters(task)
+        inputs = self._resolver.inputs(task)
         if stage_of(task) and inputs.keys() >= set(OF_THE_RUN):
             of_run = RunOf(*(str(inputs[name]) for name in OF_THE_RUN))
             note = Note(stage=stage_of(task), state=run_records.KEPT, outputs=outputs.parameters, exit_code=errors.OK)
             run_records.write(of_run, note)
 
-    def _decide_graph(self, task: Task) -> None:
-        """A graph has ended when every task in it has."""
-        states = [self.progress[inner].state for inner in task.inner]
-        if any(state in (WAITING, RUNNING) for state in states):
-            return
-        if FAILED in states:
-            self._settle(task, FAILED)
-        elif NOT_RUN in states or INTERRUPTED in states:
-            self._settle(task, NOT_RUN)
-        else:
-            self._settle(task, DONE)
-
     def _settle(self, task: Task, state: str, reason: str = "") -> None:
-        progress = self.progress[task]
-        progress.state, progress.reason = state, reason
-        broken = [inner for inner in task.leaves() if self.progress[inner].state == FAILED]
-        message = "; ".join(f"{inner.name}: exit code {self.progress[inner].exit_code}" for inner in broken)
-        self._endings[task] = {
-            "state": "SUCCEEDED" if state in _GOOD else "FAILED" if state == FAILED else "CANCELLED",
+        self.progress[task].state, self.progress[task].reason = state, reason
+
+    def _final_status(self, status: FinalStatus) -> dict[str, Any]:
+        """How the tasks of a graph ended, as a `PipelineTaskFinalStatus` message."""
+        states = [self.progress[task].state for task in status.tasks]
+        broken = [task for task in status.tasks if self.progress[task].state == FAILED]
+        message = "; ".join(f"{task.name}: exit code {self.progress[task].exit_code}" for task in broken)
+        stopped = NOT_RUN in states or INTERRUPTED in states
+        return {
+            "state": "FAILED" if broken else "CANCELLED" if stopped else "SUCCEEDED",
             "pipelineJobResourceName": f"{self._package.name}-{self._history.number:04d}",
-            "pipelineTaskName": task.name,
+            "pipelineTaskName": status.graph,
             # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
             "error": {"code": 9, "message": message} if message else {},
         }
@@ -238,15 +209,15 @@ class Run:
     # --- running ----------------------------------------------------------------------------------------------------
 
     def _running(self) -> list[Task]:
-        return [task for task in self.tasks if task.is_leaf and self.progress[task].state == RUNNING]
+        return [task for task in self.tasks if self.progress[task].state == RUNNING]
 
     def _start(self, task: Task) -> None:
         folder = self._history.task_folder(task.name)
-        message = self._resolver.executor_input(task, folder)
+        message = executor_input(task, self._resolver.inputs(task), folder)
         call = Call(
             task,
             self._resolver.command(task, message),
-            self._resolver.environment(task, message),
+            self._resolver.environment(task),
             folder,
             self._history.log_file(task.name),
             self._prefixes[task],
@@ -376,7 +347,7 @@ class Run:
                 "reason": progress.reason,
                 "attempts": progress.attempts,
                 "exit_code": progress.exit_code,
-                **({"image": self._place.image(task)} if task.is_leaf else {}),
+                "image": self._place.image(task),
                 "seconds": round(progress.seconds, 3),
                 "outputs": progress.outputs.parameters if progress.outputs else {},
             }
@@ -386,24 +357,12 @@ class Run:
 
 
 def skip_reason(task: Task, resolver: Resolver) -> str:
-    """Why a task's condition does not hold, in the values that it asks for; empty if it does or there is none.
-
-    Raises:
-        NotYetMade: The condition asks for what a task makes that has made nothing (yet).
-        ValueError: It cannot be decided.
-    """
-    if task.condition is None:
-        return ""
-    values = {name: resolver.parameter(task, name) for name in task.condition.names}
-    if task.condition.holds(values):
-        return ""
-    return ", ".join(f"{asked_for(task, name, resolver)} {as_text(value)}" for name, value in values.items())
-
-
-def asked_for(task: Task, name: str, resolver: Resolver) -> str:
-    """What people call the value that a condition asks for: an output's name, or a pipeline parameter's."""
-    origin = resolver.origin(task, name)
-    return origin[1] if origin else name.removeprefix("pipelinechannel--")
+    """Why a task is skipped, in the value that its condition asks for; empty if all its conditions hold."""
+    for condition in task.conditions:
+        value = resolver.value(condition.source)
+        if value != condition.value:
+            return f"{condition.source.name} {as_text(value)}"
+    return ""
 
 
 def _dim(text: str) -> str:

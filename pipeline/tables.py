@@ -23,10 +23,9 @@ def print_run(progress: dict[Task, Progress]) -> None:
     table = _table("stage", "state", "seconds", "what it made")
     table.columns[2].justify = "right"
     for task, found in progress.items():
-        if task.is_leaf:
-            seconds = f"{found.seconds:.1f}" if found.attempts else ""
-            made = as_text(found.outputs.parameters.get("summary", "")) if found.outputs else ""
-            table.add_row(task.name, Text(_state(found), _STYLES[found.state]), seconds, Text(made))
+        seconds = f"{found.seconds:.1f}" if found.attempts else ""
+        made = as_text(found.outputs.parameters.get("summary", "")) if found.outputs else ""
+        table.add_row(task.name, Text(_state(found), _STYLES[found.state]), seconds, Text(made))
     _print(table)
 
 

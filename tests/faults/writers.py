@@ -164,7 +164,7 @@ def _read_notes(folder: Path) -> Any:
     return run_records.read(RunOf(str(folder / "records"), "run-1"))
 
 
-_TASK = Task(name="train", key="train", spec={}, component={})
+_TASK = Task(name="train", container={})
 _PARTS = {"inputs": {"steps": 2}}
 
 

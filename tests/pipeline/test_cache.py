@@ -160,7 +160,7 @@ def test_plan_leaves_what_a_stage_says_anew_each_time_to_the_run(desk: Desk, par
 
 def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_lies() -> None:
     compiled = package.read(compiled_package(), "the pipeline")
-    tasks = {task.name: task for task in compiled.root.leaves()}
+    tasks = {task.name: task for task in compiled.tasks}
 
     def parts(
         digest: str = "0", uri: str = "/a", own: str = "", run_name: str = "one", **parameters: object
@@ -170,8 +170,10 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
             tasks["fingerprint"]: Outputs({"own_embedding_digest": own}, {}),
             tasks["preprocess"]: Outputs({"dataset_uri": uri, "dataset_digest": digest}, {}),
         }
-        given = {"source": "digits", "root": "/runs", **parameters}
-        return cache.key_parts(tasks["embed"], Resolver(given, made, run, {}), Processes().identity(tasks["embed"]))
+        defaults = {name: definition.get("defaultValue") for name, definition in compiled.parameters.items()}
+        given = {**defaults, "source": "digits", "root": "/runs", **parameters}
+        inputs = Resolver(given, made, run).inputs(tasks["embed"])
+        return cache.key_parts(tasks["embed"], inputs, Processes().identity(tasks["embed"]))
 
     assert parts(uri="/b") == parts()
     assert parts(run_name="another") == parts()
@@ -190,7 +192,7 @@ def test_key_of_a_stage_follows_content_settings_and_code_not_where_its_input_li
 def test_differences_name_every_part() -> None:
     old = {"inputs": {"steps": 1, "dataset_digest": "0" * 64}, "libraries": {"keras": "3.1"}}
     new = {"inputs": {"steps": 2, "dataset_digest": "1" * 64}, "libraries": {"keras": "3.2"}}
-    rest = {"code": "a", "command": {}, "artefacts": {}}
+    rest = {"code": "a", "command": {}}
     assert cache.differences(old | rest, new | rest | {"code": "b"}) == [
         "dataset_digest: 00000000 -> 11111111",
         "steps: 1 -> 2",

@@ -73,7 +73,7 @@ def running(desk: Desk) -> list[str]:
 def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
     script = "echo last word; exit 3"
     found = package.read(desk.compile(one_task(script)).read_bytes(), "the package")
-    task = next(found.root.leaves())
+    (task,) = found.tasks
     place = containers.prepare(found, {task.name: ContainerSettings()}, desk.folder, [], False)
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:

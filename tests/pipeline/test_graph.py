@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from components import settings
-from pipeline import package, profiles
+from pipeline import package
 from pipeline.compile import compiled_package
+from pipeline.package import Condition, FinalStatus, Output, Parameter
 from pipeline.parameters import fields
 
 
@@ -20,11 +21,11 @@ def compiled() -> package.Package:
 
 @pytest.fixture(scope="module")
 def tasks(compiled: package.Package) -> dict[str, package.Task]:
-    return {task.name: task for task in compiled.root.everything()}
+    return {task.name: task for task in compiled.tasks}
 
 
 def test_the_runner_can_run_it(compiled: package.Package) -> None:
-    assert [task.name for task in compiled.root.leaves()] == [
+    assert [task.name for task in compiled.tasks] == [
         "fingerprint",
         "decide",
         "preprocess",
@@ -37,38 +38,35 @@ def test_the_runner_can_run_it(compiled: package.Package) -> None:
     ]
 
 
-def test_every_input_of_every_stage_is_given(tasks: dict[str, package.Task]) -> None:
-    # Kubeflow's backend does not fill in a component's defaults.
-    for task in tasks.values():
-        if task.is_leaf:
-            assert task.definitions("input", "parameters").keys() <= task.given("parameters").keys()
-
-
-def test_every_input_that_is_handed_down_exists_above(tasks: dict[str, package.Task]) -> None:
-    for task in tasks.values():
-        for source in task.given("parameters").values():
-            if "componentInputParameter" in source:
-                assert task.around is not None
-                assert source["componentInputParameter"] in task.around.definitions("input", "parameters")
+def test_conditions_and_the_exit_handler(tasks: dict[str, package.Task]) -> None:
+    decision = Condition(Output(tasks["decide"], "decision"), "RUN")
+    verdict = Condition(Output(tasks["evaluate"], "verdict"), "PROMOTE")
+    assert {name: task.conditions for name, task in tasks.items() if task.conditions} == {
+        **dict.fromkeys(("preprocess", "embed", "train", "evaluate", "export"), (decision,)),
+        "publish": (decision, verdict),
+    }
+    assert [name for name, task in tasks.items() if task.exit_handler] == ["record"]
+    others = tuple(task for name, task in tasks.items() if name != "record")
+    assert tasks["record"].inputs["status"] == FinalStatus("exit-handler-1", others)
+    assert tasks["record"].needs == others
 
 
 def test_what_is_exported_is_what_was_judged(tasks: dict[str, package.Task]) -> None:
     for name, output in (("checkpoint", "judged_checkpoint_uri"), ("checkpoint_digest", "judged_checkpoint_digest")):
-        source = tasks["export"].given("parameters")[name]["taskOutputParameter"]
-        assert (source["producerTask"], source["outputParameterKey"]) == ("evaluate", output)
-        judged = tasks["evaluate"].given("parameters")[name]["taskOutputParameter"]
-        assert judged["producerTask"] == "train"
+        assert tasks["export"].inputs[name] == Output(tasks["evaluate"], output)
+        judged = tasks["evaluate"].inputs[name]
+        assert isinstance(judged, Output)
+        assert judged.task is tasks["train"]
     assert tasks["evaluate"] in tasks["export"].needs
 
 
 def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_again(
     tasks: dict[str, package.Task],
 ) -> None:
-    leaves = [task for task in tasks.values() if task.is_leaf]
-    assert {task.name for task in leaves if not task.cached} == {
+    assert {name for name, task in tasks.items() if not task.cached} == {
         *("fingerprint", "decide", "evaluate", "publish", "record")
     }
-    assert {task.name for task in leaves if task.retries.count == 2} == {"train", "embed"}
+    assert {name for name, task in tasks.items() if task.retries.count == 2} == {"train", "embed"}
 
 
 def test_settings_keep_their_names_and_only_source_and_root_are_required(
@@ -76,9 +74,9 @@ def test_settings_keep_their_names_and_only_source_and_root_are_required(
 ) -> None:
     known = fields(compiled)
     for task in tasks.values():
-        for name, source in task.given("parameters").items():
-            if task.around is compiled.root and name in known:
-                assert source["componentInputParameter"] == name
+        for name, source in task.inputs.items():
+            if isinstance(source, Parameter):
+                assert source.name == name
     assert {name for name, field in known.items() if field.required} == {"source", "root"}
 
 
@@ -92,10 +90,6 @@ def test_settings_reach_the_stages_with_their_defaults(
             if field.name in compiled.parameters and not field.required:
                 known = fields(compiled)[field.name]
                 assert (known.type, known.default) == (field.type, field.default), f"{name}.{field.name}"
-
-
-def test_stages_are_those_that_profiles_name(compiled: package.Package) -> None:
-    assert {task.name for task in compiled.root.leaves()} == set(profiles.STAGES)
 
 
 @pytest.mark.parametrize(

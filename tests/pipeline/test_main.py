@@ -122,21 +122,15 @@ def test_version() -> None:
 
 
 def test_parameters_of_any_package_are_typed(desk: Desk, parts: Parts) -> None:
-    def typed(count: int, on: bool = False, things: list = [], more: dict = {}) -> None:  # noqa: B006
-        parts.shell(script='printf "%s" "$1" > "$2"', text=f"{count} {on} {things} {more}")
+    def typed(count: int, share: float) -> None:
+        parts.shell(script='printf "%s" "$1" > "$2"', text=f"{count} {share}")
 
     package = desk.compile(typed)
-    flags = ("--count", "3", "--on", "True", "--things", "[1]", "--more", '{"a": 2}')
-    assert desk.run(package, *flags).returncode == 0
-    assert desk.tasks()["shell"]["outputs"]["out"] == '3 true [1] {"a": 2}'
-    wrong = desk.run(package, "--count", "3.5", "--on", "perhaps", "--things", "{}", "--more", "x")
+    assert desk.run(package, "--count", "3", "--share", "2").returncode == 0
+    assert desk.tasks()["shell"]["outputs"]["out"] == "3 2.0"
+    wrong = desk.run(package, "--count", "3.5", "--share", "half")
     assert wrong.returncode == 64
-    assert messages(wrong) == [
-        "count must be a whole number, got '3.5'",
-        "more must be a JSON object, got 'x'",
-        "on must be true or false, got 'perhaps'",
-        "things must be a JSON list, got '{}'",
-    ]
+    assert messages(wrong) == ["count must be a whole number, got '3.5'", "share must be a number, got 'half'"]
 
 
 def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:

@@ -46,7 +46,7 @@ def test_one_of(desk: Desk, parts: Parts) -> None:
             second = parts.shell(script='printf b > "$2"')
         parts.shell(script='printf "$1" > "$2"', text=dsl.OneOf(first.output, second.output))
 
-    assert "condition-branches-1: dsl.OneOf is not supported" in refusal(desk, choosing)
+    assert "condition-branches-1: outputs of a graph (a nested pipeline, dsl.OneOf" in refusal(desk, choosing)
 
 
 def test_unknown_placeholders_and_every_problem_at_once(desk: Desk, parts: Parts) -> None:
@@ -72,13 +72,69 @@ def test_optional_arguments(desk: Desk) -> None:
     assert "optional: placeholder" in refusal(desk, pipeline)
 
 
-def test_condition_that_is_not_understood(desk: Desk, parts: Parts) -> None:
-    # kfp writes this text between single quotes without escaping it.
-    def quoted(text: str) -> None:
-        with dsl.If(text == 'it\'s "x"'):
+def test_nested_pipeline(desk: Desk, parts: Parts) -> None:
+    @dsl.pipeline
+    def inner(text: str) -> str:
+        return parts.shell(script='printf "<%s>" "$1" > "$2"', text=text).output
+
+    def outer() -> None:
+        inner(text=inner(text="a").output)
+
+    assert "inner: outputs of a graph (a nested pipeline" in refusal(desk, outer)
+
+
+def test_task_that_ignores_upstream_failure(desk: Desk, parts: Parts) -> None:
+    def cleaning() -> None:
+        broken = parts.shell(script="exit 65")
+        parts.shell(script='printf x > "$2"', text=broken.output).ignore_upstream_failure()
+
+    assert "shell-2: an output of another task for a task that runs although" in refusal(desk, cleaning)
+
+
+def test_parameter_without_a_value(desk: Desk, parts: Parts) -> None:
+    def missing(word: str = None, on: bool = True) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as for kfp
+        parts.shell(script=word, text=f"{on}")
+
+    message = refusal(desk, missing)
+    assert "parameter word: None as default is not supported" in message
+    assert "parameter on: BOOLEAN is not supported" in message
+
+
+def test_artefact_as_input(desk: Desk, parts: Parts) -> None:
+    @dsl.container_component
+    def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="none", command=["true"])
+
+    @dsl.container_component
+    def read(model: dsl.Input[dsl.Model]) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="none", command=["true"])
+
+    def pipeline() -> None:
+        read(model=write().outputs["model"])
+
+    assert "read: an artefact as input is not supported" in refusal(desk, pipeline)
+
+
+# kfp writes this text between single quotes without escaping it.
+@pytest.mark.parametrize("text", ['it\'s "x"', "back\\slash"])
+def test_condition_on_a_strange_text(desk: Desk, parts: Parts, text: str) -> None:
+    def quoted(given: str) -> None:
+        with dsl.If(given == text):
             parts.shell(script='printf x > "$2"')
 
     assert "condition-1: condition" in refusal(desk, quoted)
+
+
+def test_condition_other_than_one_text(desk: Desk, parts: Parts) -> None:
+    def branches(value: int, side: str) -> None:
+        with dsl.If(value > 10):
+            parts.shell(script='printf 1 > "$2"')
+        with dsl.If(side != "a"):
+            parts.shell(script='printf 2 > "$2"')
+
+    message = refusal(desk, branches)
+    assert "condition-1: condition int(" in message
+    assert "condition-2: condition inputs.parameter_values['pipelinechannel--side'] != 'a' is not" in message
 
 
 def test_platform_settings(desk: Desk, parts: Parts) -> None:

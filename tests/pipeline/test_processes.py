@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str]]
 
 
 def call(words: list[str], folder: Path) -> Call:
-    task = Task("stage", "stage", {}, {}, {"command": words})
+    task = Task(name="stage", container={"command": words})
     return Call(task, words, {"WORD": "set"}, folder, folder / "log", "stage | ")
 
 

@@ -10,13 +10,13 @@ from tests.pipeline.conftest import Desk, Parts
 
 
 def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
-    def chain(count: int = 3, share: float = 1e-4, on: bool = True, name: str = "x", things: list = [1, "a"]) -> None:  # noqa: B006
+    def chain(count: int = 3, share: float = 1e-4, name: str = "x") -> None:
         first = parts.number(value=count)
-        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{on}:{things}:{{key}}")
+        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{{key}}")
 
     found = desk.run(desk.compile(chain), "--count", "7", "--name", 'it\'s "q" $HOME')
     assert found.returncode == 0, found.stderr
-    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:true:[1, "a"]:{key}'
+    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:{key}'
     assert desk.tasks()["number"]["outputs"]["out"] == 7
 
 
@@ -43,39 +43,6 @@ def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
     assert desk.states()["shell-2"] == ran
     if ran == "skipped":
         assert "skipped: out HOLD" in found.stdout
-
-
-@pytest.mark.parametrize(("value", "branch"), [(11, "shell"), (5, "shell-2"), (1, "shell-3")])
-def test_exactly_one_branch_runs(desk: Desk, parts: Parts, value: int, branch: str) -> None:
-    def branches(value: int) -> None:
-        judged = parts.number(value=value)
-        with dsl.If(judged.output > 10):
-            parts.shell(script='printf 1 > "$2"')
-        with dsl.Elif(judged.output > 3):
-            parts.shell(script='printf 2 > "$2"')
-        with dsl.Else():
-            parts.shell(script='printf 3 > "$2"')
-
-    assert desk.run(desk.compile(branches), "--value", str(value)).returncode == 0
-    states = desk.states()
-    assert {name: states[name] for name in ("shell", "shell-2", "shell-3")} == {
-        name: "done" if name == branch else "skipped" for name in ("shell", "shell-2", "shell-3")
-    }
-
-
-def test_nested_pipelines_pass_outputs_through(desk: Desk, parts: Parts) -> None:
-    @dsl.pipeline
-    def inner(text: str) -> str:
-        return parts.shell(script='printf "<%s>" "$1" > "$2"', text=text).output
-
-    def outer() -> None:
-        once = inner(text="a")
-        twice = inner(text=once.output)
-        parts.shell(script='printf "%s" "$1" > "$2"', text=twice.output)
-
-    assert desk.run(desk.compile(outer)).returncode == 0
-    made = {name: task["outputs"].get("out") for name, task in desk.tasks().items() if task["outputs"]}
-    assert sorted(made.values()) == ["<<a>>", "<<a>>", "<a>"]
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
@@ -160,31 +127,6 @@ def test_missing_program_is_told(desk: Desk) -> None:
     assert "Traceback" not in found.stderr
 
 
-def test_input_without_a_value_is_told(desk: Desk, parts: Parts) -> None:
-    def missing(word: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as people write it for kfp
-        parts.shell(script='printf x > "$2"', text="y").set_caching_options(False)
-        parts.shell(script=word)
-
-    found = desk.run(desk.compile(missing))
-    assert found.returncode == 64
-    assert "shell-2: its input script has no value" in found.stderr
-    planned = desk.run(desk.compile(missing), verb="plan")
-    assert planned.stdout.splitlines()[-1].split(maxsplit=2) == ["shell-2", "fails", "its input script has no value"]
-    assert desk.run(desk.compile(missing), "--word", 'printf z > "$2"').returncode == 0
-
-
-def test_task_that_ignores_upstream_failure_gets_its_default(desk: Desk, parts: Parts) -> None:
-    def cleaning() -> None:
-        broken = parts.shell(script='exit 65; printf x > "$2"')
-        cleaned = parts.shell(script='printf "<%s>" "$1" > "$2"', text=broken.output).ignore_upstream_failure()
-        parts.shell(script='printf "%s" "$1" > "$2"', text=cleaned.output)
-        parts.shell(script='printf y > "$2"').after(broken)
-
-    assert desk.run(desk.compile(cleaning)).returncode == 65
-    assert desk.states() == {"shell": "failed", "shell-2": "done", "shell-3": "done", "shell-4": "not run"}
-    assert desk.tasks()["shell-3"]["outputs"] == {"out": "<>"}
-
-
 def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
     def handled() -> None:
         with dsl.ExitHandler(parts.shell(script='printf cleaned > "$2"')):
@@ -201,21 +143,19 @@ def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
 def test_artefacts_and_environment(desk: Desk) -> None:
     @dsl.container_component
     def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'printf "$WORD" > "$1"', "w", model.path])
-
-    @dsl.container_component
-    def read(model: dsl.Input[dsl.Model], out: dsl.OutputPath(str)) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'cat "$1" > "$2"', "r", model.path, out])
+        script = """import json, os, sys
+given = json.loads(sys.argv[1])["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"]
+open(given, "w").write(os.environ["WORD"])"""
+        return dsl.ContainerSpec(image="none", command=["python", "-c", script, "{{$}}"])
 
     def pipeline() -> None:
-        written = write().set_env_variable("WORD", "weights").set_cpu_limit("2")
-        read(model=written.outputs["model"])
+        write().set_env_variable("WORD", "weights").set_cpu_limit("2")
 
     package = desk.compile(pipeline)
     assert desk.run(package).returncode == 0
-    assert desk.tasks()["read"]["outputs"]["out"] == "weights"
+    assert (desk.root / "history" / "0001" / "write" / "model").read_text() == "weights"
     assert desk.run(package).returncode == 0
-    assert desk.states(2) == {"write": "unchanged", "read": "unchanged"}
+    assert desk.states(2) == {"write": "unchanged"}
 
 
 def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
