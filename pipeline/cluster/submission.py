@@ -1,4 +1,4 @@
-"""What is sent to a cluster: a package that was looked through, the run's parameters, its name and experiment.
+"""What is sent to a cluster: a package that was read, the run's parameters, its name and experiment.
 
 A server is never sent what it would choke on: Kubeflow 2.16 and 2.17 never answer an upload that is not YAML, and
 accept packages whose runs then fail.
@@ -12,7 +12,7 @@ from typing import Any
 from components import buckets, errors
 from components.errors import ConfigError
 from components.images import VERSION
-from pipeline import package, package_lint, package_origin, yaml_files
+from pipeline import package, package_origin, yaml_files
 from pipeline.package import Package
 
 
@@ -104,10 +104,6 @@ def read_package(path: Path, target: str | None) -> ClusterPackage:
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
-    # How its images are named was decided when it was compiled.
-    problems = package_lint.problems(text, target, allowed_tags=None)
-    if problems:
-        raise ConfigError(*(f"package {path} would not work: {problem}" for problem in problems))
     return ClusterPackage(
         path=path,
         text=text,

@@ -16,10 +16,11 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from components import cli
 from components.executor import ExecutorInput
 from components.train.config import TrainConfig
-from pipeline import profiles
+from pipeline import package, profiles
 from pipeline.kubernetes_hardware import KubernetesStage
 from pipeline.profiles import KFP, VERTEX, Profile
 from pipeline.run_command import SHIPPED_PACKAGE
+from pipeline.vertex_settings import LAUNCHER_IMAGE
 from tests.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
 
 
@@ -34,7 +35,7 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 
 @pytest.fixture(scope="module")
 def found(profile: Profile) -> list[Any]:
-    """The documents of a package for each profile that ships; compiling it looks for what would not work."""
+    """The documents of a package for each profile that ships."""
     return documents(package_of(profile.name, profile.target))
 
 
@@ -59,6 +60,32 @@ def test_is_what_kubeflow_calls_a_pipeline(first: Any) -> None:
     # Raises on a field that Kubeflow's own message does not have, or on a value of another type.
     spec = json_format.ParseDict(first, pipeline_spec_pb2.PipelineSpec())
     assert spec.pipeline_info.name == "wgan-gp"
+
+
+def test_can_be_read(profile: Profile) -> None:
+    """Every input of a task, at each level of the graph, comes from something that is there."""
+    found = package.read(package_of(profile.name, profile.target), "the package", to_execute=False)
+    assert {task.name for task in found.tasks} == set(profiles.STAGES)
+
+
+def test_every_input_is_given(first: Any) -> None:
+    """Kubeflow's backend does not fill in a component's defaults."""
+    for component in (first["root"], *first["components"].values()):
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            declared = first["components"][task["componentRef"]["name"]]["inputDefinitions"]["parameters"]
+            assert declared.keys() <= task["inputs"]["parameters"].keys()
+
+
+def test_stages_start_without_a_shell_and_from_images_by_digest(first: Any) -> None:
+    for label, executor in first["deploymentSpec"]["executors"].items():
+        container = executor["container"]
+        if "--payload" in container["args"]:
+            assert container["image"] == LAUNCHER_IMAGE
+            job = json.loads(container["args"][container["args"].index("--payload") + 1])
+            (container,) = (pool["container_spec"] for pool in job["job_spec"]["worker_pool_specs"])
+            container["image"] = container.pop("image_uri")
+        assert container["command"] == ["python", "-m", f"components.{label.removeprefix('exec-')}"]
+        assert container["image"] in DIGESTS.values()
 
 
 def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, found: list[Any]) -> None:
