@@ -35,7 +35,7 @@ def _make() -> None:
     source = os.environ.get("FASHION_MNIST_DIR", "fashion-mnist")
     command = [sys.executable, "-m", "components.preprocess", "--source", source, "--dataset", str(DATASET)]
     subprocess.run(command, check=True)
-    images, _ = datasets.load_split(str(DATASET), records.read_manifest(str(DATASET), ""), "train")
+    images, _ = datasets.load_split(str(DATASET), records.Manifest.of(str(DATASET), ""), "train")
     np.save(_IMAGES, images)
 
 

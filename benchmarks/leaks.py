@@ -97,7 +97,7 @@ def _numbers(manifest: Manifest, found: list[Leak]) -> list[int]:
 def main() -> None:
     """Finds the leaks, compares them with those of all pairs, and counts which altered copies would be leaks."""
     fashion_mnist.prepare()
-    manifest = records.read_manifest(str(DATASET))
+    manifest = records.Manifest.of(str(DATASET))
     train, test = (datasets.load_split(str(DATASET), manifest, split)[0] for split in ("train", "test"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     leaks.MOST_HELD = len(test)  # as a comparison of all pairs has

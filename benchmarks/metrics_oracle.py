@@ -26,9 +26,9 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
     from components import checkpoints, datasets, embeddings, records
     from components.evaluate import contestants, samples
 
-    manifest = records.read_manifest(dataset, "")
+    manifest = records.Manifest.of(dataset, "")
     loaded = embeddings.load(embedding)
-    generator = contestants.averaged(checkpoint, checkpoints.describe(checkpoint))
+    generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     drawn = np.concatenate([batch for batch, _ in samples.draw(generator, manifest.image, _COUNT, seed=0)])
     real = datasets.load_split(dataset, manifest, "test")[0]
     real = real[np.random.default_rng(0).permutation(len(real))[:_COUNT]]

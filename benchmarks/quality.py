@@ -323,7 +323,7 @@ def main() -> None:
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
     if not left and not arguments.keras_example:
         return
-    manifest = records.read_manifest(arguments.dataset, "")
+    manifest = records.Manifest.of(arguments.dataset, "")
     images, _ = datasets.load_split(arguments.dataset, manifest, "train")
     test, _ = datasets.load_split(arguments.dataset, manifest, "test")
     judge = Judge(arguments.embedding, images, test, manifest.image)

@@ -48,7 +48,7 @@ def main() -> None:
     given = parser.parse_args()
     fashion_mnist.prepare()
     place = str(fashion_mnist.DATASET)
-    manifest = records.read_manifest(place)
+    manifest = records.Manifest.of(place)
     config, wgan = our_step.make(given.critic_steps, TrainConfig.batch_size)
     held, labels = datasets.load_split(place, manifest, "train")
     mapped = MappedImages(Path(place), manifest.splits["train"].shards, manifest.image)

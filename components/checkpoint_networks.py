@@ -25,7 +25,7 @@ def load_averaged(checkpoint: str | Path, expected_digest: str = "") -> keras.Mo
     Raises:
         DataError: The checkpoint is missing, damaged or another, or does not fit the networks of this version.
     """
-    description = checkpoints.describe(checkpoint, expected_digest)
+    description = checkpoints.Description.of(checkpoint, expected_digest)
     model = networks.build_generator(networks.NetworkConfig.from_json(description.network))
     _restore(model, checkpoint, AVERAGE, "generator")
     return model
@@ -41,7 +41,7 @@ def load_critic(checkpoint: str | Path, expected_digest: str = "") -> keras.Mode
     Raises:
         DataError: As of `load_averaged`.
     """
-    description = checkpoints.describe(checkpoint, expected_digest)
+    description = checkpoints.Description.of(checkpoint, expected_digest)
     model = networks.build_critic(networks.NetworkConfig.from_json(description.network))
     _restore(model, checkpoint, CRITIC, "critic")
     return model

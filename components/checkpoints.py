@@ -18,21 +18,17 @@ import numpy as np
 
 from components import array_files, digests, storage
 from components.errors import DataError, TrainingDiverged, describe_os_error
+from components.manifest import Incompatible, Manifest
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "checkpoint.json"
-SCHEMA_VERSION = 1
 _STATE = "state.npz"
 _STEP_FOLDER = re.compile(r"step-(\d{10})")
 
 
-class Incompatible(DataError):
-    """A checkpoint that is whole, but of another version of this program: nothing to be passed over as damaged."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Manifest):
     """What `checkpoint.json` says.
 
     Attributes:
@@ -47,6 +43,11 @@ class Description:
         class_counts: Training images of each class, if the generator takes a class; else empty, and not written.
     """
 
+    FILE = MANIFEST
+    WHAT = "checkpoint"
+    VERSION = 1
+    LEFT_OUT_IF_EMPTY = ("class_counts",)
+
     step: int
     network: dict[str, Any]
     settings: dict[str, Any]
@@ -56,17 +57,10 @@ class Description:
     made_with: dict[str, Any]
     class_counts: list[int] = dataclasses.field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `checkpoint.json`."""
-        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        if not self.class_counts:
-            del value["class_counts"]  # so that checkpoints from before there were any keep their digest
-        return value
-
     @property
-    def digest(self) -> str:
-        """sha256 that names the checkpoint's content."""
-        return digests.digest_of_record(self.to_json())
+    def listed(self) -> dict[str, str]:
+        """sha256 of the state."""
+        return {_STATE: self.state_sha256}
 
 
 def step_folder(checkpoints: Path, step: int) -> Path:
@@ -110,7 +104,7 @@ def save(checkpoints: Path, description: Description, state: Mapping[str, np.nda
     with storage.new_folder(place, MANIFEST) as folder:
         array_files.write_arrays(folder / _STATE, state)
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
-        storage.write_sealed_json(folder / MANIFEST, description.to_json())
+        description.write(folder)
     return description
 
 
@@ -132,42 +126,12 @@ def _remove_damaged(place: Path) -> None:
     if not place.exists():
         return
     try:
-        describe(place)
+        Description.of(place)
     except Incompatible:
         raise
     except DataError as error:
         log.error("made again, as %s", error)
         storage.remove_folder(place) if place.is_dir() else place.unlink()
-
-
-def describe(checkpoint: str | Path, expected_digest: str = "") -> Description:
-    """Reads what a checkpoint says of itself and checks its state against that.
-
-    Args:
-        checkpoint: A `step-...` folder.
-        expected_digest: If not empty, the digest that the checkpoint must have.
-
-    Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
-    """
-    folder = Path(checkpoint)
-    value = storage.read_sealed_json(folder / MANIFEST, "checkpoint")
-    try:
-        version = value.pop("schema_version")
-        if version != SCHEMA_VERSION:
-            raise Incompatible(
-                f"checkpoint {folder} is of another schema version: {version!r} there and {SCHEMA_VERSION} here; go on "
-                "with the version of this program that made it, or give another folder"
-            )
-        description = Description(**value)
-    except (KeyError, TypeError, AttributeError) as error:
-        sealed = isinstance(value, dict) and digests.SEAL in storage.read_json(folder / MANIFEST, "checkpoint")
-        kind = Incompatible if sealed else DataError  # somebody meant it so, or a bit fell over
-        raise kind(f"{folder / MANIFEST} is not a checkpoint's description: {error!r}") from None
-    storage.require_files(folder, {_STATE: description.state_sha256}, "checkpoint", MANIFEST)
-    if expected_digest and description.digest != expected_digest:
-        raise DataError(f"checkpoint {folder} has digest {description.digest}, expected {expected_digest}")
-    return description
 
 
 def newest(checkpoints: Path, at_most: int | None = None) -> tuple[Path, Description] | None:
@@ -197,7 +161,7 @@ def _whole(checkpoints: Path, some_steps: Iterable[int]) -> Iterator[tuple[Path,
     for step in some_steps:
         folder = step_folder(checkpoints, step)
         try:
-            yield folder, describe(folder)
+            yield folder, Description.of(folder)
         except Incompatible:
             raise
         except DataError as error:

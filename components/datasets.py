@@ -37,7 +37,7 @@ def load_split(dataset: str, manifest: records.Manifest, split: str) -> tuple[np
 
     Args:
         dataset: The dataset's folder.
-        manifest: What `records.read_manifest` returned for it.
+        manifest: What `dataset.json` says of it.
         split: `train`, `validation` or `test`.
 
     Returns:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from components import array_files, digests, records, storage
+from components import array_files, records
 from components.errors import DataError
+from components.manifest import Manifest
 from components.whitening import Whitening
 
 MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
-SCHEMA_VERSION = 2
 CLASSIFIER, UNTRAINED = "classifier", "untrained"
 PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
 CERTIFIABLE = 2000  # test images, and training images, without which there is no certificate
@@ -44,7 +44,7 @@ class Space:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Manifest):
     """What `embedding.json` says.
 
     Attributes:
@@ -62,6 +62,11 @@ class Description:
         made_with: Code, image, libraries and hardware: for the record; not part of the digest.
     """
 
+    FILE = MANIFEST
+    WHAT = "embedding"
+    VERSION = 2
+    LEFT_OUT_IF_EMPTY = ("own_embedding_digest",)
+
     image: records.ImageShape
     spaces: list[Space]
     class_count: int
@@ -72,13 +77,6 @@ class Description:
     files: dict[str, str]
     own_embedding_digest: str = ""
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `embedding.json`."""
-        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        if not self.own_embedding_digest:
-            del value["own_embedding_digest"]  # so that embeddings from before there were any keep their digest
-        return value
 
     @property
     def remarks(self) -> list[str]:
@@ -91,30 +89,9 @@ class Description:
         ]
 
     @property
-    def digest(self) -> str:
-        """sha256 that names the embedding's content."""
-        return digests.digest_of_record(self.to_json())
-
-
-def describe(embedding: str | Path, expected_digest: str = "") -> Description:
-    """Reads what an embedding says of itself and checks its files against that.
-
-    Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
-    """
-    folder = Path(embedding)
-    value = storage.read_sealed_json(folder / MANIFEST, "embedding")
-    try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"embedding {folder} is of another schema version; expected {SCHEMA_VERSION}")
-        spaces = [Space(**space) for space in value["spaces"]]
-        description = Description(**{**value, "image": records.ImageShape(**value["image"]), "spaces": spaces})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / MANIFEST} is not an embedding's description: {error!r}") from None
-    storage.require_files(folder, description.files, "embedding", MANIFEST)
-    if expected_digest and description.digest != expected_digest:
-        raise DataError(f"embedding {folder} has digest {description.digest}, expected {expected_digest}")
-    return description
+    def listed(self) -> dict[str, str]:
+        """sha256 of every other file."""
+        return self.files
 
 
 def require_certified(embedding: str | Path, description: Description) -> None:
@@ -186,7 +163,7 @@ def load(embedding: str | Path, expected_digest: str = "") -> Embedding:
     # Only here, so that describing an embedding needs no TensorFlow.
     from components import saved_models
 
-    description = describe(embedding, expected_digest)
+    description = Description.of(embedding, expected_digest)
     whitenings = _load_whitenings(Path(embedding) / _WHITENING, description.spaces)
     return Embedding(description, saved_models.load(Path(embedding) / MODEL_FOLDER, "embedding"), whitenings)
 

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from components import digests, storage
-from components.errors import DataError
+from components import digests
+from components.manifest import Manifest
 
 MANIFEST = "verdict.json"
 METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
@@ -14,14 +13,13 @@ TRAINING = "training.json"
 # They tell how fast a training was, which is never the same twice, and in which image with which libraries each stage
 # ran, which differs between a container and a process that make the same.
 _FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
-SCHEMA_VERSION = 2
 PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
 PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
 NO_CHAMPION = "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Manifest):
     """What `verdict.json` says.
 
     Attributes:
@@ -42,6 +40,12 @@ class Description:
             record; not part of the digest.
     """
 
+    FILE = MANIFEST
+    WHAT = "evaluation"
+    VERSION = 2
+    NOT_IN_DIGEST = ("source",)
+    LEFT_OUT_IF_EMPTY = ("candidates_digest",)
+
     verdict: str
     reasons: list[str]
     rules: list[dict[str, Any]]
@@ -56,20 +60,20 @@ class Description:
     candidates_digest: str = ""
     source: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `verdict.json`."""
-        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        if not self.candidates_digest:
-            del value["candidates_digest"]
-        return value
+    def __post_init__(self) -> None:
+        _ = follows(rule["outcome"] for rule in self.rules)
 
     @property
     def digest(self) -> str:
         """sha256 that names the evaluation's content, without what only shows how it came to be."""
         decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
         content = {**self.to_json(), "files": decisive}
-        del content["source"]
-        return digests.digest_of(content)
+        return digests.digest_of({name: value for name, value in content.items() if name not in self.NOT_IN_DIGEST})
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """sha256 of every other file."""
+        return self.files
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -90,42 +94,6 @@ def follows(outcomes: Iterable[str]) -> str:
     if not found <= {PASSED, HELD}:
         return REJECT
     return HOLD if HELD in found else PROMOTE
-
-
-def read(evaluation: str | Path) -> Description:
-    """Reads what an evaluation says of itself, and looks at no other file of it.
-
-    Raises:
-        DataError: It is missing, no verdict, or of another schema.
-    """
-    folder = Path(evaluation)
-    value = storage.read_sealed_json(folder / MANIFEST, "evaluation")
-    try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(
-                f"evaluation {folder} is of another schema version, expected {SCHEMA_VERSION}: another version of this "
-                "program made it; evaluate the model again"
-            )
-        description = Description(**value)
-        _ = dict(description.files)
-        _ = follows([rule["outcome"] for rule in description.rules])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{folder / MANIFEST} is not a verdict: {error!r}") from None
-    return description
-
-
-def describe(evaluation: str | Path, expected_digest: str = "") -> Description:
-    """Reads what an evaluation says of itself and checks its files against that.
-
-    Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
-    """
-    folder = Path(evaluation)
-    description = read(folder)
-    storage.require_files(folder, description.files, "evaluation", MANIFEST)
-    if expected_digest and description.digest != expected_digest:
-        raise DataError(f"evaluation {folder} has digest {description.digest}, expected {expected_digest}")
-    return description
 
 
 def distance_name(numbers: dict[str, Any]) -> str:

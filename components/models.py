@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from components import digests, records, storage
-from components.errors import DataError
+from components.manifest import Manifest
 
 MANIFEST = "MANIFEST.json"
 CARD = "CARD.md"
-SCHEMA_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Manifest):
     """What `MANIFEST.json` says.
 
     Attributes:
@@ -30,6 +29,12 @@ class Description:
         made_with: Code, image and libraries of the export: for the record; not part of the digest.
     """
 
+    FILE = MANIFEST
+    WHAT = "model"
+    VERSION = 1
+    NOT_IN_DIGEST = ("made_with", "card_sha256")
+    LEFT_OUT_IF_EMPTY = ("class_counts",)
+
     files: dict[str, dict[str, Any]]
     checkpoint_digest: str
     step: int
@@ -41,19 +46,11 @@ class Description:
     card_sha256: str = ""
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `MANIFEST.json`."""
-        value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
-        if not self.class_counts:
-            del value["class_counts"]  # so that models from before there were any keep their digest
-        return value
-
     @property
-    def digest(self) -> str:
-        """sha256 that names the model's content."""
-        content = self.to_json()
-        del content["card_sha256"]
-        return digests.digest_of_record(content)
+    def listed(self) -> dict[str, str]:
+        """sha256 of every file that the model says it has; others are not looked at."""
+        files = {name: entry["sha256"] for name, entry in self.files.items()}
+        return {**files, CARD: self.card_sha256} if self.card_sha256 else files
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
@@ -68,41 +65,3 @@ def with_card(folder: Path, description: Description, card: str) -> Description:
     """Writes the card of a model and returns the description that names it; `MANIFEST.json` is the caller's."""
     storage.write_file(folder / CARD, card.encode())
     return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))
-
-
-def read(model: str | Path) -> Description:
-    """Reads what a model says of itself, and looks at no file of it.
-
-    Raises:
-        DataError: It is missing, no model's description, or of another schema.
-    """
-    folder = Path(model)
-    value = storage.read_sealed_json(folder / MANIFEST, "model")
-    try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"model {folder} is of another schema version; expected {SCHEMA_VERSION}")
-        description = Description(**{**value, "image": records.ImageShape(**value["image"])})
-        _ = listed(description)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / MANIFEST} is not a model's description: {error!r}") from None
-    return description
-
-
-def listed(description: Description) -> dict[str, str]:
-    """sha256 of every file that a model says it has, by its path within the artefact."""
-    files = {name: entry["sha256"] for name, entry in description.files.items()}
-    return {**files, CARD: description.card_sha256} if description.card_sha256 else files
-
-
-def describe(model: str | Path, expected_digest: str = "") -> Description:
-    """Reads what a model says of itself and checks every file against that. Files not listed are not looked at.
-
-    Raises:
-        DataError: It is missing, damaged, of another schema, or has another digest.
-    """
-    folder = Path(model)
-    description = read(folder)
-    storage.require_files(folder, listed(description), "model", MANIFEST)
-    if expected_digest and description.digest != expected_digest:
-        raise DataError(f"model {folder} has digest {description.digest}, expected {expected_digest}")
-    return description

@@ -11,15 +11,13 @@ import reprlib
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import google_crc32c
 
-from components import digests, storage
-from components.errors import DataError
+from components import manifest
 
 MANIFEST = "dataset.json"
-SCHEMA_VERSION = 1
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
 _PIXEL_RANGE = (0, 255)
@@ -28,7 +26,6 @@ CRC_BYTES = 4
 _HEAD_BYTES = _LENGTH_BYTES + CRC_BYTES
 FRAME_BYTES = _HEAD_BYTES + CRC_BYTES  # around each record
 _FORMS_KEPT = 4096  # lengths and labels whose encoding is remembered
-_Kind = TypeVar("_Kind")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +49,10 @@ class Shard:
     bytes: int
     sha256: str
 
+    def __post_init__(self) -> None:
+        if self.file in ("", ".", "..") or "/" in self.file or "\0" in self.file:
+            raise ValueError(f"a shard is {reprlib.repr(self.file)}, expected the name of a file beside it")
+
 
 @dataclasses.dataclass(frozen=True)
 class Split:
@@ -63,8 +64,8 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """What `dataset.json` says.
+class Manifest(manifest.Manifest):
+    """What `dataset.json` says; `datasets` checks the shards.
 
     Attributes:
         image: Shape of every image.
@@ -74,9 +75,14 @@ class Manifest:
         source: Kind, fingerprint and the number of images found.
         preprocessing: The settings that made the images what they are (resizing, colour, seed, fractions).
         quarantine: How many images were set aside, and the reason for each of the first ones.
+        pixel_range: The least and the greatest value of a pixel.
         made_with: Code, image, libraries, and where the source lay as it was given: for the record; not part of the
             digest.
     """
+
+    FILE = MANIFEST
+    WHAT = "dataset"
+    VERSION = 1
 
     image: ImageShape
     classes: list[str]
@@ -85,113 +91,18 @@ class Manifest:
     source: dict[str, Any]
     preprocessing: dict[str, Any]
     quarantine: dict[str, Any]
+    pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `dataset.json`."""
-        return {"schema_version": SCHEMA_VERSION, "pixel_range": [*_PIXEL_RANGE], **dataclasses.asdict(self)}
-
-    @property
-    def digest(self) -> str:
-        """sha256 that names the dataset's content."""
-        return digests.digest_of_record(self.to_json())
+    def __post_init__(self) -> None:
+        if self.splits.keys() != set(SPLITS):
+            raise ValueError(f"splits are {reprlib.repr(sorted(self.splits))}, expected {', '.join(SPLITS)}")
+        if self.pixel_range != [*_PIXEL_RANGE]:
+            raise ValueError(f"pixel_range is {reprlib.repr(self.pixel_range)}, expected {[*_PIXEL_RANGE]}")
 
     @property
     def class_count(self) -> int:
         return len(self.classes)
-
-
-_NAMES = {"schema_version", "pixel_range", *(field.name for field in dataclasses.fields(Manifest))}
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes `dataset.json`, sealed: the last file of a dataset."""
-    storage.write_sealed_json(folder / MANIFEST, manifest.to_json())
-
-
-def read_manifest(dataset: str, expected_digest: str = "") -> Manifest:
-    """Reads what a dataset says of itself.
-
-    Args:
-        dataset: The dataset's folder.
-        expected_digest: If not empty, the digest that the dataset must have.
-
-    Raises:
-        DataError: There is no dataset, it is damaged, of another schema, or its digest is another.
-    """
-    value = storage.read_sealed_json(Path(dataset) / MANIFEST, "dataset")
-    try:
-        if value["schema_version"] != SCHEMA_VERSION:
-            version = reprlib.repr(value["schema_version"])
-            raise DataError(
-                f"{dataset}/{MANIFEST} has schema version {version}, expected {SCHEMA_VERSION}; make the dataset again "
-                "or read it with the code that made it"
-            )
-        manifest = _manifest_of(value)
-        digest = manifest.digest
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DataError(f"{dataset}/{MANIFEST} is not a dataset's description: {reason}") from None
-    if expected_digest and digest != expected_digest:
-        raise DataError(f"dataset {dataset} has digest {digest}, expected {expected_digest}")
-    return manifest
-
-
-def _manifest_of(value: dict[str, Any]) -> Manifest:
-    """The manifest that a JSON value describes; whatever else it is raises `KeyError`, `TypeError` or `ValueError`."""
-    unknown = sorted(value.keys() - _NAMES)
-    if unknown:
-        raise ValueError(f"unknown {reprlib.repr(unknown)}")
-    image = _fields(ImageShape, value["image"], "image")
-    splits = _of(dict, value["splits"], "splits")
-    if splits.keys() != set(SPLITS):
-        raise ValueError(f"splits are {reprlib.repr(sorted(splits))}, expected {', '.join(SPLITS)}")
-    if value["pixel_range"] != [*_PIXEL_RANGE]:
-        raise ValueError(f"pixel_range is {reprlib.repr(value['pixel_range'])}, expected {[*_PIXEL_RANGE]}")
-    return Manifest(
-        image=image,
-        classes=_list_of(str, value["classes"], "classes"),
-        splits={name: _split_of(split, name) for name, split in splits.items()},
-        statistics={
-            name: _of(float, found, reprlib.repr(name))
-            for name, found in _of(dict, value["statistics"], "statistics").items()
-        },
-        source=_of(dict, value["source"], "source"),
-        preprocessing=_of(dict, value["preprocessing"], "preprocessing"),
-        quarantine=_of(dict, value["quarantine"], "quarantine"),
-        made_with=_of(dict, value.get("made_with", {}), "made_with"),
-    )
-
-
-def _split_of(value: Any, name: str) -> Split:
-    split = _of(dict, value, name)
-    shards = [_fields(Shard, shard, f"a shard of {name}") for shard in _of(list, split["shards"], f"shards of {name}")]
-    for shard in shards:
-        if shard.file in ("", ".", "..") or "/" in shard.file or "\0" in shard.file:
-            raise ValueError(f"a shard of {name} is {reprlib.repr(shard.file)}, expected the name of a file beside it")
-    counts = _list_of(int, split["class_counts"], f"class_counts of {name}")
-    return Split(_of(int, split["records"], f"records of {name}"), counts, shards)
-
-
-def _fields(kind: type[_Kind], value: Any, what: str) -> _Kind:
-    """A dataclass of numbers and text from a JSON object with exactly its fields."""
-    found = _of(dict, value, what)
-    types = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if found.keys() != types.keys():
-        raise TypeError(f"{what} has {reprlib.repr(sorted(found))}, expected {', '.join(types)}")
-    return kind(**{name: _of(type_, found[name], f"{name} of {what}") for name, type_ in types.items()})
-
-
-def _list_of(kind: type, value: Any, what: str) -> list[Any]:
-    return [_of(kind, each, f"one of {what}") for each in _of(list, value, what)]
-
-
-def _of(kind: Any, value: Any, what: str) -> Any:
-    """The value, if it is of a kind; a whole number passes for a float, and counts are not below 0."""
-    accepted = (int, float) if kind is float else kind
-    if not isinstance(value, accepted) or isinstance(value, bool) or (kind is int and value < 0):
-        raise TypeError(f"{what} is {reprlib.repr(value)}")
-    return value
 
 
 def find_damage(path: Path) -> str:

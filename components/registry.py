@@ -192,7 +192,7 @@ def read_champion(registry: str | Path) -> Champion | None:
     """
     champion = read_pointer(registry).champion
     if champion is not None:
-        models.describe(_fetched(registry, champion.version), champion.model_digest)
+        models.Description.of(_fetched(registry, champion.version), champion.model_digest)
     return champion
 
 
@@ -245,7 +245,7 @@ def add(registry: str | Path, fill: Callable[[Path], None], model_digest: str, c
         with storage.new_folder(version_folder(place, taken), models.MANIFEST) as folder:
             fill(folder)
         # Where the lock holds nobody off, on some shared volumes, the name is another's: a folder is renamed once.
-        if models.describe(version_folder(place, taken)).digest == model_digest:
+        if models.Description.of(version_folder(place, taken)).digest == model_digest:
             return taken
 
 
@@ -266,8 +266,8 @@ def read_version(registry: str | Path, number: int, champion: Champion | None) -
         raise DataError(f"registry {registry} has no version {number}; there are: {known}")
     folder = _fetched(registry, number)
     is_champion = champion is not None and champion.version == number
-    model = models.describe(folder, champion.model_digest if champion and is_champion else "")
-    evaluation = evaluations.describe(
+    model = models.Description.of(folder, champion.model_digest if champion and is_champion else "")
+    evaluation = evaluations.Description.of(
         evaluation_folder(folder), champion.evaluation_digest if champion and is_champion else ""
     )
     if evaluation.checkpoint_digest != model.checkpoint_digest:
@@ -342,8 +342,8 @@ def damage(registry: str | Path, number: int, champion: Champion | None) -> list
         folder = _fetched(registry, number)
         if folder.is_symlink():
             return ["it is a symbolic link"]
-        listed = models.listed(models.read(folder))
-        judged = evaluations.read(evaluation_folder(folder)).files
+        listed = models.Description.read(folder).listed
+        judged = evaluations.Description.read(evaluation_folder(folder)).files
         listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
         own = {models.MANIFEST, recipes.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
         lost = [*_changed(folder, listed), *_added(folder, listed.keys() | own)]
@@ -428,7 +428,7 @@ def _said_digest(version: Path) -> str:
     """The digest of a version's model by its manifest alone."""
     if not places.holds(version, models.MANIFEST, whole=False):
         return ""
-    return models.read(version).digest
+    return models.Description.read(version).digest
 
 
 def _is_first(place: Path, number: int) -> bool:
@@ -436,7 +436,7 @@ def _is_first(place: Path, number: int) -> bool:
     folder = evaluation_folder(version_folder(place, number))
     if not places.holds(folder, evaluations.MANIFEST, whole=False):
         return False
-    return evaluations.read(folder).champion_digest == evaluations.NO_CHAMPION
+    return evaluations.Description.read(folder).champion_digest == evaluations.NO_CHAMPION
 
 
 def _champion_of(value: Any, path: Path) -> Champion:

@@ -82,7 +82,7 @@ def _claim(prepared: Path) -> bytes:
         {
             "schema_version": SCHEMA_VERSION,
             "content_digest": digests.digest_of(storage.files_in(prepared)),
-            "model_digest": models.describe(prepared).digest,
+            "model_digest": models.Description.of(prepared).digest,
         }
     )
 

@@ -89,8 +89,8 @@ def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
         ["bash"], input=script, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    published = models.describe(place / "runs" / "registry" / "versions" / "1")
-    again = models.describe(place / "reproduced" / "model")
+    published = models.Description.of(place / "runs" / "registry" / "versions" / "1")
+    again = models.Description.of(place / "reproduced" / "model")
     assert again.digest == published.digest
     assert f"model_digest: {published.digest}" in done.stdout
     assert (place / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (

@@ -105,7 +105,7 @@ def _make_embedding(
                 threads=threads(),
             ),
         )
-        storage.write_sealed_json(folder / embeddings.MANIFEST, description.to_json())
+        description.write(folder)
 
 
 def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:

@@ -32,12 +32,12 @@ def run(config: EmbedConfig) -> StageResult:
     cluster = cluster_for(config.accelerator)
     config = places.with_mirrors(config, "embedding", own_embedding=own_embedding.GRAPH)
     dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
-    manifest = records.read_manifest(str(dataset), config.dataset_digest)
+    manifest = records.Manifest.of(str(dataset), config.dataset_digest)
     own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
     inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
     place = Path(cache_key.fill_key(config.embedding, "embed", config, inputs))
-    former = embeddings.describe(place) if places.holds(place, embeddings.MANIFEST) else None
+    former = embeddings.Description.of(place) if places.holds(place, embeddings.MANIFEST) else None
     storage.require_own_place(
         place,
         "embedding",
@@ -53,7 +53,7 @@ def run(config: EmbedConfig) -> StageResult:
         places.require_writable(place)
         make_embedding(places.with_mirrors(config, dataset=records.MANIFEST), manifest, place, cluster)
     # A worker that is not the chief has it from where the chief has put it.
-    description = embeddings.describe(places.fetched(place, embeddings.MANIFEST, "embedding"))
+    description = embeddings.Description.of(places.fetched(place, embeddings.MANIFEST, "embedding"))
     return StageResult(
         parameters={
             "embedding_uri": places.given(place),

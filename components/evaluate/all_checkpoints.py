@@ -107,7 +107,7 @@ def _kept(
 
 def _described(dataset: Path) -> records.Manifest:
     places.holds(dataset, records.MANIFEST, whole=False)  # the images only if there is something to compare with them
-    return records.read_manifest(str(dataset))
+    return records.Manifest.of(str(dataset))
 
 
 def _dataset_digest(training: Path) -> str:
@@ -122,7 +122,7 @@ def _dataset_digest(training: Path) -> str:
 
 def _certified(place: Path) -> embeddings.Description:
     embedding = places.fetched(place, embeddings.MANIFEST, "embedding")
-    description = embeddings.describe(embedding)
+    description = embeddings.Description.of(embedding)
     embeddings.require_certified(embedding, description)
     return description
 

@@ -92,7 +92,7 @@ def run(config: EvaluateConfig) -> StageResult:
     if config.export_checkpoint == BEST:
         config, inputs = _choose(config, inputs)
     place = Path(cache_key.fill_key(config.evaluation, "evaluate", config, inputs.digests))
-    former = evaluations.describe(place) if places.holds(place, evaluations.MANIFEST) else None
+    former = evaluations.Description.of(place) if places.holds(place, evaluations.MANIFEST) else None
     identity = {
         **settings.values_in_key(config),
         **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
@@ -109,9 +109,9 @@ def run(config: EvaluateConfig) -> StageResult:
 
 
 def _read_inputs(config: EvaluateConfig) -> _Inputs:
-    checkpoint = checkpoints.describe(config.checkpoint, config.checkpoint_digest)
-    manifest = records.read_manifest(config.dataset, config.dataset_digest)
-    embedding = embeddings.describe(config.embedding, config.embedding_digest)
+    checkpoint = checkpoints.Description.of(config.checkpoint, config.checkpoint_digest)
+    manifest = records.Manifest.of(config.dataset, config.dataset_digest)
+    embedding = embeddings.Description.of(config.embedding, config.embedding_digest)
     strangers = [
         f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give what was made of it"
         for name, digest in (
@@ -139,7 +139,7 @@ def _choose(config: EvaluateConfig, inputs: _Inputs) -> tuple[EvaluateConfig, _I
     choice = scorer.choose(training, inputs.checkpoint.step)
     log.info("evaluate: %s", choice.reason)
     folder = checkpoints.step_folder(training, choice.chosen.step)
-    checkpoint = checkpoints.describe(folder, choice.chosen.checkpoint_digest)
+    checkpoint = checkpoints.Description.of(folder, choice.chosen.checkpoint_digest)
     return (
         dataclasses.replace(config, checkpoint=str(folder), checkpoint_digest=checkpoint.digest),
         dataclasses.replace(inputs, checkpoint=checkpoint, choice=choice),
@@ -152,7 +152,7 @@ def _read_rival(place: str) -> tuple[str, Rival | None]:
         champion = registry.read_champion(place) if place else None
         if champion is None:
             return evaluations.NO_CHAMPION, None
-        model = models.describe(registry.version_folder(place, champion.version))
+        model = models.Description.of(registry.version_folder(place, champion.version))
     except (DataError, OSError) as error:
         return _UNREADABLE, _unreadable(place, error)
     rival = Rival(version=champion.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
@@ -215,7 +215,7 @@ def _make(config: EvaluateConfig, inputs: _Inputs, place: Path) -> None:
             source=inputs.manifest.made_with.get("source", ""),
             **{f"{name}_digest": digest for name, digest in inputs.digests.items()},
         )
-        storage.write_sealed_json(folder / evaluations.MANIFEST, description.to_json())
+        description.write(folder)
 
 
 def limits_of(config: EvaluateConfig) -> Limits | None:
@@ -235,7 +235,7 @@ def _score_rival(
         return rival, None
     try:
         folder = registry.version_folder(config.registry, rival.version)
-        published = contestants.published(folder, models.describe(folder, inputs.champion_digest))
+        published = contestants.published(folder, models.Description.of(folder, inputs.champion_digest))
     except DataError as error:
         return _unreadable(config.registry, error), None
     what = "samples of the champion"
@@ -354,7 +354,7 @@ def _report(
 
 
 def _result(config: EvaluateConfig, place: Path, kept: bool) -> StageResult:
-    described = evaluations.describe(place)
+    described = evaluations.Description.of(place)
     numbers = storage.read_json(place / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
     rows = {

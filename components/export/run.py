@@ -49,9 +49,9 @@ def run(config: ExportConfig) -> StageResult:
         StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
     """
     config = places.with_mirrors(config, "model", checkpoint=checkpoints.MANIFEST)
-    checkpoint = checkpoints.describe(config.checkpoint, config.checkpoint_digest)
+    checkpoint = checkpoints.Description.of(config.checkpoint, config.checkpoint_digest)
     place = Path(cache_key.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
-    former = models.describe(place) if places.holds(place, models.MANIFEST) else None
+    former = models.Description.of(place) if places.holds(place, models.MANIFEST) else None
     storage.require_own_place(
         place,
         "model",
@@ -65,7 +65,7 @@ def run(config: ExportConfig) -> StageResult:
         places.require_writable(place)
         with tf.device("CPU:0"):  # the graph is the same wherever it was made
             _make(config, checkpoint, place)
-        description = models.describe(place)
+        description = models.Description.of(place)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(
@@ -93,7 +93,7 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
             made_with=lineage.made_with("export"),
         )
         description = models.with_card(folder, description, card.render(description, checkpoint.settings))
-        storage.write_sealed_json(folder / models.MANIFEST, description.to_json())
+        description.write(folder)
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:

@@ -246,7 +246,7 @@ def _members_of_dataset(folder: Path, made_by: bytes) -> Iterator[tuple[str, lis
         _OtherRecipe: Its examples were made otherwise.
     """
     try:
-        manifest = records.read_manifest(str(folder))
+        manifest = records.Manifest.of(str(folder))
         of_images = manifest.source["kind"] == sources.IMAGES
     except (DataError, OSError, KeyError, TypeError) as error:
         _pass_over(folder, error)

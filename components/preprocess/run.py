@@ -49,7 +49,7 @@ def run(config: PreprocessConfig) -> StageResult:
     place = Path(cache_key.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
     if _is_complete(place, config, fingerprint):
         log.info("preprocess: already complete at %s", place)
-        return _result(place, records.read_manifest(str(place)), kept=True)
+        return _result(place, records.Manifest.of(str(place)), kept=True)
     places.require_writable(place)
     found = survey(_place_of(config), held.listing)
     plan = _plan(config, found)
@@ -88,8 +88,8 @@ def run(config: PreprocessConfig) -> StageResult:
         files = [shard.shard.file for shard in shards]
         members = [former.members_name(file) for file in files if plan.recipe]
         _leave_only(folder, [*files, *members, *([QUARANTINE] if rejected else [])])
-        records.write_manifest(folder, manifest)
-    return _result(place, records.read_manifest(str(place)))
+        manifest.write(folder)
+    return _result(place, records.Manifest.of(str(place)))
 
 
 def _make_shards() -> Callable[..., Made]:
@@ -120,7 +120,7 @@ def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> boo
     former: dict[str, Any] | None = None
     complete = places.holds(place, records.MANIFEST, whole=False)
     if complete:
-        manifest = records.read_manifest(str(place))
+        manifest = records.Manifest.of(str(place))
         former = {**manifest.preprocessing, "source_fingerprint": manifest.source["fingerprint"]}
         made = [(shard.file, shard.bytes) for split in manifest.splits.values() for shard in split.shards]
         if "list" in manifest.quarantine:

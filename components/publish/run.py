@@ -33,8 +33,8 @@ def run(config: PublishConfig) -> StageResult:
         TransientError: The bucket does not answer; the same again goes on.
     """
     config = places.with_mirrors(config, model=models.MANIFEST, evaluation=evaluations.MANIFEST)
-    model = models.describe(config.model, config.model_digest)
-    evaluation = evaluations.describe(config.evaluation, config.evaluation_digest)
+    model = models.Description.of(config.model, config.model_digest)
+    evaluation = evaluations.Description.of(config.evaluation, config.evaluation_digest)
     _require_promoted(config, model, evaluation)
     origin = lineage.read(config.evaluation, evaluation)
     _require_same_origin(config, model, origin)
@@ -200,9 +200,9 @@ def _fill(
             with naming(target / name):
                 shutil.copyfile(Path(source, name), target / name)
     published = models.with_card(folder, model, judged_card)
-    storage.write_sealed_json(folder / models.MANIFEST, published.to_json())
+    published.write(folder)
     if config.recipe:
         recipe = recipes.from_text(config.recipe, "recipe")
         registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))
-    models.describe(folder, model.digest)
-    evaluations.describe(registry.evaluation_folder(folder), evaluation.digest)
+    models.Description.of(folder, model.digest)
+    evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)

@@ -43,7 +43,7 @@ def read(given: str) -> Evaluation:
         DataError: There is none, it is damaged, or it was made by another version of this program.
     """
     folder = find(places.local(given))
-    described = evaluations.describe(folder)
+    described = evaluations.Description.of(folder)
     try:
         missing = {evaluations.METRICS, evaluations.TRAINING, evaluations.SAMPLES} - described.files.keys()
         if missing:

@@ -27,7 +27,7 @@ def run(config: SampleConfig) -> StageResult:
     if champion is None:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
     folder = registry.version_folder(config.registry, champion.version)
-    rows = _rows(config, models.describe(folder))
+    rows = _rows(config, models.Description.of(folder))
     # Only here, so that a mistake is told without the seconds that TensorFlow takes to import.
     import numpy as np
     import tensorflow as tf

@@ -45,7 +45,7 @@ def require_fitting(config: TrainConfig, manifest: records.Manifest) -> None:
 def _describe(config: TrainConfig, remedy: str = "") -> Description:
     try:
         folder = places.fetched(config.initial_checkpoint, checkpoints.MANIFEST, "checkpoint")
-        return checkpoints.describe(folder, config.initial_checkpoint_digest)
+        return checkpoints.Description.of(folder, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
 

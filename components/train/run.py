@@ -38,7 +38,7 @@ def run(config: TrainConfig) -> StageResult:
     cluster = cluster_for(config.accelerator)
     config = places.with_mirrors(config, "checkpoints", "initial_checkpoint")
     dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
-    manifest = records.read_manifest(str(dataset), config.dataset_digest)
+    manifest = records.Manifest.of(str(dataset), config.dataset_digest)
     _require_labels(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config))
     place = place_of(config, manifest.digest)
@@ -73,7 +73,7 @@ def run(config: TrainConfig) -> StageResult:
     folder = checkpoints.step_folder(place, config.steps)
     if not _writes(cluster):
         places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
-    description = checkpoints.describe(folder)
+    description = checkpoints.Description.of(folder)
     summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
     return StageResult(
         parameters={

@@ -65,7 +65,7 @@ def _fetch_last_whole(place: Path, steps: list[int]) -> bool:
         folder = checkpoints.step_folder(place, step)
         try:
             places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
-            checkpoints.describe(folder)
+            checkpoints.Description.of(folder)
         except DataError as error:
             log.error("passed over: %s", error)
             continue

@@ -108,7 +108,7 @@ def make_model(make_checkpoint: Callable[..., Path]) -> Callable[..., Path]:
 
         checkpoint = make_checkpoint(folder / "checkpoints", seed, image, class_counts=class_counts)
         served = ServedGenerator(checkpoint_networks.load_averaged(checkpoint), image, 16, class_counts)
-        described = checkpoints.describe(checkpoint)
+        described = checkpoints.Description.of(checkpoint)
         model = folder / "model"
         saved_models.save(served, model, served.signatures_by_name)
         description = models.Description(
@@ -146,7 +146,7 @@ def make_evaluation() -> Callable[..., Path]:
         )
         (checkpoint,) = (model.parent / "checkpoints").iterdir()
         embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}}
-        origin = lineage.of(manifest.to_json(), checkpoints.describe(checkpoint).to_json(), embedding)
+        origin = lineage.of(manifest.to_json(), checkpoints.Description.of(checkpoint).to_json(), embedding)
         numbers = {
             "distance": "fcd",
             "names": [["fcd", "Fréchet distance"]],
@@ -163,7 +163,7 @@ def make_evaluation() -> Callable[..., Path]:
             verdict=verdict,
             reasons=["as the test wants it"],
             rules=[],
-            checkpoint_digest=models.describe(model).checkpoint_digest,
+            checkpoint_digest=models.Description.of(model).checkpoint_digest,
             dataset_digest=origin.digests["dataset"],
             embedding_digest=origin.digests["embedding"],
             champion_digest=champion[0],
@@ -187,7 +187,7 @@ def make_embedding() -> Callable[..., Path]:
         from components import datasets, embeddings, saved_models, storage
         from components.whitening import fit_whitening
 
-        manifest = records.read_manifest(dataset)
+        manifest = records.Manifest.of(dataset)
         image = manifest.image
         spaces = [embeddings.CLASSIFIER, embeddings.UNTRAINED] if manifest.classes else [embeddings.UNTRAINED]
 

@@ -18,7 +18,7 @@ def dataset(tiny_dataset: Path, tmp_path: Path) -> Path:
 
 
 def load(dataset: Path) -> tuple[np.ndarray, np.ndarray]:
-    return datasets.load_split(str(dataset), records.read_manifest(str(dataset)), "test")
+    return datasets.load_split(str(dataset), records.Manifest.of(str(dataset)), "test")
 
 
 def test_a_split_is_loaded_in_the_order_of_its_shard(dataset: Path) -> None:
@@ -70,12 +70,12 @@ def of_three_shards(tmp_path: Path) -> Path:
         preprocessing={},
         quarantine={},
     )
-    records.write_manifest(tmp_path, manifest)
+    manifest.write(tmp_path)
     return tmp_path
 
 
 def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -> None:
-    dataset, manifest = str(of_three_shards), records.read_manifest(str(of_three_shards))
+    dataset, manifest = str(of_three_shards), records.Manifest.of(str(of_three_shards))
     images, labels = datasets.load_split(dataset, manifest, "train")
     for most in (0, 1, 15, 16, 40, 99):
         some, their_labels = datasets.load_first(dataset, manifest, "train", most)
@@ -90,7 +90,7 @@ def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -
 
 
 def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(of_three_shards: Path) -> None:
-    dataset, manifest = str(of_three_shards), records.read_manifest(str(of_three_shards))
+    dataset, manifest = str(of_three_shards), records.Manifest.of(str(of_three_shards))
     (of_three_shards / "train-2").unlink()
     (of_three_shards / "train-1").write_bytes(b"damaged")
     assert len(datasets.load_first(dataset, manifest, "train", 15)[0]) == 15

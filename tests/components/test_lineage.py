@@ -21,7 +21,7 @@ def parents(
     folder = make_dataset(tmp_path_factory.mktemp("lineage") / "dataset", {"train": 9, "validation": 3, "test": 6})
     taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
     maker = lineage.made_with("preprocess", source="/home/somebody/pictures", taken_over=taken_over)
-    manifest = dataclasses.replace(records.read_manifest(folder), made_with=maker)
+    manifest = dataclasses.replace(records.Manifest.of(folder), made_with=maker)
     checkpoint = checkpoints.Description(
         step=5,
         network={"latent_size": 16},
@@ -69,7 +69,7 @@ def describe(folder: Path, *parents: Any, **changes: Any) -> Path:
 
 
 def read(folder: Path) -> lineage.Lineage:
-    return lineage.read(folder, evaluations.describe(folder))
+    return lineage.read(folder, evaluations.Description.of(folder))
 
 
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
@@ -95,9 +95,9 @@ def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
     assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
     manifest = parents[0]
     assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
-    before = evaluations.describe(evaluation).digest
+    before = evaluations.Description.of(evaluation).digest
     describe(evaluation, *parents, source="/home/somebody/pictures")
-    assert evaluations.describe(evaluation, before).source == "/home/somebody/pictures"
+    assert evaluations.Description.of(evaluation, before).source == "/home/somebody/pictures"
 
 
 def test_records_from_before_there_was_lineage_keep_their_digests(parents: tuple[Any, ...], tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_records_from_before_there_was_lineage_keep_their_digests(parents: tuple
     value = manifest.to_json()
     del value["made_with"]
     storage.write_json(tmp_path / records.MANIFEST, value)
-    assert records.read_manifest(str(tmp_path)).digest == manifest.digest == digests.digest_of(value)
+    assert records.Manifest.of(str(tmp_path)).digest == manifest.digest == digests.digest_of(value)
     value = embedding.to_json()
     del value["made_with"]
     assert digests.digest_of(value) == embedding.digest

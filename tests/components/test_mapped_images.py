@@ -63,7 +63,7 @@ def test_what_is_no_shard_of_such_images_is_refused(tmp_path: Path, change) -> N
 def test_training_gets_the_same_whether_a_split_fits_or_not(
     tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     config = TrainConfig(dataset="unused", checkpoints="unused", conditioning="class", batch_size=16, critic_steps=2)
     in_memory = datasets.open_split(str(tiny_dataset), manifest, "train")
     assert isinstance(in_memory[0], np.ndarray)
@@ -83,7 +83,7 @@ def test_training_gets_the_same_whether_a_split_fits_or_not(
 def test_a_damaged_shard_is_found_before_anything_is_read(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     for path in tiny_dataset.iterdir():
         content = bytearray(path.read_bytes())
         if path.name.startswith("train"):

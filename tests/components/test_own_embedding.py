@@ -98,7 +98,7 @@ def embedding(root: Path, dataset: str) -> Path:
 
 @pytest.fixture(scope="module")
 def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
-    digest, image = records.read_manifest(dataset).digest, ImageShape(SIDE, SIDE, 1)
+    digest, image = records.Manifest.of(dataset).digest, ImageShape(SIDE, SIDE, 1)
     return [make_checkpoint(root / "checkpoints", seed, image, digest) for seed in (0, 1)]
 
 
@@ -128,7 +128,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     assert loaded.description.class_count == 3
     assert loaded.description.test_accuracy is not None
     assert len(loaded.description.own_embedding_digest) == 64
-    images = datasets.load_split(dataset, records.read_manifest(dataset), "train")[0]
+    images = datasets.load_split(dataset, records.Manifest.of(dataset), "train")[0]
     features, logits = loaded.embed(images)
     assert features.keys() == {"mine", "untrained"}
     assert logits is not None
@@ -139,14 +139,14 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
 
 
 def test_an_embedding_without_one_is_described_as_before(dataset: str, tmp_path: Path, make_embedding: Any) -> None:
-    value = embeddings.describe(make_embedding(tmp_path / "e", dataset)).to_json()
+    value = embeddings.Description.of(make_embedding(tmp_path / "e", dataset)).to_json()
     assert "own_embedding_digest" not in value
 
 
 def test_scores_go_by_its_name_and_are_those_of_its_features(
     first: StageResult, two_checkpoints: list[Path], dataset: str, root: Path
 ) -> None:
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     train, test = (datasets.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
     latents = tf.random.stateless_normal([400, 16], [0, 0], alg="philox")
     drawn = networks.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
@@ -177,7 +177,7 @@ def test_a_champion_is_compared_in_its_space(
 ) -> None:
     model = make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1))
     shutil.copytree(model, registry.version_folder(tmp_path / "registry", 1))
-    described = models.describe(model)
+    described = models.Description.of(model)
     champion = registry.Champion(
         version=1,
         model_digest=described.digest,
@@ -187,7 +187,7 @@ def test_a_champion_is_compared_in_its_space(
     registry.write_champion(tmp_path / "registry", champion)
     found = judge(two_checkpoints[1], dataset, embedding, tmp_path / "e", str(tmp_path / "registry"))
     assert found.metrics["champion_mine_fd"] == pytest.approx(first.metrics["mine_fd"], rel=1e-3)
-    rules = {rule["rule"]: rule for rule in evaluations.describe(tmp_path / "e").rules}
+    rules = {rule["rule"]: rule for rule in evaluations.Description.of(tmp_path / "e").rules}
     assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()
     assert {"mine_recall less the champion's", "mine_coverage less the champion's"} <= rules.keys()
     assert rules["excess over the champion's kernel distance (mine)"]["value"] is not None
@@ -208,10 +208,10 @@ def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
         dataset=dataset, embedding=str(tmp_path / "e"), own_embedding=place, own_embedding_name="strips"
     )
     assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
-    checks = embeddings.describe(tmp_path / "e").certificate["checks"]
+    checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
     failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
     assert {"density of real images", "coverage of images repeated 25 times"} <= failed
-    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.Manifest.of(dataset).digest)
     with pytest.raises(
         DataError, match=r"failed its certificate.*; make another, with another own_embedding or of mor"
     ):
@@ -299,7 +299,7 @@ def test_what_cannot_be_used_is_refused(
     settings: dict[str, Any],
     message: str,
 ) -> None:
-    manifest = records.read_manifest(str(unlabelled_dataset))
+    manifest = records.Manifest.of(str(unlabelled_dataset))
     images = datasets.load_split(str(unlabelled_dataset), manifest, "train")[0]
     place = save(tmp_path, **saved)
     with pytest.raises(DataError, match=message):

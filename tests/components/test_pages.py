@@ -117,14 +117,17 @@ def evaluation(
     _spoil(dataset, hostile)
     embedding = make_embedding(root / "embedding", dataset)
     training = root / hostile[1].replace("/", "\\")
-    checkpoint = make_checkpoint(training, dataset_digest=records.read_manifest(dataset).digest)
-    described = checkpoints.describe(checkpoint)
+    checkpoint = make_checkpoint(training, dataset_digest=records.Manifest.of(dataset).digest)
+    described = checkpoints.Description.of(checkpoint)
     settings = {**described.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
     described = dataclasses.replace(described, settings=settings)
     storage.write_json(checkpoint / checkpoints.MANIFEST, described.to_json())
     write_log(training, described.step)
     write_samples(training, ImageShape(8, 8, 1), described.step)
-    same = {"dataset_digest": described.dataset_digest, "embedding_digest": embeddings.describe(embedding).digest}
+    same = {
+        "dataset_digest": described.dataset_digest,
+        "embedding_digest": embeddings.Description.of(embedding).digest,
+    }
     compared = Comparison(split=hostile[6], compared=60, samples=100, seed=0, distance="fcd", code=hostile[0], **same)
     for step in (50, 100):
         scores: dict[str, float | None] = {"fcd": 9 / step, hostile[1]: 1.0}
@@ -138,7 +141,7 @@ def evaluation(
 
 def _spoil(dataset: str, hostile: list[str]) -> None:
     """Lets a dataset tell of images set aside, whose names are hostile, and of one that leaks."""
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     entries = [{"name": text, "sha256": "0" * 64, "reason": text} for text in hostile[3:]]
     (train,), (test,) = (manifest.splits[split].shards for split in ("train", "test"))
     leak = {"split": "test", "shard": test.file, "record": 3, "train_shard": train.file, "train_record": 299}
@@ -148,7 +151,7 @@ def _spoil(dataset: str, hostile: list[str]) -> None:
         source={**manifest.source, "duplicates": 2, "contradictions": 1, "leaks": leaks},
         quarantine={"count": len(entries), "limit": 0.5, "entries": entries},
     )
-    records.write_manifest(Path(dataset), spoilt)
+    spoilt.write(Path(dataset))
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +162,7 @@ def large_evaluation(
     root = tmp_path_factory.mktemp("large")
     shape = ImageShape(64, 64, 3)
     dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     counts = manifest.splits["train"].class_counts
     checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
     write_log(checkpoint.parent, 10_000)

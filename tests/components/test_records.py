@@ -43,10 +43,10 @@ def test_frames_are_tensorflow_s(tmp_path: Path) -> None:
 
 
 def test_description_survives_writing_and_reading(tiny_dataset: Path) -> None:
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     value = json.loads((tiny_dataset / records.MANIFEST).read_text())
     assert manifest.to_json() == value
-    assert records.read_manifest(str(tiny_dataset), manifest.digest) == manifest
+    assert records.Manifest.of(str(tiny_dataset), manifest.digest) == manifest
     assert dataclasses.replace(manifest, classes=["a", "b", "c"]).digest != manifest.digest
 
 
@@ -55,19 +55,19 @@ def test_description_survives_writing_and_reading(tiny_dataset: Path) -> None:
     [
         (None, "no dataset at"),
         ("{", "does not describe a dataset"),
-        ("[]", "is not a dataset's description"),
-        ("{}", "is not a dataset's description: KeyError"),
+        ("[]", "does not describe the dataset"),
+        ("{}", "does not describe the dataset: KeyError"),
         ('{"schema_version": 99}', "has schema version 99, expected 1"),
-        ('{"schema_version": 1, "image": {"height": 3}}', "is not a dataset's description: TypeError"),
+        ('{"schema_version": 1, "image": {"height": 3}}', "does not describe the dataset: TypeError"),
     ],
 )
 def test_what_is_no_description(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / records.MANIFEST).write_text(content)
     with pytest.raises(DataError, match=message):
-        records.read_manifest(str(tmp_path))
+        records.Manifest.of(str(tmp_path))
 
 
 def test_another_digest_than_expected(tiny_dataset: Path) -> None:
     with pytest.raises(DataError, match="expected abc"):
-        records.read_manifest(str(tiny_dataset), "abc")
+        records.Manifest.of(str(tiny_dataset), "abc")

@@ -64,7 +64,7 @@ def _in_one_source(folder: Path) -> Counts:
     height, width = SHAPE.height, SHAPE.width
     given = PreprocessConfig(source=str(source), dataset=str(dataset), height=height, width=width, bad_images_limit=0.5)
     preprocess.run(given)
-    manifest = records.read_manifest(str(dataset))
+    manifest = records.Manifest.of(str(dataset))
     lines = (dataset / preprocess.QUARANTINE).read_text(encoding="utf-8").splitlines()
     aside = {entry["name"]: entry for entry in map(json.loads, lines)}
     kept = [image for split in records.SPLITS for image in datasets.load_split(str(dataset), manifest, split)[0]]

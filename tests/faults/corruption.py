@@ -50,13 +50,13 @@ def _make_dataset(folder: Path) -> None:
         preprocessing={"height": 2},
         quarantine={"count": 0},
     )
-    records.write_manifest(folder, manifest)
+    manifest.write(folder)
 
 
 def _read_dataset(folder: Path) -> Any:
     from components import datasets  # with TensorFlow
 
-    manifest = records.read_manifest(str(folder))
+    manifest = records.Manifest.of(str(folder))
     loaded = [datasets.load_split(str(folder), manifest, split) for split in records.SPLITS]
     return manifest, [array.tolist() for split in loaded for array in split]
 
@@ -95,15 +95,15 @@ def _make_embedding(folder: Path) -> None:
         settings={"seed": 0},
         files=storage.files_in(folder),
     )
-    storage.write_sealed_json(folder / embeddings.MANIFEST, description.to_json())
+    description.write(folder)
 
 
 def _read_embedding(folder: Path) -> Any:
-    return embeddings.describe(folder)
+    return embeddings.Description.of(folder)
 
 
 def _read_evaluation(folder: Path) -> Any:
-    described = evaluations.describe(folder / "1" / "evaluation")
+    described = evaluations.Description.of(folder / "1" / "evaluation")
     return described, lineage.read(folder / "1" / "evaluation", described)
 
 
@@ -135,7 +135,7 @@ ARTEFACTS = {
     "model's card": Artefact(_publish, "registry/versions/1/CARD.md", writers.read_registry),
     "MANIFEST.json": Artefact(_publish, "registry/versions/1/MANIFEST.json", writers.read_registry),
     "MANIFEST.json alone": Artefact(
-        _publish, "1/model/MANIFEST.json", lambda folder: models.describe(folder / "1/model")
+        _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
     ),
     "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
     "kept result": _of_writer("kept result", "cache/**/*.json"),

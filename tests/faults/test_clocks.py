@@ -59,7 +59,7 @@ def test_a_look_at_a_clock_is_seen(source: str) -> None:
 _READS = """
 import sys
 from components import datasets, records
-manifest = records.read_manifest(sys.argv[1])
+manifest = records.Manifest.of(sys.argv[1])
 for _ in range(300):
     datasets.load_split(sys.argv[1], manifest, "train")
 print("read")

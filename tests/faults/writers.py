@@ -207,7 +207,7 @@ def _read_index(folder: Path) -> Any:
 def make_model(place: Path, seed: int, size: int = 10) -> Path:
     """A checkpoint and the model of it: real manifests, but no network; the graph is of so many bytes."""
     checkpoints.save(place / "checkpoints", _describe(seed), _state(seed))
-    described = checkpoints.describe(checkpoints.step_folder(place / "checkpoints", seed))
+    described = checkpoints.Description.of(checkpoints.step_folder(place / "checkpoints", seed))
     with storage.new_folder(place / "model", models.MANIFEST) as folder:
         (folder / "variables").mkdir()
         (folder / "variables" / "variables.index").write_bytes(b"index %d" % seed)
@@ -221,7 +221,7 @@ def make_model(place: Path, seed: int, size: int = 10) -> Path:
             classes=described.classes,
             dataset_digest=described.dataset_digest,
         )
-        storage.write_sealed_json(folder / models.MANIFEST, description.to_json())
+        description.write(folder)
     return place / "model"
 
 
@@ -239,7 +239,7 @@ def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (eval
     )
     (checkpoint,) = (model.parent / "checkpoints").glob("step-*")
     embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}}
-    origin = lineage.of(manifest.to_json(), checkpoints.describe(checkpoint).to_json(), embedding)
+    origin = lineage.of(manifest.to_json(), checkpoints.Description.of(checkpoint).to_json(), embedding)
     numbers = {
         "distance": "fcd",
         "names": [["fcd", "Fréchet distance"]],
@@ -256,7 +256,7 @@ def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (eval
         verdict=evaluations.PROMOTE,
         reasons=["as the test wants it"],
         rules=[],
-        checkpoint_digest=models.describe(model).checkpoint_digest,
+        checkpoint_digest=models.Description.of(model).checkpoint_digest,
         dataset_digest=origin.digests["dataset"],
         embedding_digest=origin.digests["embedding"],
         champion_digest=champion[0],
@@ -264,7 +264,7 @@ def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (eval
         settings={},
         files=storage.files_in(folder),
     )
-    storage.write_sealed_json(folder / evaluations.MANIFEST, description.to_json())
+    description.write(folder)
     return folder
 
 

@@ -102,8 +102,8 @@ def fuzz_manifest(content: bytes) -> None:
     """The reader of `dataset.json`: a manifest whose digest can be told, or a `DataError`."""
     place = _file(records.MANIFEST, content)
     with _only(DataError):
-        manifest = records.read_manifest(str(place.parent))
-        _require(len(manifest.digest) == 64 and records.read_manifest(str(place.parent), manifest.digest) == manifest)
+        manifest = records.Manifest.of(str(place.parent))
+        _require(len(manifest.digest) == 64 and records.Manifest.of(str(place.parent), manifest.digest) == manifest)
 
 
 def fuzz_executor_input(content: bytes) -> None:
@@ -196,7 +196,7 @@ def seeds_of_manifest() -> Iterator[bytes]:
     )
     yield json.dumps(manifest.to_json()).encode()
     place = _file(records.MANIFEST, b"")
-    records.write_manifest(place.parent, manifest)
+    manifest.write(place.parent)
     yield place.read_bytes()
 
 

@@ -184,7 +184,9 @@ def test_promote(place: str, ask: Ask) -> None:
 
 def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(place: str, ask: Ask) -> None:
     name = "versions/3/evaluation/verdict.json"
-    value = evaluations.read(places.fetched(registry.version_folder(place, 3), models.MANIFEST, "model") / "evaluation")
+    value = evaluations.Description.read(
+        places.fetched(registry.version_folder(place, 3), models.MANIFEST, "model") / "evaluation"
+    )
     write(place, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
     assert ask("promote", 3)[::2] == (65, f"the verdict on version 3 of {place} is HOLD: it was changed")
 

@@ -150,7 +150,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..., str]) -> None:
     rows = [line.split() for line in ask("list", "--registry", place).splitlines()]
-    digest = [models.describe(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
+    digest = [models.Description.of(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
     assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
     uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
     assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
@@ -159,7 +159,7 @@ def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..
 def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: Callable[..., str]) -> None:
     text = ask("why", 2, "--registry", place)
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
-    model = models.describe(registry.version_folder(place, 2))
+    model = models.Description.of(registry.version_folder(place, 2))
     assert facts["version"] == "2, the champion"
     assert facts["model"] == model.digest
     assert facts["checkpoint"] == "of 200 generator updates, of 300"
@@ -194,7 +194,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     place: Path, ask: Callable[..., str]
 ) -> None:
     text = ask("reproduce", 1, "--registry", place, "--root", "a folder")
-    described = evaluations.describe(registry.evaluation_folder(registry.version_folder(place, 1)))
+    described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(place, 1)))
     words = shlex.split(text, comments=True)
     assert words[:2] == ["set", "-e"]
     threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
@@ -229,7 +229,7 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
     assert flags[3]["--seed"] == "3"
     assert flags[4]["--sample_count"] == "500"
     comments = [line for line in text.splitlines() if line.startswith("# ")]
-    assert f"# model_digest: {models.describe(registry.version_folder(place, 1)).digest}" in comments
+    assert f"# model_digest: {models.Description.of(registry.version_folder(place, 1)).digest}" in comments
     assert "WARNING" not in text
 
 
@@ -262,7 +262,7 @@ def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
 ) -> None:
     place = tmp_path / "registry"
     publish_version(tmp_path / "1", place, 100)
-    first = models.describe(registry.version_folder(place, 1)).checkpoint_digest
+    first = models.Description.of(registry.version_folder(place, 1)).checkpoint_digest
     publish_version(tmp_path / "2", place, 200, initial=first)
     publish_version(tmp_path / "3", place, 300, initial="e" * 64)  # what it began with was never published
     assert "initial" not in ask("why", 1, "--registry", place) + ask("reproduce", 1, "--registry", place)

@@ -24,8 +24,8 @@ STEPS = 2000
 
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
     """Features of the pool, of test images and of training images in random order, by the name of the space."""
-    manifest, loaded = records.read_manifest(str(dataset), ""), embeddings.load(embedding)
-    generator = contestants.averaged(checkpoint, checkpoints.describe(checkpoint))
+    manifest, loaded = records.Manifest.of(str(dataset), ""), embeddings.load(embedding)
+    generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     random, found = np.random.default_rng(0), [drawn]

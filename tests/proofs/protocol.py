@@ -63,7 +63,7 @@ def ranked(
     first, *_, last = checkpoints.steps(training)
     for step in (last, first):
         folder = checkpoints.step_folder(training, step)
-        generator = contestants.averaged(folder, checkpoints.describe(folder))
+        generator = contestants.averaged(folder, checkpoints.Description.of(folder))
         drawn = [batch for batch, _ in samples.draw(generator, manifest.image, len(test), 0)]
         sets[f"step {step}"] = np.concatenate(drawn)
     sets["noise"] = random.integers(0, 256, test.shape, np.uint8)
@@ -78,7 +78,7 @@ def main() -> int:
     root = parser.parse_args().root
     dataset, wrong = root / "dataset", []
     stage("embed", dataset=dataset, embedding=root / "second-embedding", seed=1)
-    manifest = records.read_manifest(str(dataset))
+    manifest = records.Manifest.of(str(dataset))
     first, second = (embeddings.load(root / name) for name in ("embedding", "second-embedding"))
     distances, overlaps = disturbed(first, second, dataset, manifest)
     of_classifier, of_untrained, of_second = (

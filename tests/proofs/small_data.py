@@ -217,7 +217,7 @@ def see_pool(embedding: embeddings.Embedding, name: str, make: Callable[[], np.n
 
 def make_pools(root: Path, embedding: embeddings.Embedding) -> tuple[Pools, np.ndarray]:
     """Every pool but that of the trained generator, and the classes of the real images."""
-    manifest = records.read_manifest(str(root / "dataset"))
+    manifest = records.Manifest.of(str(root / "dataset"))
     real, labels = datasets.load_split(str(root / "dataset"), manifest, "validation")
     train, train_labels = datasets.load_split(str(root / "dataset"), manifest, "train")
     made = images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES])
@@ -229,8 +229,8 @@ def make_pools(root: Path, embedding: embeddings.Embedding) -> tuple[Pools, np.n
 def trained_pool(root: Path, embedding: embeddings.Embedding) -> Seen:
     """Samples of the trained generator."""
     folder = checkpoints.step_folder(root / "checkpoints", STEPS)
-    description = checkpoints.describe(folder)
-    image = records.read_manifest(str(root / "dataset")).image
+    description = checkpoints.Description.of(folder)
+    image = records.Manifest.of(str(root / "dataset")).image
 
     def draw() -> np.ndarray:
         generator = contestants.averaged(folder, description)

@@ -63,7 +63,7 @@ runpy.run_module("components.train", run_name="__main__")
 
 def bits(place: Path) -> str:
     """Return the beginning of the sha256 of the last step's `state.npz`."""
-    return checkpoints.describe(checkpoints.step_folder(place, STEPS)).state_sha256[:12]
+    return checkpoints.Description.of(checkpoints.step_folder(place, STEPS)).state_sha256[:12]
 
 
 def resumed(dataset: Path, half: Path, place: Path, mode: str, threads: int) -> str:

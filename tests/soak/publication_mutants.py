@@ -87,8 +87,8 @@ def _unverified() -> contextlib.AbstractContextManager[None]:
             registry._fetched(place, number)
         return registry.Version(
             number=number,
-            model=models.read(folder),
-            evaluation=registry.evaluations.read(registry.evaluation_folder(folder)),
+            model=models.Description.read(folder),
+            evaluation=registry.evaluations.Description.read(registry.evaluation_folder(folder)),
         )
 
     stack = contextlib.ExitStack()

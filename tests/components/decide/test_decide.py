@@ -154,4 +154,4 @@ def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:
     assert published.recipe.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
     value = json.loads((registry.version_folder(place, 1) / recipes.FILE).read_text())
     assert value["checkpoint_uri"] == published.checkpoint_uri
-    assert evaluations.describe(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE
+    assert evaluations.Description.of(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE

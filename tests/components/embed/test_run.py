@@ -36,7 +36,7 @@ def embedding(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> None:
     loaded = embeddings.load(embedding)
-    images, labels = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    images, labels = datasets.load_split(str(tiny_dataset), records.Manifest.of(str(tiny_dataset)), "test")
     features, logits = loaded.embed(images)
     assert {name: values.shape for name, values in features.items()} == {
         space.name: (120, space.components) for space in loaded.description.spaces
@@ -52,7 +52,7 @@ def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> No
 
 def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset: Path) -> None:
     loaded = embeddings.load(embedding)
-    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    images, _ = datasets.load_split(str(tiny_dataset), records.Manifest.of(str(tiny_dataset)), "test")
     together, _ = loaded.embed(images)
     alone, _ = loaded.embed(images[7:8])
     for name in together:
@@ -61,7 +61,7 @@ def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset
 
 def test_training_images_are_white_in_each_space(embedding: Path, tiny_dataset: Path) -> None:
     loaded = embeddings.load(embedding)
-    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "train")
+    images, _ = datasets.load_split(str(tiny_dataset), records.Manifest.of(str(tiny_dataset)), "train")
     for features in loaded.embed(images)[0].values():
         np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-4)
         np.testing.assert_allclose(np.cov(features.T), np.eye(12), atol=1e-3)
@@ -93,13 +93,13 @@ def test_a_damaged_file_is_noticed(embedding: Path, tmp_path: Path) -> None:
             target = copy / path.relative_to(embedding)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
-    assert embeddings.describe(copy).digest == embeddings.describe(embedding).digest
+    assert embeddings.Description.of(copy).digest == embeddings.Description.of(embedding).digest
     variables = next(copy.rglob("variables.data*"))
     content = bytearray(variables.read_bytes())
     content[-1] ^= 1
     variables.write_bytes(content)
     with pytest.raises(errors.DataError, match="damaged"):
-        embeddings.describe(copy)
+        embeddings.Description.of(copy)
 
 
 def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
     """As where labels say nothing of the images."""
     dataset = tmp_path / "dataset"
     shutil.copytree(tiny_dataset, dataset)
-    manifest, random = records.read_manifest(str(tiny_dataset)), np.random.default_rng(0)
+    manifest, random = records.Manifest.of(str(tiny_dataset)), np.random.default_rng(0)
     splits = {}
     for name, split in manifest.splits.items():
         images, labels = datasets.load_split(str(tiny_dataset), manifest, name)
@@ -152,7 +152,7 @@ def test_two_workers_make_the_embedding_that_one_makes(
     outputs = [(tmp_path / "said" / f"out{index}").read_text() for index in range(2)]
     assert outputs[0] == outputs[1] != ""
     assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
-    images, _ = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "test")
+    images, _ = datasets.load_split(str(tiny_dataset), records.Manifest.of(str(tiny_dataset)), "test")
     one, two = (embeddings.load(folder).embed(images)[1] for folder in (embedding, tmp_path / "together"))
     assert one is not None
     assert two is not None
@@ -161,4 +161,4 @@ def test_two_workers_make_the_embedding_that_one_makes(
 
 def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
     assert embed(tiny_dataset, tmp_path / "again").returncode == 0
-    assert embeddings.describe(tmp_path / "again").digest == embeddings.describe(embedding).digest
+    assert embeddings.Description.of(tmp_path / "again").digest == embeddings.Description.of(embedding).digest

@@ -17,14 +17,14 @@ from components.train.second_order import in_float64
 
 def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> training.ClassifierStep:
     """A classifier for the dataset, to be trained for 50 steps."""
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     config = EmbedConfig(dataset=dataset, embedding="unused", classifier_batch_size=batch)
     return training.ClassifierStep(config, manifest.image, manifest.class_count, 50, strategy)
 
 
 def batches(dataset: str, steps: int, batch: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and labels for so many updates, the training images over and over."""
-    images, labels = datasets.load_split(dataset, records.read_manifest(dataset), "train")
+    images, labels = datasets.load_split(dataset, records.Manifest.of(dataset), "train")
     chosen = np.arange(steps * batch) % len(images)
     return images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
 
@@ -100,7 +100,7 @@ def test_every_variable_is_in_the_state(here: tf.distribute.Strategy, tiny_datas
 
 def judged(strategy: tf.distribute.Strategy, model: keras.Model, dataset: str) -> list[tuple[float, list[list[float]]]]:
     """On each replica: the accuracy on the test images, and their logits."""
-    images, labels = datasets.load_split(dataset, records.read_manifest(dataset), "test")
+    images, labels = datasets.load_split(dataset, records.Manifest.of(dataset), "test")
 
     def predict() -> tf.Tensor:
         return model(networks.to_unit_range(images), training=False)[1]
@@ -134,7 +134,7 @@ def test_a_checkpoint_gives_the_same_accuracy_with_and_without_a_strategy(
     """Kept by 4 replicas; restored under 2, and into a plain model that knows of no strategy."""
     arguments = (str(tiny_dataset), str(tmp_path))
     kept, under_two = on_replicas(__file__, "keep", 4, *arguments), on_replicas(__file__, "restore", 2, *arguments)
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     plain = classifier.build_classifier(manifest.image, manifest.class_count, seed=1)
     arrays = checkpoints.load_state(checkpoints.step_folder(tmp_path, 50))
     for variable in plain.variables:

@@ -33,7 +33,7 @@ COUNTS = {"train": 300, "validation": 150, "test": 120}
 
 def copy_as(checkpoint: Path, training: Path, step: int, **settings: Any) -> Path:
     """The same weights as the checkpoint of another step of another training."""
-    described = checkpoints.describe(checkpoint)
+    described = checkpoints.Description.of(checkpoint)
     settings = {**described.settings, **settings}
     described = dataclasses.replace(described, step=step, settings=settings)
     checkpoints.save(training, described, checkpoints.load_state(checkpoint))
@@ -46,7 +46,7 @@ def weights(
 ) -> dict[str, Path]:
     """Generators with random weights, of which one is by luck better than the other."""
     folder = tmp_path_factory.mktemp("weights")
-    digest = records.read_manifest(str(filled / "datasets" / "d")).digest
+    digest = records.Manifest.of(str(filled / "datasets" / "d")).digest
     return {name: make_checkpoint(folder, seed, dataset_digest=digest) for name, seed in (("good", 0), ("bad", 6))}
 
 
@@ -86,7 +86,7 @@ def scored(root: Path) -> list[scores_table.Row]:
 def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(root: Path, scored: list[scores_table.Row]) -> None:
     """Against samples drawn anew, and a reference of its own."""
     dataset, checkpoint = root / "datasets" / "d", root / "checkpoints" / "one" / "step-0000000020"
-    manifest = records.read_manifest(str(dataset))
+    manifest = records.Manifest.of(str(dataset))
     train, validation, test = (datasets.load_split(str(dataset), manifest, split)[0] for split in records.SPLITS)
     embedding = embeddings.load(root / "embeddings" / "e")
     reference = scores.make_reference(embedding, train, validation, len(validation), 0)
@@ -105,12 +105,14 @@ def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(root: Path, scor
 
 def test_a_row_tells_of_checkpoint_comparison_and_training(root: Path, scored: list[scores_table.Row]) -> None:
     folders = [root / "checkpoints" / "one" / f"step-00000000{step}" for step in (10, 20, 30)]
-    assert [row.checkpoint_digest for row in scored] == [checkpoints.describe(folder).digest for folder in folders]
+    assert [row.checkpoint_digest for row in scored] == [
+        checkpoints.Description.of(folder).digest for folder in folders
+    ]
     assert {row.settings["rate"] for row in scored} == {0.1}
     (comparison,) = {row.comparison for row in scored}
     assert (comparison.split, comparison.compared, comparison.samples, comparison.seed) == ("validation", 150, 200, 0)
-    assert comparison.dataset_digest == records.read_manifest(str(root / "datasets" / "d")).digest
-    assert comparison.embedding_digest == embeddings.describe(root / "embeddings" / "e").digest
+    assert comparison.dataset_digest == records.Manifest.of(str(root / "datasets" / "d")).digest
+    assert comparison.embedding_digest == embeddings.Description.of(root / "embeddings" / "e").digest
 
 
 def test_the_table_names_the_best_and_what_differs_and_nothing_is_scored_again(
@@ -249,7 +251,7 @@ def test_what_cannot_be_scored_is_told(
     shutil.copytree(root / "embeddings", several / "embeddings")
     shutil.copytree(root / "embeddings" / "e", several / "embeddings" / "same")
     all_checkpoints.run(config(several))
-    described = embeddings.describe(root / "embeddings" / "e").to_json()
+    described = embeddings.Description.of(root / "embeddings" / "e").to_json()
     shutil.copytree(root / "embeddings" / "e", several / "embeddings" / "other")
     (several / "embeddings" / "other" / embeddings.MANIFEST).write_text(json.dumps({**described, "settings": {"s": 1}}))
     with pytest.raises(ConfigError, match="embedding must be given, as there are several"):
@@ -257,9 +259,9 @@ def test_what_cannot_be_scored_is_told(
     all_checkpoints.run(config(several, embedding=str(several / "embeddings" / "e")))
 
     small = make_dataset(tmp_path / "small", {"train": 100, "validation": 19, "test": 40})
-    manifest = records.read_manifest(small)
+    manifest = records.Manifest.of(small)
     training = tmp_path / "training"
-    described_one = checkpoints.describe(weights["good"])
+    described_one = checkpoints.Description.of(weights["good"])
     described_one = dataclasses.replace(described_one, dataset_digest=manifest.digest)
     checkpoints.save(training, described_one, checkpoints.load_state(weights["good"]))
     named = {"checkpoints": training, "dataset": small, "embedding": make_embedding(tmp_path / "embedding", small)}
@@ -294,15 +296,17 @@ def test_the_best_is_judged_in_place_of_the_last(
     assert " at step 20, the best of 3 checkpoints" in best["summary"]
     reason = "step 20 is judged as the best of the 3 checkpoints from step 10 to 30: its fcd to validation images is "
     assert reason in (place / evaluations.REPORT).read_text()
-    digest = checkpoints.describe(middle).digest
-    assert best["judged_checkpoint_digest"] == evaluations.describe(place).checkpoint_digest == digest
+    digest = checkpoints.Description.of(middle).digest
+    assert best["judged_checkpoint_digest"] == evaluations.Description.of(place).checkpoint_digest == digest
 
     last = middle.with_name("step-0000000030")
     alone = {checkpoint: judge(root, checkpoint, tmp_path / checkpoint.name) for checkpoint in (last, middle)}
     for checkpoint, found in alone.items():
         assert found["judged_checkpoint_uri"] == str(checkpoint)
-        assert found["judged_checkpoint_digest"] == checkpoints.describe(checkpoint).digest
-        assert evaluations.describe(found["evaluation_uri"]).checkpoint_digest == found["judged_checkpoint_digest"]
+        assert found["judged_checkpoint_digest"] == checkpoints.Description.of(checkpoint).digest
+        assert (
+            evaluations.Description.of(found["evaluation_uri"]).checkpoint_digest == found["judged_checkpoint_digest"]
+        )
     told, of_last, of_middle = (
         json.loads((Path(found["evaluation_uri"]) / evaluations.METRICS).read_text())
         for found in (best, alone[last], alone[middle])
@@ -333,7 +337,7 @@ def test_no_distance_at_all_leaves_the_last_to_be_rejected(
 ) -> None:
     monkeypatch.setattr(checkpoints, "not_finite", lambda state: [])  # as something else may have written one
     state = checkpoints.load_state(root / "checkpoints" / "one" / "step-0000000030")
-    described = checkpoints.describe(root / "checkpoints" / "one" / "step-0000000030")
+    described = checkpoints.Description.of(root / "checkpoints" / "one" / "step-0000000030")
     name = next(name for name in state if name.endswith("to_image/bias"))
     state[name] = np.full_like(state[name], np.nan)
     for step in (10, 20):

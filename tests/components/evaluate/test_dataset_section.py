@@ -20,12 +20,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[...
 
 @pytest.fixture(scope="module")
 def splits(dataset: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     return {split: datasets.load_split(dataset, manifest, split) for split in records.SPLITS}
 
 
 def spoilt(dataset: str, **source: Any) -> Manifest:
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     return dataclasses.replace(manifest, source={**manifest.source, **source})
 
 
@@ -33,7 +33,7 @@ def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
     dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
 ) -> None:
     loaded = {split: splits[split] for split in ("train", "test")}
-    found = dataset_section.of(dataset, records.read_manifest(dataset), loaded)["sheets"]
+    found = dataset_section.of(dataset, records.Manifest.of(dataset), loaded)["sheets"]
     assert [sheet["caption"] for sheet in found] == [
         f"{len(splits[split][0])} images of {split}: a row for each class, dark, left, right"
         for split in records.SPLITS
@@ -64,7 +64,7 @@ def test_of_many_classes_the_first_are_shown_and_all_are_counted(
 ) -> None:
     names = [f"class {label}" for label in range(70)]
     dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
-    found = dataset_section.of(dataset, records.read_manifest(dataset), {})
+    found = dataset_section.of(dataset, records.Manifest.of(dataset), {})
     assert [sheet["caption"] for sheet in found["sheets"]] == [
         f"{count} images of {split}: a row for each of the first 20 of 70 classes"
         for split, count in (("train", 50), ("test", 9))
@@ -74,7 +74,7 @@ def test_of_many_classes_the_first_are_shown_and_all_are_counted(
 
 
 def test_images_are_counted_by_class_and_split(dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    found = dataset_section.of(dataset, records.read_manifest(dataset), splits)["counts"]
+    found = dataset_section.of(dataset, records.Manifest.of(dataset), splits)["counts"]
     expected = [
         {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in records.SPLITS]}
         for label, name in enumerate(["dark", "left", "right"])

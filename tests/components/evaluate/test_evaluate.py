@@ -61,7 +61,7 @@ def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> 
 @pytest.fixture(scope="module")
 def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
     """Two generators with random weights, the second by luck better than the first in both spaces."""
-    digest = records.read_manifest(dataset).digest
+    digest = records.Manifest.of(dataset).digest
     return [make_checkpoint(root / "checkpoints", seed, dataset_digest=digest) for seed in (6, 0)]
 
 
@@ -105,11 +105,11 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
 ) -> None:
     assert first.parameters["verdict"] == evaluations.PROMOTE
     assert str(first.parameters["summary"]).startswith("PROMOTE: FCD ")
-    described = evaluations.describe(str(first.parameters["evaluation_uri"]))
+    described = evaluations.Description.of(str(first.parameters["evaluation_uri"]))
     assert described.digest == first.parameters["evaluation_digest"]
-    assert described.checkpoint_digest == checkpoints.describe(two_checkpoints[0]).digest
-    assert described.dataset_digest == records.read_manifest(dataset).digest
-    assert described.embedding_digest == embeddings.describe(embedding).digest
+    assert described.checkpoint_digest == checkpoints.Description.of(two_checkpoints[0]).digest
+    assert described.dataset_digest == records.Manifest.of(dataset).digest
+    assert described.embedding_digest == embeddings.Description.of(embedding).digest
     assert described.champion_digest == evaluations.NO_CHAMPION
     assert set(described.files) == {
         evaluations.METRICS,
@@ -123,7 +123,7 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
         assert np.isfinite(first.metrics[name]), name
     assert "champion_fcd" not in first.metrics
     assert _metrics(first)["low_n"] is True
-    train = records.read_manifest(dataset).splits["train"].records
+    train = records.Manifest.of(dataset).splits["train"].records
     assert _metrics(first)["copy_search"] == {"searched": train, "of": train}
     assert f"covers {train:,} of {train:,} training images." in first.files["report"].read_text()
 
@@ -132,7 +132,7 @@ def test_numbers_are_those_of_the_definitions(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
 ) -> None:
     """The scores of both spaces, from samples drawn anew."""
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     train, _ = datasets.load_split(dataset, manifest, "train")
     test, _ = datasets.load_split(dataset, manifest, "test")
     loaded = embeddings.load(embedding)
@@ -218,7 +218,7 @@ def test_challenger_against_champion_both_ways_round(
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
-    described = evaluations.describe(str(challenger.parameters["evaluation_uri"]))
+    described = evaluations.Description.of(str(challenger.parameters["evaluation_uri"]))
     assert described.champion_version == 1
     champion = registry.read_champion(champion_registry)
     assert champion is not None
@@ -245,7 +245,7 @@ def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
             champion,
             version=2,
             model_digest=str(result.parameters["model_digest"]),
-            checkpoint_digest=checkpoints.describe(checkpoint).digest,
+            checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
         ),
     )
 
@@ -260,12 +260,12 @@ def test_conditional_against_unconditional_both_ways_round(
     make_checkpoint: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     counts = manifest.splits["train"].class_counts
     conditional = make_checkpoint(tmp_path / "c", 3, dataset_digest=manifest.digest, class_counts=counts)
     challenger = run(conditional, tmp_path / "e", registry=champion_registry)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
-    rules = {rule["rule"] for rule in evaluations.describe(tmp_path / "e").rules}
+    rules = {rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules}
     of_champion = {"recall less the champion's", "coverage less the champion's"}
     assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= rules
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
@@ -290,7 +290,7 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
     dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
     """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
-    manifest = records.read_manifest(dataset)
+    manifest = records.Manifest.of(dataset)
     images, labels = datasets.load_split(dataset, manifest, "train")
     test, _ = datasets.load_split(dataset, manifest, "test")
     reference = scores.make_reference(embeddings.load(embedding), images, test, 100, 0)
@@ -381,7 +381,7 @@ def test_a_generator_that_draws_nan_is_rejected(
     run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "not_finite", lambda state: [])  # as something else may have written one
-    described = checkpoints.describe(two_checkpoints[0])
+    described = checkpoints.Description.of(two_checkpoints[0])
     state = checkpoints.load_state(two_checkpoints[0])
     name = next(name for name in state if name.endswith("to_image/bias"))
     state[name] = np.full_like(state[name], np.nan)
@@ -400,10 +400,10 @@ def test_without_classes_the_class_rules_are_left_out(
     tmp_path: Path,
 ) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
-    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.Manifest.of(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
     result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
-    rules = evaluations.describe(tmp_path / "e").rules
+    rules = evaluations.Description.of(tmp_path / "e").rules
     assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= {rule["rule"] for rule in rules}
     assert not [rule["rule"] for rule in rules if "class" in rule["rule"]]
     assert result.parameters["verdict"] == evaluations.PROMOTE
@@ -426,7 +426,7 @@ def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the
     remark = "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance"
     assert remark in str(result.parameters["summary"])
     assert remark in (tmp_path / "e" / evaluations.REPORT).read_text()
-    rules = [rule["rule"] for rule in evaluations.describe(tmp_path / "e").rules]
+    rules = [rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules]
     assert [rule for rule in rules if "fcd" in rule] == ["fcd_corrected"]
     assert not [rule for rule in rules if "class" in rule]
 
@@ -447,7 +447,7 @@ def test_without_a_certificate_the_verdict_is_hold_unless_it_is_to_judge(
         assert result.parameters["verdict"] == verdict
         assert said in str(result.parameters["summary"])
         assert said in (place / evaluations.REPORT).read_text()
-        assert evaluations.describe(place).uncertified == "990 test images, 2,000 needed"
+        assert evaluations.Description.of(place).uncertified == "990 test images, 2,000 needed"
 
 
 def test_too_few_images_and_strangers_are_refused(
@@ -459,7 +459,7 @@ def test_too_few_images_and_strangers_are_refused(
     tmp_path: Path,
 ) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
-    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.read_manifest(dataset).digest)
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=records.Manifest.of(dataset).digest)
     embedding = make_embedding(tmp_path / "embedding", dataset)
     with pytest.raises(DataError, match="19 test images and 100 training images are too few"):
         run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
@@ -510,7 +510,7 @@ def test_the_report_stands_alone(
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
     of_another_space = scores_table.Comparison(
-        dataset_digest=records.read_manifest(dataset).digest,
+        dataset_digest=records.Manifest.of(dataset).digest,
         split="validation",
         compared=10,
         embedding_digest="of another space",
@@ -538,7 +538,7 @@ def test_the_report_stands_alone(
     assert "champion, version 1" in text
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
-    described = checkpoints.describe(two_checkpoints[1])
+    described = checkpoints.Description.of(two_checkpoints[1])
     warning = {"warning": "critic_gap is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
     of_checkpoint = {"step": described.step, "settings": described.settings}
     assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}

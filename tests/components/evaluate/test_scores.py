@@ -20,7 +20,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[...
 
 @pytest.fixture(scope="module")
 def split(dataset: str) -> Callable[[str], np.ndarray]:
-    return lambda name: datasets.load_split(dataset, records.read_manifest(dataset), name)[0]
+    return lambda name: datasets.load_split(dataset, records.Manifest.of(dataset), name)[0]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> 
 @pytest.fixture(scope="module")
 def pools(dataset: str, embedding: embeddings.Embedding) -> tuple[small_data.Pools, np.ndarray]:
     """Seen images of each kind, and the classes of the real ones."""
-    manifest, random = records.read_manifest(dataset), np.random.default_rng(0)
+    manifest, random = records.Manifest.of(dataset), np.random.default_rng(0)
     real, labels = datasets.load_split(dataset, manifest, "validation")
     train, _ = datasets.load_split(dataset, manifest, "train")
     means = np.stack([real[labels == label].mean(axis=0) for label in random.integers(0, 3, SAMPLES)])

@@ -39,8 +39,8 @@ def _draw(signatures: Any, seed: int, count: int) -> np.ndarray:
 
 def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported: Exported) -> None:
     checkpoint, model, result = exported
-    description = models.describe(model, str(result.parameters["model_digest"]))
-    assert description.checkpoint_digest == checkpoints.describe(checkpoint).digest
+    description = models.Description.of(model, str(result.parameters["model_digest"]))
+    assert description.checkpoint_digest == checkpoints.Description.of(checkpoint).digest
     assert description.latent_size == 16
     assert description.files == {
         name: entry for name, entry in models.list_files(model).items() if name not in (models.MANIFEST, models.CARD)
@@ -98,7 +98,7 @@ def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tupl
     for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
             signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(wrong, tf.int32))
-    description = models.describe(model)
+    description = models.Description.of(model)
     assert description.class_counts == [10, 0, 30]
     card = (model / models.CARD).read_text()
     assert "| `sample_labels` |" in card
@@ -126,7 +126,7 @@ def test_a_conditional_generator_has_the_same_bytes_again(
     conditional: tuple[Path, Path], make_model: Callable[..., Path], tmp_path: Path
 ) -> None:
     again = models.list_files(make_model(tmp_path, class_counts=[10, 0, 30]))
-    files = models.describe(conditional[1]).files
+    files = models.Description.of(conditional[1]).files
     assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
 
 
@@ -141,7 +141,7 @@ def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keep
     assert value.pop("made_with")["code"] == cache_key.source_digest("export")
     assert value.pop("card_sha256") == digests.sha256_of_file(old / models.CARD)
     (old / models.MANIFEST).write_text(json.dumps(value))
-    assert models.describe(old).digest == digests.digest_of(value) == models.describe(exported[1]).digest
+    assert models.Description.of(old).digest == digests.digest_of(value) == models.Description.of(exported[1]).digest
 
 
 def test_the_card_says_that_nobody_has_judged_the_model(exported: Exported) -> None:
@@ -149,7 +149,7 @@ def test_the_card_says_that_nobody_has_judged_the_model(exported: Exported) -> N
     assert "It has not been judged" in card
     assert "## Metrics" not in card
     assert "| train | batch_size | 64 |" in card
-    assert models.describe(exported[1]).digest in card
+    assert models.Description.of(exported[1]).digest in card
 
 
 def test_another_export_of_the_checkpoint_has_the_same_digest(exported: Exported, tmp_path: Path) -> None:
@@ -207,4 +207,4 @@ def test_a_damaged_model_is_refused(exported: Exported, tmp_path: Path) -> None:
     with open(broken / "saved_model.pb", "r+b") as file:
         file.write(b"x")
     with pytest.raises(DataError, match=r"saved_model\.pb is not the file"):
-        models.describe(broken)
+        models.Description.of(broken)

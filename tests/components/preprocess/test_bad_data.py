@@ -197,7 +197,7 @@ def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
 def run(source: Path, dataset: Path, **settings: Any) -> records.Manifest:
     given = {"height": 6, "width": 6, **settings}
     preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given))
-    return records.read_manifest(str(dataset))
+    return records.Manifest.of(str(dataset))
 
 
 def write(path: Path, seed: int) -> bytes:

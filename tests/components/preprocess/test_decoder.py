@@ -196,4 +196,4 @@ def run(source: Path, dataset: Path, bad_images_limit: float = 0.01) -> records.
         source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=bad_images_limit
     )
     preprocess.run(config)
-    return records.read_manifest(str(dataset))
+    return records.Manifest.of(str(dataset))

@@ -72,7 +72,7 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
 def content(folder: Path) -> dict[str, str]:
     """sha256 of every file of a dataset but its description, and the digest of that."""
     files = {path.name: digests.sha256_of_file(path) for path in folder.iterdir() if path.name != records.MANIFEST}
-    return {**files, "digest": records.read_manifest(str(folder)).digest}
+    return {**files, "digest": records.Manifest.of(str(folder)).digest}
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,8 @@ def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) ->
         run(source, tmp_path / f"scratch-{generation}", **settings)
         assert content(datasets / f"{generation}") == content(tmp_path / f"scratch-{generation}")
         known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
-        manifest = records.read_manifest(made["dataset_uri"], made["dataset_digest"])
-        assert manifest.quarantine == records.read_manifest(str(tmp_path / f"scratch-{generation}")).quarantine
+        manifest = records.Manifest.of(made["dataset_uri"], made["dataset_digest"])
+        assert manifest.quarantine == records.Manifest.of(str(tmp_path / f"scratch-{generation}")).quarantine
         assert manifest.made_with.get("taken_over", {}).get("images", 0) == len(known)
         assert (f"{len(known)} taken over from earlier datasets" in made["summary"]) == bool(known)
         assert bool(known) == bool(generation)
@@ -252,7 +252,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     run(source, kept / "3", former_datasets=str(kept), seed=1)
     assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
     assert len(decoded) == len(undecodable)
-    assert records.read_manifest(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
+    assert records.Manifest.of(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
 
 
 def test_of_a_bucket_images_are_read_but_not_decoded(kept: Path, tmp_path: Path, stored: Any) -> None:
@@ -378,7 +378,7 @@ def test_sources_and_datasets_in_a_bucket(
         buckets.create(f"gs://b/pets/{path.relative_to(tmp_path / 'pets').as_posix()}", path)
     run(tmp_path / "pets", tmp_path / "from scratch")
     first = run(kept.parent / "pets", "gs://b/datasets/first")
-    assert first["dataset_digest"] == records.read_manifest(str(tmp_path / "from scratch")).digest
+    assert first["dataset_digest"] == records.Manifest.of(str(tmp_path / "from scratch")).digest
     caplog.set_level(logging.INFO)
     for source in (tmp_path / "pets", "gs://b/pets"):
         shutil.rmtree(places.local("gs://b"))

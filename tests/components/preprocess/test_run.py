@@ -22,7 +22,7 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
 
 
 def load(dataset: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    manifest = records.read_manifest(str(dataset))
+    manifest = records.Manifest.of(str(dataset))
     return {split: datasets.load_split(str(dataset), manifest, split) for split in records.SPLITS}
 
 
@@ -53,7 +53,7 @@ def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp
     both = [np.concatenate(parts) for parts in zip(splits["train"], splits["validation"], strict=True)]
     assert rows(*both) == rows(images[:300], as_labels[:300])
 
-    manifest = records.read_manifest(result["dataset_uri"], result["dataset_digest"])
+    manifest = records.Manifest.of(result["dataset_uri"], result["dataset_digest"])
     assert manifest.classes == ["2", "3", "7"]
     assert len(manifest.splits["train"].shards) == 3
     assert manifest.statistics["mean"] == pytest.approx(splits["train"][0].mean(dtype=np.float64), rel=1e-12)
@@ -83,13 +83,13 @@ def test_digits_are_those_of_scikit_learn(tmp_path: Path) -> None:
     images, labels = (np.concatenate([split[part] for split in splits.values()]) for part in (0, 1))
     assert rows(images, labels) == rows(np.rint(oracle.images * 255 / 16 + 1e-9).astype(np.uint8), oracle.target)
     assert images.max() == 255
-    assert records.read_manifest(str(tmp_path / "dataset")).classes == [str(digit) for digit in range(10)]
+    assert records.Manifest.of(str(tmp_path / "dataset")).classes == [str(digit) for digit in range(10)]
 
 
 def test_folder_of_images_by_class(tmp_path: Path) -> None:
     write_images(tmp_path / "pets", 90)
     run(tmp_path / "pets", tmp_path / "dataset", height=12, width=10)
-    manifest = records.read_manifest(str(tmp_path / "dataset"))
+    manifest = records.Manifest.of(str(tmp_path / "dataset"))
     assert manifest.image == records.ImageShape(12, 10, 3)
     assert manifest.classes == ["cats", "dogs"]
     assert np.sum([split.class_counts for split in manifest.splits.values()], axis=0).tolist() == [45, 45]
@@ -121,7 +121,7 @@ def test_one_set_of_images_in_every_format_makes_the_same_shards(
     for name in ("packed", "stored"):
         run(tmp_path / f"{name}.npz", tmp_path / name, images_per_shard=100, resize="pad", height=8, width=8)
         assert shards_and_members(tmp_path / name) == shards_and_members(tmp_path / "from-idx")
-        manifest = records.read_manifest(str(tmp_path / name))
+        manifest = records.Manifest.of(str(tmp_path / name))
         assert (manifest.source["kind"], manifest.preprocessing["resize"]) == ("npz", "pad")
         assert manifest.classes == ["2", "3", "7"]
 
@@ -152,7 +152,7 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
         aside = preprocess.QUARANTINE  # names of images are others
         expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(made)[aside]}
         assert shards_and_members(made) == expected
-        manifest = records.read_manifest(str(made))
+        manifest = records.Manifest.of(str(made))
         assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
         assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
 
@@ -161,7 +161,7 @@ def test_split_folders_are_kept_and_validation_is_made(tmp_path: Path) -> None:
     write_images(tmp_path / "pets" / "train", 80, seed=1)
     write_images(tmp_path / "pets" / "test", 20, seed=2)
     run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
-    splits = records.read_manifest(str(tmp_path / "dataset")).splits
+    splits = records.Manifest.of(str(tmp_path / "dataset")).splits
     assert splits["test"].class_counts == [10, 10]
     assert 0 < splits["validation"].records < 20
     assert splits["train"].records + splits["validation"].records == 80
@@ -183,7 +183,7 @@ def test_images_that_cannot_be_decoded_are_set_aside_up_to_a_limit(tmp_path: Pat
     (tmp_path / "pets" / "cats" / "empty.jpg").write_bytes(b"")
     result = run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8, bad_images_limit=0.02)
     assert result["summary"].endswith(", 2 set aside")
-    quarantine = records.read_manifest(str(tmp_path / "dataset")).quarantine
+    quarantine = records.Manifest.of(str(tmp_path / "dataset")).quarantine
     assert quarantine["count"] == 2
     assert [entry["name"] for entry in quarantine["entries"]] == ["cats/empty.jpg", "cats/page.png"]
     with pytest.raises(DataError, match=r"2 of 100 images cannot be used, more than bad_images_limit 0\.01") as raised:
@@ -325,7 +325,7 @@ def test_images_in_two_splits_are_told(tmp_path: Path, caplog: pytest.LogCapture
     (tmp_path / "pets" / "test" / "dogs" / "copy.jpg").write_bytes(twice.read_bytes())
     Image.open(tmp_path / "pets" / "train" / "dogs" / "1-1.png").save(tmp_path / "pets" / "test" / "dogs" / "again.png")
     run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
-    found = records.read_manifest(str(tmp_path / "dataset")).source["leaks"]
+    found = records.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
     assert (found["exact"], found["near"], found["compared"], found["near_of"]) == (2, 0, ["test"], 22)
     assert "2 of 22 test images are in train as well, and 0 more nearly" in caplog.text
     splits = load(tmp_path / "dataset")

@@ -68,7 +68,7 @@ def state(place: str) -> str:
     """All that a reader finds."""
     champion = registry.read_champion(place)
     numbers = registry.versions(place, champion)
-    described = [models.read(registry._fetched(place, number)).digest for number in numbers]
+    described = [models.Description.read(registry._fetched(place, number)).digest for number in numbers]
     assert [registry.damage(place, number, champion) for number in numbers] == [[]] * len(numbers)
     return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
 

@@ -44,10 +44,10 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation(
     assert result.parameters["version"] == 1
     version = registry.version_folder(tmp_path / "registry", 1)
     assert (version / "saved_model.pb").is_file()
-    digest = models.describe(two_models[0]).digest
-    assert models.describe(version).digest == digest
-    described = evaluations.describe(evaluation)
-    assert evaluations.describe(version / "evaluation").digest == described.digest
+    digest = models.Description.of(two_models[0]).digest
+    assert models.Description.of(version).digest == digest
+    described = evaluations.Description.of(evaluation)
+    assert evaluations.Description.of(version / "evaluation").digest == described.digest
     champion = registry.read_champion(tmp_path / "registry")
     assert champion == registry.Champion(
         version=1,
@@ -66,7 +66,7 @@ def test_the_card_of_a_version_tells_what_was_found_and_is_guarded(
     card = (version / models.CARD).read_text()
     assert "| Fréchet distance | fcd | 1.5 | 1 | 9 |" in card
     assert "Verdict: **PROMOTE**: as the test wants it." in card
-    assert f"| checkpoint | `{models.describe(two_models[0]).checkpoint_digest}` |" in card
+    assert f"| checkpoint | `{models.Description.of(two_models[0]).checkpoint_digest}` |" in card
     (version / models.CARD).write_text(card.replace("| 1.5 |", "| 0.5 |"))
     with pytest.raises(DataError, match=r"CARD\.md is not the file"):
         registry.read_champion(tmp_path / "registry")
@@ -170,7 +170,7 @@ def test_an_evaluation_that_was_changed_is_not_published(
 ) -> None:
     """A changed verdict.json: noticed by the digest that evaluate told, and where it contradicts its own rules."""
     evaluation = make_evaluation(tmp_path / "evaluation", two_models[0], evaluations.HOLD)
-    digest = evaluations.describe(evaluation).digest
+    digest = evaluations.Description.of(evaluation).digest
     path = evaluation / evaluations.MANIFEST
     held = json.loads(path.read_text())
     rule = {"rule": "fcd_corrected", "value": 1.0, "low": 0.5, "high": 1.5, "limit": "at most 0.055"}
@@ -184,10 +184,10 @@ def test_an_evaluation_that_was_changed_is_not_published(
         with pytest.raises(DataError, match=r"its rules did not pass \(fcd_corrected\)"):
             publish.run(config)
     storage.write_json(path, {**held, "schema_version": 1})
-    with pytest.raises(DataError, match=r"of another schema version, expected 2.*; evaluate the model again"):
+    with pytest.raises(DataError, match=r"has schema version \d, expected 2: make the evaluation again"):
         publish.run(config)
     storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "rules": ["x"]})
-    with pytest.raises(DataError, match="is not a verdict"):
+    with pytest.raises(DataError, match="does not describe the evaluation"):
         publish.run(config)
     storage.write_json(path, {**held, "verdict": evaluations.PROMOTE, "dataset_digest": "e" * 64})
     with pytest.raises(DataError, match=r"the lineage in .* is of dataset"):
@@ -292,11 +292,11 @@ def test_where_the_lock_holds_nobody_off_no_version_is_lost(
     folder = tmp_path / "registry"
     publish.run(_config(two_models[0], make_evaluation(tmp_path / "e1", two_models[0]), folder))
     prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
-    other = models.describe(two_models[1]).digest
+    other = models.Description.of(two_models[1]).digest
     fill = functools.partial(shutil.copytree, two_models[1], dirs_exist_ok=True)
     looked = registry.versions
     monkeypatch.setattr(registry, "versions", lambda place: [])
     assert registry.add(folder, fill, other, None) == 2
     monkeypatch.setattr(registry, "versions", looked)
     assert registry.versions(folder) == [1, 2]
-    assert models.describe(registry.version_folder(folder, 1)) == models.describe(prepared)
+    assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)

@@ -161,7 +161,7 @@ def test_bad_input_is_named_and_shows_no_traceback(
         (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
     elif case == "former":
         write_evaluation(bad, 1.0)
-        described = evaluations.describe(bad)
+        described = evaluations.Description.of(bad)
         del described.files[evaluations.SAMPLES]
         storage.write_json(bad / evaluations.MANIFEST, described.to_json())
     elif case in ("output", "nowhere"):

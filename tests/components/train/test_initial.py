@@ -26,7 +26,7 @@ LEARNING_RATE = TrainConfig.generator_learning_rate
 def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
     """A checkpoint of step 500 whose weights, slots and counters are all unlike those that a training begins with."""
     config = TrainConfig(dataset=str(dataset), checkpoints="unused", **{**SMALL, "seed": 7, **changes})
-    manifest = records.read_manifest(str(dataset))
+    manifest = records.Manifest.of(str(dataset))
     network = network_of(config, manifest.image, manifest.class_count)
     wgan = WganStep(config, network, tf.distribute.OneDeviceStrategy("/cpu:0"))
     random = np.random.default_rng(7)
@@ -100,8 +100,8 @@ def test_a_training_begins_with_both_networks_and_their_average_and_with_nothing
 
 
 def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, whole: Path) -> None:
-    digest = checkpoints.describe(champion).digest
-    assert checkpoints.describe(whole / "step-0000000010").settings["initial_checkpoint_digest"] == digest
+    digest = checkpoints.Description.of(champion).digest
+    assert checkpoints.Description.of(whole / "step-0000000010").settings["initial_checkpoint_digest"] == digest
     assert json.loads((whole / "training.json").read_text())["initial_checkpoint_digest"] == digest
     assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its place may change
 
@@ -110,7 +110,7 @@ def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, w
 def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_the_same_bits(
     tiny_dataset: Path, champion: Path, whole: Path, tmp_path: Path
 ) -> None:
-    digest = checkpoints.describe(champion).digest
+    digest = checkpoints.Description.of(champion).digest
     begun = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
     assert begun.returncode == 0, begun.stderr
     gone = tmp_path / "gone"
@@ -134,7 +134,7 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
 
 def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(tiny_dataset: Path) -> None:
     """Its content is compared between workers; the place may differ."""
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     common = [
         training._common_settings(config_of(tiny_dataset, place, initial_checkpoint_digest=digest), manifest)
         for place, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64))
@@ -166,7 +166,11 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
         return run.place_of(dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config)), "0" * 64)
 
     named = place(champion)
-    assert place(elsewhere) == place(tmp_path, initial_checkpoint_digest=checkpoints.describe(champion).digest) == named
+    assert (
+        place(elsewhere)
+        == place(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
+        == named
+    )
     assert place(other) != named
     assert run.place_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
 
@@ -202,7 +206,7 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
     assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in said
     (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
     initial.require_fitting(
-        config_of(tiny_dataset, conditional, conditioning="class"), records.read_manifest(str(tiny_dataset))
+        config_of(tiny_dataset, conditional, conditioning="class"), records.Manifest.of(str(tiny_dataset))
     )
 
 
@@ -231,9 +235,9 @@ def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, c
     state = checkpoints.load_state(champion)
     lost = next(name for name in state if name.startswith("critic/"))
     changed = {"critic/old": state.pop(lost), **state, "step": np.zeros(3)}  # of its step nothing is taken
-    checkpoints.save(tmp_path, checkpoints.describe(champion), changed)
+    checkpoints.save(tmp_path, checkpoints.Description.of(champion), changed)
     config = config_of(tiny_dataset, tmp_path / champion.name)
-    manifest = records.read_manifest(str(tiny_dataset))
+    manifest = records.Manifest.of(str(tiny_dataset))
     wgan = WganStep(config, network_of(config, manifest.image), tf.distribute.OneDeviceStrategy("/cpu:0"))
     before = wgan.state_arrays()
     with pytest.raises(DataError, match=f"does not fit: {lost} is missing; critic/old is not known$"):

@@ -123,10 +123,10 @@ def test_what_eight_replicas_made_is_judged_and_exported_on_one_cpu(
         command = [sys.executable, "-m", f"components.{stage}", *flags]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
         assert done.returncode == 0, done.stderr
-    described = checkpoints.describe(checkpoint)
+    described = checkpoints.Description.of(checkpoint)
     assert (described.made_with["accelerator"], described.made_with["replicas"]) == ("cpu", 8)
-    assert models.describe(model).checkpoint_digest == described.digest
-    assert evaluations.describe(evaluation).checkpoint_digest == described.digest
+    assert models.Description.of(model).checkpoint_digest == described.digest
+    assert evaluations.Description.of(evaluation).checkpoint_digest == described.digest
     latents = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
     drawn = checkpoint_networks.load_averaged(checkpoint)(latents, training=False).numpy()
     assert np.isfinite(drawn).all()

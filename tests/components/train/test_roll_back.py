@@ -135,7 +135,7 @@ def content(folder: Path) -> dict[str, Any]:
         "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in rows],
         "health": (folder / "health.jsonl").read_text(),
         "samples": {path.name: path.read_bytes() for path in (folder / "samples").iterdir()},
-        "digest": checkpoints.describe(checkpoints.step_folder(folder, SMALL["steps"])).digest,
+        "digest": checkpoints.Description.of(checkpoints.step_folder(folder, SMALL["steps"])).digest,
     }
 
 
@@ -176,7 +176,7 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     left, right = (checkpoints.load_state(checkpoints.step_folder(place, 640)) for place in (whole, other))
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
     assert left[STATE].tolist() == [[400, 491], [200, 561]]
-    assert checkpoints.describe(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
+    assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [json.loads(line)["warnings"] for line in (whole / "health.jsonl").read_text().splitlines()]
     assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
     assert warned[1][0].startswith("roll_back from step 561, where a number was not finite: from step 200 on noise")

@@ -215,7 +215,7 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditiona
     pixels = networks.to_pixels(checkpoint_networks.load_averaged(folder)(inputs, training=False)).numpy()
     assert np.mean(classes_seen(pixels) == labels) > 0.8
     assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
-    description = checkpoints.describe(folder)
+    description = checkpoints.Description.of(folder)
     assert description.network["classes"] == 3
     assert sum(description.class_counts) == 300
 
@@ -235,7 +235,7 @@ def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
 
 def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
     """The blobs tell."""
-    images, labels = datasets.load_split(str(tiny_dataset), records.read_manifest(str(tiny_dataset)), "train")
+    images, labels = datasets.load_split(str(tiny_dataset), records.Manifest.of(str(tiny_dataset)), "train")
     settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
     pixels, of_pixels = _Batches(images, labels, TrainConfig(conditioning="class", **settings)).block(7, 3)
     assert pixels.shape == (3, 2, 16, 12, 10, 1)

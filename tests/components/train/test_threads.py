@@ -18,7 +18,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recorded(place: Path) -> int:
-    return int(checkpoints.describe(checkpoints.step_folder(place, threads.STEPS)).made_with["threads"])
+    return int(checkpoints.Description.of(checkpoints.step_folder(place, threads.STEPS)).made_with["threads"])
 
 
 @pytest.mark.slow
