@@ -33,8 +33,6 @@ from pipeline.package_origin import Origin
 from pipeline.profiles import Profile
 from pipeline.vertex_hardware import VertexStage
 
-# Stages whose image has neither TensorFlow nor anything else that takes seconds to start.
-_LIGHT = ("fingerprint", "decide", "preprocess", "record")
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
 _CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
 # Settings that follow from the root or from another stage.
@@ -187,11 +185,10 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
             "publish": published,
             "record": recorded,
         }
+        reference_of = {images.image(name): image_of[name] for name in (images.PREPROCESS, images.TRAIN)}
         for name, task in tasks.items():
-            if name in _LIGHT:
-                task.set_container_image(image_of[images.PREPROCESS])
-            elif name != "train":
-                task.set_container_image(image_of[images.TRAIN])
+            if name != "train":
+                task.set_container_image(reference_of[task.container_spec.image])
             elif training is train:  # what a custom job runs is in its message
                 task.set_container_image(image_of_train)
             _apply(task, profile.stages[name])
