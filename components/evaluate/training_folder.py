@@ -44,11 +44,17 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
         return None
     found: dict[str, dict[str, Any]] = {}
     for row in _read_rows(folder / _HEALTH, last_step):
-        told = row.get("warnings")
-        for warning in told if isinstance(told, list) else []:
-            signal, step = str(warning).split(" ")[0], row["step"]
-            one = found.setdefault(signal, {"warning": str(warning), "first": step, "windows": 0})
-            one |= {"last": step, "windows": one["windows"] + 1}
+        warnings = row.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else []:
+            match warning:
+                case {"signal": str(signal), "message": str(message)}:
+                    pass
+                case str(message):  # as earlier versions wrote it
+                    signal = message
+                case _:
+                    continue
+            one = found.setdefault(signal, {"warning": message, "first": row["step"], "windows": 0})
+            one |= {"last": row["step"], "windows": one["windows"] + 1}
     return list(found.values())
 
 

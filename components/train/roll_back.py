@@ -61,7 +61,7 @@ class RollBacks:
     def told(self, step: int) -> list[str]:
         """Of those that changed what followed a step: a line each."""
         return [
-            f"roll_back from step {found.fault}, where a number was not finite: from step {step} on noise and the "
+            f"rolled back from step {found.fault}, where a number was not finite: from step {step} on noise and the "
             "order of images are others"
             for found in self._done
             if found.step == step

@@ -88,12 +88,12 @@ class Watch:
         """Adds a block's values, [steps] each."""
         self._window.add(block)
 
-    def end_window(self, step: int, told: Sequence[str] = ()) -> list[health.Finding]:
+    def end_window(self, step: int, roll_backs: Sequence[str] = ()) -> list[health.Finding]:
         """Looks at the window that ends at a step; tells of what is beyond a limit.
 
         Args:
             step: Its last.
-            told: What else to note as a warning of this window.
+            roll_backs: A sentence for each that changed this window, to note as a warning.
 
         Returns:
             Why the training will not recover; nothing if it may.
@@ -114,7 +114,9 @@ class Watch:
                 name: value if value is None or math.isfinite(value) else None
                 for name, value in dataclasses.asdict(signals).items()
             }
-            append_row(self._path, {"step": step, **known, "warnings": [*told, *(str(finding) for finding in found)]})
+            messages = [*(("roll_back", each) for each in roll_backs), *((each.signal, str(each)) for each in found)]
+            warnings = [{"signal": signal, "message": message} for signal, message in messages]
+            append_row(self._path, {"step": step, **known, "warnings": warnings})
         return failing if self._failing >= health.FAILING_WINDOWS else []
 
     def _signals(self) -> health.Signals:

@@ -49,12 +49,13 @@ def test_a_long_log_is_thinned_out(tmp_path: Path) -> None:
 
 def test_warnings_are_told_once_for_each_signal(tmp_path: Path) -> None:
     assert training_folder.read_warnings(tmp_path, 1000) is None
-    steep, flat = "excess_slope is {}, expected at most 4", "sample_spread is 0.2, expected at least 0.6"
-    said: list[Any] = [[], [steep.format(5), flat], [steep.format(9)], None, "x", [steep.format(7)]]
+    steep = [{"signal": "excess_slope", "message": f"excess_slope is {value}"} for value in (5, 9, 7)]
+    flat = "sample_spread is 0.2, expected at least 0.6"  # as earlier versions wrote it
+    said: list[Any] = [[], [steep[0], flat], [steep[1], {"signal": 1}, 2], None, "x", [steep[2]]]
     rows = [{"step": 100 * (index + 1), "warnings": warnings} for index, warnings in enumerate(said)]
     write_rows(tmp_path / "health.jsonl", [*rows, {"step": 1100, "warnings": ["late is 1"]}])
     assert training_folder.read_warnings(tmp_path, 1000) == [
-        {"warning": steep.format(5), "first": 200, "last": 600, "windows": 3},
+        {"warning": "excess_slope is 5", "first": 200, "last": 600, "windows": 3},
         {"warning": flat, "first": 200, "last": 200, "windows": 1},
     ]
     assert training_folder.read_warnings(tmp_path, 100) == []

@@ -179,7 +179,8 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [json.loads(line)["warnings"] for line in (whole / "health.jsonl").read_text().splitlines()]
     assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
-    assert warned[1][0].startswith("roll_back from step 561, where a number was not finite: from step 200 on noise")
+    assert warned[1][0]["signal"] == "roll_back"
+    assert warned[1][0]["message"].startswith("rolled back from step 561, where a number was not finite: from step 200")
     # What there was before the change is that of the training without a fault, and nothing after it.
     before = [content(place)["metrics"][:2] for place in (whole, sound)]
     assert before[0] == before[1]

@@ -153,4 +153,4 @@ def test_a_critic_that_tells_nothing_apart_is_no_defect(
     assert infinite == {"penalty_share", "score_offset", "critic_overfit"} | ({"excess_slope"} if norm == 0 else set())
     assert row["critic_gap"] == 0
     assert norm == 0 or row["excess_slope"] == pytest.approx(norm - 1)
-    assert [warning.split(" is ")[0] for warning in row["warnings"]] == warned
+    assert [warning["signal"] for warning in row["warnings"]] == warned
