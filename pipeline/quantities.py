@@ -27,4 +27,5 @@ def size(text: str) -> int:
     found = _MEMORY.fullmatch(text)
     if not found or (found[3] and not found[2]):
         raise ValueError("a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi")
-    return int(found[1]) * (1024 if found[3] else 1000) ** _POWERS[found[2]]
+    base = 1024 if found[3] else 1000
+    return int(found[1]) * int(base ** _POWERS[found[2]])

@@ -14,7 +14,7 @@ from kfp_server_api.rest import RESTClientObject
 from components.errors import ConfigError
 
 
-class Client(kfp.Client):
+class Client(kfp.Client):  # type: ignore[misc] # kfp has no types
     """The SDK's client; `multi_user`, `version` and `namespace` hold once `greet` has asked the server.
 
     Attributes:
@@ -97,7 +97,7 @@ class Client(kfp.Client):
         return None if is_other else found
 
 
-class BoundedRequests(RESTClientObject):
+class BoundedRequests(RESTClientObject):  # type: ignore[misc]
     """What sends requests: each with limits of time, and taking nothing but the API's answers for one."""
 
     def __init__(self, configuration: kfp_server_api.Configuration, seconds: tuple[float, float]) -> None:

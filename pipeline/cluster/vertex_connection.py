@@ -109,9 +109,9 @@ def _credentials() -> Any:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
         if isinstance(credentials, service_account.Credentials):
             # As the clients do themselves: such a token needs nobody's answer.
-            credentials = credentials.with_always_use_jwt_access(True)
+            credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
         request = google.auth.transport.requests.Request()
-        credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))
+        credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]
     return credentials
 
 

@@ -285,7 +285,8 @@ def job_content(submission: Submission, connection: VertexConnection) -> dict[st
 @functools.lru_cache(maxsize=8)
 def _spec(text: bytes) -> dict[str, Any]:
     """A package's one document; reading it takes longer than all else, and is asked for by each schedule of it."""
-    return yaml.safe_load(text)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
 
 
 def _parameter_problems(known: dict[str, Any], given: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -309,7 +310,7 @@ def test_an_interrupt_leaves_the_run_alone(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(waiting.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     assert main(["status", started, "--wait", "--host", server.url]) == errors.INTERRUPTED
     assert complaints(caplog) == [f"run {started} goes on: `wgan cancel {started}` ends it"]
     assert not [each for each in server.requests if each.path.endswith(":terminate")]
