@@ -1,33 +1,28 @@
-"""The runner that Beam's options name: whether it is there, a pipeline on it, and what its failures mean."""
+"""The runner that Beam's options name: whether it answers, a pipeline on it, and what its failures mean."""
 
 import contextlib
 import io
-import ipaddress
-import json
 import logging
+import re
 import shlex
-import shutil
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import apache_beam as beam
 import grpc
-import requests
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     FlinkRunnerOptions,
-    JobServerOptions,
     PipelineOptions,
     PortableOptions,
     SparkRunnerOptions,
     StandardOptions,
 )
-from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
@@ -36,101 +31,79 @@ from components.errors import ConfigError, StageError, Terminated, TransientErro
 from components.preprocess import decoder
 
 _LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
-_EMBEDDED = "embed"  # Beam's word for a job server in this process
+# An option, Beam's class that has it, what users call the service, and values that name no single address.
+_SERVICES: tuple[tuple[str, type[PipelineOptions], str, str], ...] = (
+    ("job_endpoint", PortableOptions, "job server of Beam", "embed"),
+    ("flink_master", FlinkRunnerOptions, "Flink cluster", r"\[(auto|local)\]"),
+    ("spark_rest_url", SparkRunnerOptions, "REST endpoint of a Spark master", ""),
+    ("spark_master_url", SparkRunnerOptions, "Spark master", "(?!spark://).*|.*,.*"),  # of several, one is up
+)
+_DEFAULT_PORTS = {"flink_master": 8081}
 _SECONDS_TO_ANSWER = 5.0
-_WAITS_FOR_WORKER = "run_worker"  # what Beam calls the thread that waits for a process
 _LONGEST_LINE = 500  # characters
 _TRACEBACK = "Traceback (most recent call last):"
-
-
-class Service(NamedTuple):
-    """What must be there before a job is sent: the option that names it and its value, what users call it, where it is,
-    and whether what is at that host and port is one.
-    """
-
-    option: str
-    value: str
-    kind: str
-    place: tuple[str, int]
-    is_one: Callable[[str, int], bool]
 
 
 @contextlib.contextmanager
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     """A pipeline that is wired in the block, and run after it to its end.
 
-    If this program is told to stop meanwhile, the runner is asked to cancel the job: nobody would take what it makes.
-
-    Args:
-        beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
-
-    Raises:
-        ConfigError: Options that Beam refuses, or that name a service of another kind.
-        TransientError: A service that the options name does not answer, or the runner failed. What a runner in this
-            process raises, which cannot be told from a defect of the steps, is raised as it is.
+    An error in this process cannot be told from a defect of the steps, so it is raised as it is. What another runner
+    raises becomes a ConfigError or a TransientError.
     """
     options, runner = chosen(beam_options)
-    require_services(options, runner)
+    if isinstance(runner, PortableRunner):
+        _require_service(options)
     try:
         made = beam.Pipeline(runner=runner, options=options)
     except ValueError as error:
         raise ConfigError(f"beam_options: {' '.join(str(error).split())}") from None
     yield made
     if isinstance(runner, FnApiRunner):
-        with contextlib.ExitStack() as stack:
-            if not _is_in_memory(options):
-                stack.enter_context(_without_stacks())
-                stack.enter_context(_told_of_dead_workers())
+        with contextlib.nullcontext() if _is_in_memory(options) else _without_stacks():
             made.run().wait_until_finish()
         return
     name = type(runner).__name__
     try:
         with _without_stacks():
             _run(made)
-    except (StageError, OSError):
+    except StageError:
         raise
-    except (ValueError, NotImplementedError, ImportError) as error:
+    except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # the file: Java, or a jar
         raise ConfigError(f"beam_options: {name}: {_what_it_says(error)}") from None
+    except OSError:
+        raise
     except Exception as error:
         raise TransientError(f"{name} failed: {_what_it_says(error)}; its own log and its workers' tell more") from None
 
 
-@contextlib.contextmanager
-def _told_of_dead_workers() -> Iterator[None]:
-    """Ends the block with an error if a process of `multi_processing` dies, which Beam would wait for without end.
+def _require_service(options: PipelineOptions) -> None:
+    """Connects to the first service that the options name, because Beam would try for minutes.
 
-    Beam's thread that waits for the process raises when it ends too early, and nobody listens; here a signal, which
-    wakes the main thread wherever it waits, turns that into an error. In another thread Beam waits as it would.
+    The others can be out of reach from here: a job server connects to the cluster by itself.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
+    for option, group, kind, no_address in _SERVICES:
+        value = getattr(options.view_as(group), option)
+        if not value or re.fullmatch(no_address, value):
+            continue
+        try:
+            parts = urlsplit(value if "://" in value else f"//{value}")
+            host, port = parts.hostname, parts.port or _DEFAULT_PORTS.get(option)
+            if not host or not port:
+                raise ValueError("it names no host or no port")
+            socket.create_connection((host, port), timeout=_SECONDS_TO_ANSWER).close()
+        except ValueError as error:
+            raise ConfigError(f"beam_options: --{option} must be HOST:PORT of a {kind}, got {value}: {error}") from None
+        except OSError as error:
+            raise TransientError(
+                f"beam_options: --{option}={value}: nothing answers there ({error.strerror or error}); "
+                f"start the {kind}, or give its address"
+            ) from None
         return
-    told: list[str] = []
-
-    def tell(failed: threading.ExceptHookArgs) -> None:
-        if failed.thread is None or failed.thread.name != _WAITS_FOR_WORKER:
-            hook_before(failed)
-            return
-        told.append(str(failed.exc_value))
-        signal.raise_signal(signal.SIGUSR1)
-
-    def give_up(number: int, frame: object) -> None:
-        raise TransientError(
-            f"a worker of Beam died: {told[0] if told else 'it was told to'}; if memory was short, give fewer "
-            "--direct_num_workers"
-        )
-
-    hook_before, threading.excepthook = threading.excepthook, tell
-    handler_before = signal.signal(signal.SIGUSR1, give_up)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, handler_before)
-        threading.excepthook = hook_before
 
 
 def _run(made: beam.Pipeline) -> None:
-    """Runs it to its end, whatever Beam's options say of waiting. Job servers that Beam starts end with the program."""
+    """Runs it to its end, and cancels the job if this program is stopped before. Beam's job servers end with it."""
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     result = made.run()
     if ignored:  # as under nohup; Beam's job servers install a handler that stops them
@@ -143,169 +116,10 @@ def _run(made: beam.Pipeline) -> None:
         raise
 
 
-def require_services(options: PipelineOptions, runner: PipelineRunner) -> None:
-    """Asks whatever the options name, so that what is not there is told in seconds; Beam would try for minutes.
-
-    Raises:
-        ConfigError: A value is no address, something of another kind is there, a runner lacks its address or the
-            program that it starts, or workers would run in this process, which is on another machine than the runner.
-        TransientError: Nothing answers there.
-    """
-    portable = options.view_as(PortableOptions)
-    environment = (portable.environment_type or "").upper()
-    beside = portable.job_endpoint == _EMBEDDED
-    for service in _services(options, runner):
-        local = is_here(*_ends_of_connection(service))
-        if environment == "LOOPBACK" and not local:
-            raise ConfigError(
-                f"beam_options: --environment_type=LOOPBACK runs the workers in this process, and {service.option}="
-                f"{service.value} is on another machine, which does not reach it; give --environment_type=EXTERNAL, "
-                "with a worker pool beside every worker of the runner, or DOCKER"
-            )
-        beside |= local
-    if environment == "EXTERNAL":
-        pool = _worker_pool(portable)
-        # An address of the loopback is that of each of the runner's machines.
-        if pool and (beside or not _is_loopback(pool.place[0])):
-            _ends_of_connection(pool)
-
-
-def _services(options: PipelineOptions, runner: PipelineRunner) -> list[Service]:
-    endpoint = options.view_as(PortableOptions).job_endpoint
-    name = type(runner).__name__
-    if isinstance(runner, PortableRunner) and endpoint:
-        embedded = endpoint == _EMBEDDED
-        return [] if embedded else [_service("--job_endpoint", endpoint, "job server of Beam", _speaks_grpc)]
-    if name == "PortableRunner":
-        raise ConfigError("beam_options: PortableRunner needs --job_endpoint=HOST:PORT of a job server of Beam")
-    if name == "FlinkRunner":
-        flink = options.view_as(FlinkRunnerOptions)
-        if not flink.flink_submit_uber_jar:
-            _require_java(options, name, "--flink_submit_uber_jar")
-        if flink.flink_master not in MAGIC_HOST_NAMES:
-            encrypted = flink.flink_master.startswith("https://")
-            is_one = _is_anything if encrypted else _is_flink
-            return [_service("--flink_master", flink.flink_master, "REST endpoint of a Flink cluster", is_one, 8081)]
-    if name == "SparkRunner":
-        spark = options.view_as(SparkRunnerOptions)
-        if spark.spark_submit_uber_jar:
-            rest = spark.spark_rest_url
-            return [_service("--spark_rest_url", rest, "REST endpoint of a Spark master", _is_anything)] if rest else []
-        _require_java(options, name, "--spark_submit_uber_jar")
-        if spark.spark_master_url.startswith("spark://") and "," not in spark.spark_master_url:  # of several, one is up
-            return [_service("--spark_master_url", spark.spark_master_url, "Spark master", _is_anything)]
-    if name == "DaskRunner":
-        from apache_beam.runners.dask.dask_runner import DaskOptions  # the runner has imported it, if it is the one
-
-        address = options.view_as(DaskOptions).address
-        return [_service("--dask_client_address", address, "Dask scheduler", _is_anything)] if address else []
-    return []
-
-
-def _require_java(options: PipelineOptions, name: str, instead: str) -> None:
-    program = options.view_as(JobServerOptions).job_server_java_launcher
-    if not shutil.which(program):
-        raise ConfigError(
-            f"beam_options: {name} starts a job server of Beam with `{program}`, which is not here; install Java, or "
-            f"give --job_endpoint=HOST:PORT of one that runs, or {instead}"
-        )
-
-
-def _worker_pool(portable: PortableOptions) -> Service | None:
-    """The worker pool that EXTERNAL names; None if it names none, which Beam tells."""
-    given = portable.environment_config
-    if given:
-        address = given
-        if given.lstrip().startswith("{"):
-            with contextlib.suppress(ValueError):
-                address = str(json.loads(given).get("url", ""))
-        return _service("--environment_config", address, "worker pool of Beam", _speaks_grpc)
-    address = portable.lookup_environment_option("external_service_address")
-    option = "--environment_options=external_service_address"
-    return _service(option, address, "worker pool of Beam", _speaks_grpc) if address else None
-
-
-def _service(
-    option: str, value: str, kind: str, is_one: Callable[[str, int], bool], default_port: int | None = None
-) -> Service:
-    """A service by its `host:port`, with or without a scheme.
-
-    Raises:
-        ConfigError: It has no such form.
-    """
-    try:
-        parts = urlsplit(value if "://" in value else f"//{value}")
-        port = parts.port or default_port
-        if not parts.hostname or not port:
-            raise ValueError("it names no host or no port")
-    except ValueError as error:
-        raise ConfigError(f"beam_options: {option} must be HOST:PORT of a {kind}, got {value}: {error}") from None
-    return Service(option, value, kind, (parts.hostname, port), is_one)
-
-
-def _ends_of_connection(service: Service) -> tuple[str, str]:
-    """Connects; returns the IP addresses of this end and of the other."""
-    named = f"beam_options: {service.option}={service.value}"
-    try:
-        with socket.create_connection(service.place, timeout=_SECONDS_TO_ANSWER) as connection:
-            ends = connection.getsockname()[0], connection.getpeername()[0]
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise TransientError(
-            f"{named}: nothing answers there ({why}); start the {service.kind}, or give its address"
-        ) from None
-    if not service.is_one(*service.place):
-        raise ConfigError(f"{named}: what answers there is no {service.kind}; give its address")
-    return ends
-
-
-def is_here(own: str, other: str) -> bool:
-    """Whether the IP addresses of a connection's two ends are of one machine."""
-    return own == other or _is_loopback(other)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _speaks_grpc(host: str, port: int) -> bool:
-    with grpc.insecure_channel(f"[{host}]:{port}" if ":" in host else f"{host}:{port}") as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=_SECONDS_TO_ANSWER)
-        except grpc.FutureTimeoutError:
-            return False
-    return True
-
-
-def _is_flink(host: str, port: int) -> bool:
-    """Whether Flink's REST API answers."""
-    with requests.Session() as session:
-        session.trust_env = False  # a proxy would answer for what is not there
-        try:
-            said = session.get(f"http://{host}:{port}/v1/config", timeout=_SECONDS_TO_ANSWER)
-            return "flink-version" in said.json()
-        except (requests.RequestException, ValueError):
-            return False
-
-
-def _is_anything(host: str, port: int) -> bool:
-    """A service whose own client tells soon whether it is the one."""
-    return True
-
-
 def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     """Options and runner: the one named, else Beam in this process.
 
     Beam's own default would first try to fetch another runner's program over the network.
-
-    Args:
-        beam_options: Options in Beam's own words.
-
-    Raises:
-        ConfigError: Beam does not know an option or a runner.
     """
     try:
         words = shlex.split(beam_options)
@@ -320,6 +134,11 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
     except SystemExit:
         reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
         raise ConfigError(f"beam_options: {reason}") from None
+    if options.view_as(DirectOptions).direct_running_mode == "multi_processing":
+        raise ConfigError(
+            "beam_options: --direct_running_mode=multi_processing is not supported, as it is no faster; leave it out, "
+            "give multi_threading, or give the --runner of a cluster"
+        )
     if named in _LOCAL_RUNNERS:
         if unknown:
             raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
@@ -338,11 +157,7 @@ def keeps_in_memory(options: PipelineOptions) -> bool:
 
 
 def decoders(options: PipelineOptions) -> int:
-    """How many processes decode image files for each worker.
-
-    As many as keep the machine at work if the worker is the only one here; one where the runner starts as many workers
-    as are wanted.
-    """
+    """How many processes decode image files for each worker: one if the runner can start more workers."""
     return decoder.wanted() if _is_in_memory(options) else 1
 
 
@@ -372,7 +187,7 @@ def _what_it_says(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """The line that tells most of what a runner says: pages of Java's and Python's stacks end in an exception's own."""
+    """The line that says most in what a runner prints: the last exception of Java's and Python's stacks."""
     lines = [line for line in text.rpartition(_TRACEBACK)[2].splitlines() if line.strip()]
     if _TRACEBACK in text:
         lines = [line for line in lines if not line[0].isspace()]
@@ -400,7 +215,7 @@ class _OneLineStacks(io.TextIOBase):
 def _without_stacks() -> Iterator[None]:
     """Keeps what Beam, its job servers and its threads say to a line each, and to warnings.
 
-    When a job ends before its time it stays so: Beam's threads learn of it one after the other, as the program ends.
+    It stays so after a job that ends too early, because Beam's threads notice that one after the other.
     """
 
     def shorten(record: logging.LogRecord) -> bool:
@@ -410,7 +225,7 @@ def _without_stacks() -> Iterator[None]:
         return record.levelno >= logging.WARNING
 
     def tell_thread(failed: threading.ExceptHookArgs) -> None:
-        if not isinstance(failed.exc_value, grpc.RpcError):  # that a service is gone is told once, by the pipeline
+        if not isinstance(failed.exc_value, grpc.RpcError):  # the pipeline reports once that a service is gone
             before(failed)
 
     before = threading.excepthook

@@ -1,4 +1,4 @@
-"""Runners that need no cluster make the bytes of the direct runner: Prism, Beam's portable one, and its processes."""
+"""Runners that need no cluster make the bytes of the direct runner: Prism, alone and behind PortableRunner."""
 
 import contextlib
 import os
@@ -98,46 +98,6 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     assert ignored is not None
     assert int(ignored[1], 16) & 1 << signal.SIGINT - 1, status
     assert started.wait() == errors.OK, started.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", ["images"], indirect=True)
-def test_processes_of_the_direct_runner(
-    stage: Callable[[dict[str, Any], str], Stage], settings: dict[str, Any], of_direct_runner: dict[str, str]
-) -> None:
-    started = stage(settings, "--direct_running_mode=multi_processing --direct_num_workers=2")
-    workers: set[int] = set()
-    while started.process.poll() is None:
-        workers |= {number for number, command in started.processes().items() if "sdk_worker_main" in command}
-        time.sleep(0.1)
-    assert started.wait() == errors.OK, started.stderr
-    assert len(workers) >= 2  # and the shells that start them
-    assert content(started.dataset) == of_direct_runner
-    assert started.processes() == {}
-
-
-@pytest.mark.slow
-def test_a_process_of_the_direct_runner_that_is_killed_is_told_in_a_line(
-    stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
-) -> None:
-    source = write_idx(tmp_path / "idx", 60_000)
-    started = stage({"source": source}, "--direct_running_mode=multi_processing --direct_num_workers=2")
-    killed = False
-    while started.process.poll() is None:
-        for number, command in started.processes().items():
-            if not killed and "sdk_worker_main" in command and not command.startswith("/bin/sh"):
-                time.sleep(1)  # when it has begun
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
-                    killed = True
-        time.sleep(0.05)
-    assert killed
-    assert started.wait() == errors.TRANSIENT, started.stderr
-    *_, last = started.stderr.strip().splitlines()
-    assert "a worker of Beam died: Worker subprocess exited with return code" in last
-    assert "Traceback" not in started.stderr
-    assert not list(started.dataset.parent.glob("*dataset*"))  # neither whole nor in part
-    assert started.processes() == {}
 
 
 @pytest.mark.slow
