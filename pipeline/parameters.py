@@ -116,13 +116,15 @@ def parse(package: Package, given: dict[str, str], problems: list[str]) -> dict[
                 values[name] = field.default
             continue
         try:
-            values[name] = settings.parse_value(field, given[name])
-            problems += settings.field_problems(field, values[name])
+            value = settings.parse_value(field, given[name])
         except ValueError as error:
             problems.append(str(error))
-    for problem in _stage_problems(package, values):
-        if problem.split()[0] not in {known_problem.split()[0] for known_problem in problems}:
-            problems.append(problem)
+            continue
+        found = settings.field_problems(field, value)
+        problems += found
+        if not found:
+            values[name] = value
+    problems += _stage_problems(package, values)
     if problems:
         raise ConfigError(*problems)
     return values
@@ -145,7 +147,7 @@ def unknown_parameter(name: str, known: Iterable[str]) -> str:
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
     """What each stage's own configuration says against the values, with stand-ins for what is not known yet."""
-    # A parameter that is missing or mistyped was complained of already.
+    # A value that is missing or wrong by itself was complained of already.
     resolver = Resolver(dict.fromkeys(package.parameters) | values, {}, placeholders_of(package.name, "root"))
     problems: list[str] = []
     for task in package.tasks:
@@ -168,7 +170,7 @@ def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
 
 
 def _value_or_stand_in(field: Field, value: Any) -> Any:
-    """What a stage will be told, or something harmless for what is made later, missing or mistyped."""
+    """The value for a stage, or something harmless for what is made later, missing or wrong."""
     if value is not None and not isinstance(value, Unknown):
         with contextlib.suppress(ValueError):
             return settings.parse_value(field, value)
