@@ -6,7 +6,7 @@ from components.errors import ConfigError
 
 # Packages that come with each extra.
 _CPU = ("jinja2", "keras", "matplotlib", "numpy", "scipy", "tensorflow")
-_PACKAGES = {"pipeline": ("kfp",), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
+_PACKAGES = {"pipeline": ("croniter", "kfp"), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
 
 
 def require(extra: str, verb: str) -> None:

@@ -49,8 +49,8 @@ class KubeflowSchedules:
             problems.append(f"time_zone {error}")
         try:
             cron.for_kubeflow(schedule.cron)
-        except ConfigError as error:
-            problems += error.problems
+        except ValueError as error:
+            problems.append(f"cron {error}")
         if not 1 <= schedule.concurrency <= schedule_file.MOST_RUNS:
             problems.append(f"concurrency must be from 1 to {schedule_file.MOST_RUNS}, got {schedule.concurrency}")
         if problems:

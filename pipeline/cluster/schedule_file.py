@@ -141,7 +141,7 @@ class _Reader:
             return None
         return Schedule(
             name=name,
-            cron=str(values["cron"]),
+            cron=values["cron"],
             time_zone=time_zone,
             package=package.path,
             target=target,
@@ -216,7 +216,7 @@ def _text(value: Any, is_text: bool) -> str:
         ) from None
 
 
-def _cron(value: Any) -> cron.Cron:
+def _cron(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be five fields in quotes, such as '0 9 * * 1', got {shown(value)}")
     return cron.parse(value)

@@ -159,8 +159,8 @@ def _content(schedule: Schedule, connection: VertexConnection, now: datetime.dat
     problems: list[str] = []
     try:
         when = cron.for_vertex(schedule.cron, schedule.time_zone)
-    except ConfigError as error:
-        problems += error.problems
+    except ValueError as error:
+        problems.append(f"cron {error}")
     if not 0 < len(schedule.name) <= _LONGEST_NAME:
         problems.append(f"its name must have 1 to {_LONGEST_NAME} characters, got {len(schedule.name)}")
     if schedule.concurrency < 1:
@@ -237,7 +237,7 @@ def _content_told(schedule: Any, connection: VertexConnection) -> dict[str, Any]
 
 def _means(sent: str, noted: str, zone: str | None) -> bool:
     """Whether what Vertex has is what it was sent for a cron as its user wrote it."""
-    with contextlib.suppress(ConfigError):
+    with contextlib.suppress(ValueError):
         return sent == cron.for_vertex(noted, zone or "UTC")
     return False
 

@@ -140,7 +140,10 @@ def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
         ({"target": None}, "target is required"),
         ({"experiment": None}, "experiment is required"),
         ({"cron": "0 0 9 * * 1"}, "cron must be five fields (minute, hour, day of month, month, day of week), got 6"),
-        ({"cron": "@weekly"}, "cron must be five fields, got '@weekly'"),
+        (
+            {"cron": "@weekly"},
+            "cron must be five fields (minute, hour, day of month, month, day of week), got 1 in '@weekly'",
+        ),
         ({"cron": "0 9 31 2 *"}, "cron must be a day that there is"),
         ({"cron": 9}, "cron must be five fields in quotes, such as '0 9 * * 1', got 9"),
         ({"time_zone": "Europe/Berlni"}, "did you mean Europe/Berlin?"),
