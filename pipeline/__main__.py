@@ -7,7 +7,7 @@ wgan compile --target vertex --profile gpu-l4 --images build/images.json --outpu
 wgan profiles
 wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source digits --root /data/runs --wait
 wgan status
-wgan logs 3f2a train --follow
+wgan logs 3f2a train --follow --kube_context my-cluster
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
 wgan evaluate --all-checkpoints --root runs/demo
 wgan sample --registry runs/demo/registry --count 64 --out grid.png

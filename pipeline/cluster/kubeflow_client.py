@@ -75,27 +75,6 @@ class Client(kfp.Client):  # type: ignore[misc] # kfp has no types
         self.version = str(told.get("tag_name", "unknown"))
         self.namespace = self.given_namespace if self.multi_user else ""
 
-    def text(self, path: str) -> str | None:
-        """Text from below the server's address; None where it has none.
-
-        Raises:
-            ApiException: We may not have it.
-        """
-        headers: dict[str, str] = {"Cookie": self.api_client.cookie} if self.api_client.cookie else {}
-        self.api_client.update_params_for_auth(headers, [], ["Bearer"])
-        try:
-            answer = self.api_client.rest_client.request(
-                "GET", f"{self.given.host}{path}", headers=headers, of_api=False
-            )
-        except kfp_server_api.ApiException as error:
-            if error.status in (401, 403):
-                raise
-            return None
-        found = str(answer.data.decode(errors="replace"))
-        # A page of the program that people see, or a failure that the server noticed after it had answered 200.
-        is_other = "html" in (answer.getheader("Content-Type") or "") or found.startswith('{"error_message":')
-        return None if is_other else found
-
 
 class BoundedRequests(RESTClientObject):  # type: ignore[misc]
     """What sends requests: each with limits of time, and taking nothing but the API's answers for one."""
@@ -104,7 +83,7 @@ class BoundedRequests(RESTClientObject):  # type: ignore[misc]
         super().__init__(configuration)
         self.host, self.seconds = configuration.host, seconds
 
-    def request(self, method: str, url: str, of_api: bool = True, **kwargs: Any) -> Any:
+    def request(self, method: str, url: str, **kwargs: Any) -> Any:
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or self.seconds
         try:
             answer = super().request(method, url, **kwargs)
@@ -112,7 +91,7 @@ class BoundedRequests(RESTClientObject):  # type: ignore[misc]
             # The client around this decodes the body, whatever it is, and fails itself where there is none.
             error.body = (error.body or b"").decode(errors="replace").encode()
             raise
-        if of_api and answer.data:
+        if answer.data:
             try:
                 json.loads(answer.data)
             except ValueError:

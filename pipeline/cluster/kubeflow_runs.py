@@ -39,7 +39,7 @@ class KubeflowRuns:
         """
         self.connection = connection
         self.canceled = canceled or CanceledRuns()
-        self.paths_of: dict[str, dict[str, str]] = {}
+        self.stages_of: dict[str, set[str]] = {}
 
     @property
     def client(self) -> "Client":
@@ -205,24 +205,10 @@ class KubeflowRuns:
         with self.connection.explained(f"ask for run {run_id}"):
             run = self.client._run_api.run_service_get_run(run_id)
             begun = [each.name for each in self._stages(run, self._state(run))]
-            paths = self._stage_paths(run)
         if stage not in begun:
             known = f"; those that have begun are {', '.join(begun)}" if begun else ": none has begun"
             raise ConfigError(f"run {run_id} has no logs of {stage}{known}")
-        if self.connection.kube_context or self.connection.in_cluster:
-            return kubeflow_logs.from_pods(self.connection, run_id, stage, follow)
-        if follow:
-            raise ConfigError("follow reads from the pod itself: give --kube_context as well")
-        ids = [
-            child.pod_name
-            for task in run.run_details.task_details
-            if task.display_name == stage
-            for child in task.child_tasks or []
-            if child.pod_name
-        ]
-        return kubeflow_logs.from_server(
-            self.connection, run_id, stage, kubeflow_logs.pod_names(ids, paths.get(stage, stage))
-        )
+        return kubeflow_logs.from_pods(self.connection, run_id, stage, follow)
 
     def _status(self, run: Any, with_stages: bool) -> RunStatus:
         state = self._state(run)
@@ -249,7 +235,7 @@ class KubeflowRuns:
     def _stages(self, run: Any, state: str) -> Iterator[StageStatus]:
         """The stages that the server knows of, by start; without what it does around and between them."""
         tasks = (run.run_details.task_details if run.run_details else None) or []
-        names = self._stage_paths(run)
+        names = self._stage_names(run)
         latest: dict[str, Any] = {}
         for task in sorted(tasks, key=_begun):
             name = (task.display_name or "").partition("(")[0]
@@ -268,26 +254,26 @@ class KubeflowRuns:
                 message=_message(task) if at == runs.FAILED else "",
             )
 
-    def _stage_paths(self, run: Any) -> dict[str, str]:
-        """The stages in the run's package, and the way to each; none if the server does not tell its package."""
+    def _stage_names(self, run: Any) -> set[str]:
+        """The stages in the run's package; none if the server does not tell its package."""
         found = run.pipeline_version_reference
         if found is None or not found.pipeline_version_id:
             return _leaves(run.pipeline_spec)
         key = str(found.pipeline_version_id)
-        if key not in self.paths_of:
+        if key not in self.stages_of:
             import kfp_server_api
 
             try:
                 version = self.client._pipelines_api.pipeline_service_get_pipeline_version(
                     found.pipeline_id, found.pipeline_version_id
                 )
-                self.paths_of[key] = _leaves(version.pipeline_spec)
+                self.stages_of[key] = _leaves(version.pipeline_spec)
             except kfp_server_api.ApiException as error:
                 # The version of an old run may be gone, which is no reason not to tell how far it is.
                 if error.status not in (400, 404):
                     raise
-                self.paths_of[key] = {}
-        return self.paths_of[key]
+                self.stages_of[key] = set()
+        return self.stages_of[key]
 
 
 def _named(name: str) -> str:
@@ -295,23 +281,18 @@ def _named(name: str) -> str:
     return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
 
 
-def _leaves(spec: Any) -> dict[str, str]:
-    """The tasks of a package that run a container, as a server hands the package back, and the way to each."""
+def _leaves(spec: Any) -> set[str]:
+    """The tasks of a package that run a container, as a server hands the package back."""
     if not isinstance(spec, dict):
-        return {}
+        return set()
     spec = spec.get("pipeline_spec", spec)
-    found: dict[str, str] = {}
-
-    def walk(component: dict[str, Any], around: str) -> None:
-        for name, task in component.get("dag", {}).get("tasks", {}).items():
-            inner = spec.get("components", {}).get(task.get("componentRef", {}).get("name", ""), {})
-            if "dag" in inner:
-                walk(inner, f"{around}{name}.")
-            else:
-                found[name] = f"{around}{name}"
-
-    walk(spec.get("root", {}), "")
-    return found
+    components = spec.get("components", {})
+    return {
+        name
+        for component in (spec.get("root", {}), *components.values())
+        for name, task in component.get("dag", {}).get("tasks", {}).items()
+        if "dag" not in components.get(task.get("componentRef", {}).get("name", ""), {})
+    }
 
 
 def _is_stage(name: str) -> bool:

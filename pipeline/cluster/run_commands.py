@@ -297,7 +297,13 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
 
 def _command(place: Runs, verb: str, *words: str) -> str:
     """The command that does something more with a run of that place."""
-    return " ".join(["wgan", verb, *words, *([] if isinstance(place, KubeflowRuns) else ["--target", VERTEX])])
+    if not isinstance(place, KubeflowRuns):
+        words += ("--target", VERTEX)
+    elif verb == "logs":
+        # Logs are read from Kubernetes.
+        way = place.connection
+        words += ("--in_cluster",) if way.in_cluster else ("--kube_context", way.kube_context or "NAME")
+    return " ".join(["wgan", verb, *words])
 
 
 def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
@@ -315,13 +321,16 @@ def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
         return errors.OK
     begun = [stage for stage in place.status(run_id).stages if stage.state not in (runs.PENDING, runs.SKIPPED)]
     missing: list[str] = []
+    shown = False
     for stage in begun:
         try:
             for line in place.logs(run_id, stage.name):
                 print(f"{stage.name}: {line}")
+            shown = True
         except ConfigError as error:
-            missing += error.problems
-    if len(missing) >= len(begun):
+            # Without a way to Kubernetes every stage has the same problem.
+            missing += [problem for problem in error.problems if problem not in missing]
+    if not shown:
         raise ConfigError(*(missing or [f"run {run_id} has no logs: none of its stages has begun"]))
     # One whose result was at hand already had no pod, as one whose pod was removed since has none.
     for problem in missing:

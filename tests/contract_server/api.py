@@ -482,14 +482,6 @@ class Api:
         del self.store.runs[call.ids[0]]
         return {}
 
-    def read_log(self, call: Call) -> PlainText:
-        run_id, pod = call.ids
-        with during(f"Failed to read logs for run {run_id}"):
-            self._run(call, run_id, "readArtifact")
-            if (run_id, pod) not in self.store.logs:
-                raise refusals.internal("Failed to read log from the pod or the archive", f'pods "{pod}" not found')
-        return PlainText(200, self.store.logs[run_id, pod])
-
     # Recurring runs
 
     def create_recurring_run(self, call: Call) -> Item:

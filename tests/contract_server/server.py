@@ -6,7 +6,6 @@ Nothing runs here: a test says how far runs are (`Server.set_run`) and when sche
 import contextlib
 import dataclasses
 import json
-import re
 import threading
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +20,6 @@ from tests.contract_server.refusals import Refusal
 from tests.contract_server.store import Store
 
 _API = "/apis/v2beta1"
-_LOG = re.compile("/apis/v1alpha1/runs/([^/]+)/nodes/([^/]+)/log")
 
 
 class HangUp(Exception):
@@ -102,11 +100,6 @@ class Server:
         with self._lock:
             self.store.report(run_id, state, stages or {}, message)
 
-    def set_log(self, run_id: str, stage: str, text: str) -> None:
-        """Gives the pod of a run's stage something that it logged."""
-        with self._lock:
-            self.store.logs[run_id, self.store.pod_of(run_id, stage)] = text
-
     def tick(self) -> list[str]:
         """Starts a run of every enabled recurring run that may have another; returns their ids."""
         with self._lock:
@@ -158,9 +151,6 @@ class Server:
         self._access.require_entry(request.headers)
         if (request.method, request.path) == ("GET", f"{_API}/healthz"):
             return self._health()
-        log = _LOG.fullmatch(request.path)
-        if log and request.method == "GET":
-            return self._api.read_log(self._call(request, log.groups()))
         known = False
         for method, pattern, operation in api.ROUTES:
             found = pattern.fullmatch(request.path.removeprefix(_API))

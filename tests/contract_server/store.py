@@ -32,7 +32,6 @@ class Store:
         killed_runs: Runs that were at work when their recurring run was deleted, and died of it.
         reported: Runs of which the server has seen a workflow.
         terminated: Runs that somebody asked to end.
-        logs: What a pod has logged, by run and pod.
     """
 
     clock: Callable[[], datetime.datetime] = clock
@@ -44,7 +43,6 @@ class Store:
     killed_runs: list[str] = dataclasses.field(default_factory=list)
     reported: set[str] = dataclasses.field(default_factory=set)
     terminated: set[str] = dataclasses.field(default_factory=set)
-    logs: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     _ids: int = 0
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -136,7 +134,7 @@ class Store:
             tasks += [self._task(run, before, f"{name}-driver", SUCCEEDED, parent=root), stage]
             if state != SKIPPED:
                 pod = self._task(run, before, "executor", state, message, parent=stage)
-                pod["pod_name"] = self.pod_of(run["run_id"], name)
+                pod["pod_name"] = f"wf-{run['run_id'][:8]}-system-container-impl-{name}"
                 stage["child_tasks"] = [{"task_id": pod["task_id"], "pod_name": pod["pod_name"]}]
                 tasks.append(pod)
         return tasks
@@ -169,10 +167,6 @@ class Store:
             **above,
             **({"error": {"code": 13, "message": message}} if message else {}),
         }
-
-    def pod_of(self, run_id: str, stage: str) -> str:
-        """The pod that a stage of a run is in."""
-        return f"wf-{run_id[:8]}-system-container-impl-{stage}"
 
     def retry(self, run_id: str) -> None:
         """Has a failed run go on; what it was before is forgotten."""

@@ -537,17 +537,6 @@ def test_a_mistake_in_a_hook_is_not_swallowed() -> None:
         serve_with_it()
 
 
-def test_a_pod_has_a_log(server: Server) -> None:
-    run_id = start_run(server)["run_id"]
-    server.set_run(run_id, "RUNNING", {"train": "RUNNING"})
-    server.set_log(run_id, "train", "step 1\nstep 2\n")
-    tasks = ask(server, "GET", f"/runs/{run_id}").json()["run_details"]["task_details"]
-    (pod,) = [task["pod_name"] for task in tasks if "pod_name" in task]
-    path = f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
-    assert requests.get(server.url + path, timeout=10).text == "step 1\nstep 2\n"
-    assert requests.get(server.url + path.replace(pod, "nope"), timeout=10).status_code == 500
-
-
 @pytest.mark.parametrize("profile", ["cpu", "gpu-l4-4", "tpu-v5e-4-spot"])
 def test_our_packages_run_on_it(server: Server, profile: str) -> None:
     """The recorded server took this kind as well, for runs and for recurring runs."""

@@ -197,10 +197,8 @@ def test_every_request_has_its_limits(read_kfp_package: ClusterPackage) -> None:
         pool.request = watch
         run = runs.submit(submission)
         server.set_run(run.run_id, "FAILED", {"train": "FAILED"})
-        server.set_log(run.run_id, "train", "x")
         runs.status(run.run_id)
         runs.recent(1)
-        list(runs.logs(run.run_id, "train"))
         runs.retry(run.run_id)
         runs.cancel(run.run_id)
         # All but the greeting, which came before.

@@ -1,7 +1,4 @@
-"""Logs of stages: from pods, by a server that answers as the Kubernetes API does, and as Kubeflow hands them out.
-
-No cluster stands behind this. What Argo calls things was read in its and Kubeflow's code, and in a test of Argo's.
-"""
+"""Logs of stages, from pods: a small server answers as the Kubernetes API does."""
 
 import contextlib
 import itertools
@@ -23,7 +20,7 @@ from pipeline.cluster import kubeflow_logs
 from pipeline.cluster.kubeflow_connection import KubeflowConnection
 from pipeline.cluster.kubeflow_runs import KubeflowRuns
 from pipeline.cluster.submission import ClusterPackage, Submission
-from tests.contract_server.server import Answer, Request, serving
+from tests.contract_server.server import Server, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -35,6 +32,7 @@ class Kubernetes:
 
     Attributes:
         url: Where it is.
+        run_id: The run that pods are of.
         pods: As the API lists them.
         logs: By pod.
         asked: Each request's path with its query.
@@ -42,14 +40,14 @@ class Kubernetes:
     """
 
     def __init__(self) -> None:
-        self.url = ""
+        self.url, self.run_id = "", _RUN
         self.pods: list[dict[str, Any]] = []
         self.logs: dict[str, list[bytes]] = {}
         self.asked: list[str] = []
         self.refusal: tuple[int, str] | None = None
 
     def add(self, pod: str, node: str, at: int, *logged: bytes, phase: str = "Succeeded") -> None:
-        labels = {"pipeline/runid": _RUN, "workflows.argoproj.io/workflow": "wf"}
+        labels = {"pipeline/runid": self.run_id, "workflows.argoproj.io/workflow": "wf"}
         metadata = {
             "name": pod,
             "namespace": "kubeflow",
@@ -196,71 +194,70 @@ def test_in_a_cluster_without_an_account_for_kubernetes_that_is_told(monkeypatch
         list(kubeflow_logs.from_pods(KubeflowConnection(host="http://unused", in_cluster=True), _RUN, "train", False))
 
 
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def started(server: Server, read_kfp_package: ClusterPackage, cluster: Kubernetes) -> str:
+    """The id of a run that was submitted, which the pods to come are of."""
+    parameters = {"source": "digits", "root": "/data/runs"}
+    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
+    cluster.run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
+    return cluster.run_id
+
+
 def test_the_command_reads_pods_where_a_context_is_given(
-    cluster: Kubernetes, read_kfp_package: ClusterPackage, capsys: pytest.CaptureFixture[str]
+    server: Server, started: str, cluster: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submission = Submission(
-        package=read_kfp_package,
-        parameters={"source": "digits", "root": "/data/runs"},
-        experiment="e",
-        run_name="r",
-    )
-    with serving() as server:
-        run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
-        server.set_run(run_id, "RUNNING", {"train": "RUNNING"})
-        cluster.add("wf-impl-1", "wf.root.train.executor", 1, b"step 1\n", phase="Running")
-        cluster.pods[0]["metadata"]["labels"]["pipeline/runid"] = run_id
-        words = ["logs", run_id, "train", "--follow", "--host", server.url, "--kube_context", "here"]
-        assert main(words) == errors.OK
-        assert capsys.readouterr().out == "step 1\n"
+    server.set_run(started, "RUNNING", {"train": "RUNNING"})
+    cluster.add("wf-impl-1", "wf.root.train.executor", 1, b"step 1\n", phase="Running")
+    words = ["logs", started, "train", "--follow", "--host", server.url, "--kube_context", "here"]
+    assert main(words) == errors.OK
+    assert capsys.readouterr().out == "step 1\n"
 
 
-def test_argo_names_tasks_by_a_hash_of_their_way() -> None:
-    # An id that stands in a test of Argo's own (TestMetaNodeIDIndexFunc).
-    assert kubeflow_logs.fnv32a("retry-test-p7jzr[0].steps-outer-step1") == 2308805457
+def test_logs_of_all_stages_name_the_stage(
+    server: Server,
+    started: str,
+    cluster: Kubernetes,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = ["logs", started, "--host", server.url, "--kube_context", "here"]
+    cluster.add("wf-impl-1", "wf.root.fingerprint.executor", 1, b"one\n")
+    cluster.add("wf-impl-2", "wf.root.preprocess.executor", 2, b"two\n")
+    server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
+    assert main(words) == errors.OK
+    assert capsys.readouterr().out == "fingerprint: one\npreprocess: two\n"
+    assert f"train of run {started} has no pod" in caplog.messages[-1]
+    cluster.pods.clear()
+    assert main(words) == errors.BAD_CONFIGURATION
+    for stage in ("fingerprint", "preprocess", "train"):
+        assert f"{stage} of run {started} has no pod" in caplog.text
 
 
-def test_pods_are_named_after_what_the_server_tells() -> None:
-    assert kubeflow_logs.pod_names(["the-very-pod"], "train") == [["the-very-pod"]]
-    own = kubeflow_logs.fnv32a("wf-x.root.condition-1.publish.executor")
-    other = own + 1
-    assert kubeflow_logs.pod_names([f"wf-x-{other}"], "condition-1.publish") == [
-        [f"wf-x-{other}"],
-        [f"wf-x-system-container-impl-{other}"],
-    ]
-    first = kubeflow_logs.fnv32a("wf-x.root.condition-1.publish.executor(0)")
-    names = kubeflow_logs.pod_names([f"wf-x-{own}"], "condition-1.publish")
-    assert [each[0] for each in names] == [
-        f"wf-x-{own}",
-        f"wf-x-retry-system-container-impl-{first}",
-        f"wf-x-system-container-impl-{own}",
-    ]
-
-
-def test_of_several_attempts_the_last_is_read() -> None:
-    with serving() as server:
-        connection = KubeflowConnection(host=server.url)
-        run = server.store.add_run({"experiment_id": next(iter(server.store.experiments))}, "RUNNING")["run_id"]
-        server.store.logs |= {(run, "pod-0"): "first\n", (run, "pod-1"): "second\n"}
-        names = [["unknown"], ["pod-0", "pod-1", "pod-2"], ["other"]]
-        assert list(kubeflow_logs.from_server(connection, run, "train", names)) == ["second"]
-
-
-def test_where_the_api_has_no_logs_the_server_of_the_pages_is_asked() -> None:
-    pages = {"pod": Answer(200, "from the archive\n", "text/plain")}
-
-    def instead(request: Request) -> None:
-        if "/nodes/" in request.path:
-            # The real server has begun to answer when it finds that there is nothing.
-            raise Answer(200, '{"error_message":"Failed to read logs","error_details":"x"}', "text/plain")
-        if request.path == "/k8s/pod/logs":
-            assert (request.query["runid"], request.query["podnamespace"]) == (_RUN, "kubeflow")
-            # Whatever they do not know they answer with their start page.
-            raise pages.get(request.query["podname"], Answer(200, "<html></html>", "text/html"))
-
-    with serving() as server:
-        server.before = instead
-        connection = KubeflowConnection(host=server.url)
-        assert list(kubeflow_logs.from_server(connection, _RUN, "train", [["pod"]])) == ["from the archive"]
-        with pytest.raises(ConfigError, match=f"finds no logs for train of run {_RUN}"):
-            kubeflow_logs.from_server(connection, _RUN, "train", [["other"]])
+def test_without_a_way_to_kubernetes_the_flag_and_another_command_are_told_once(
+    server: Server, started: str, cluster: Kubernetes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "RUNNING"})
+    for words, namespace in (
+        (["train"], ""),
+        (["fingerprint"], "kubeflow"),
+        (["fingerprint", "--follow"], "kubeflow"),
+        (["fingerprint", "--namespace", "team-a"], "team-a"),
+        ([], "kubeflow"),
+    ):
+        caplog.clear()
+        assert main(["logs", started, *words, "--host", server.url]) == errors.BAD_CONFIGURATION
+        (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        told = f"run {started} has no logs of train; those that have begun are fingerprint, preprocess"
+        if namespace:
+            told = (
+                "logs are read from the pods of the run: give --kube_context NAME (in a pod: --in_cluster), or "
+                f"run `kubectl logs -n {namespace} -l pipeline/runid={started} -c main --prefix --tail=-1`"
+            )
+        assert told in line
+    assert cluster.asked == []

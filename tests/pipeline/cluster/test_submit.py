@@ -106,16 +106,14 @@ def test_submit_wait_fail_retry_succeed(
     assert any(line.startswith("fingerprint: succeeded after ") for line in said)
     assert "train: running" in said
     assert any(line.startswith("train: failed after ") and line.endswith(": out of memory") for line in said)
-    assert complaints(caplog) == [f"run {run_id} failed in train: `wgan logs {run_id} train` tells why"]
+    assert complaints(caplog) == [
+        f"run {run_id} failed in train: `wgan logs {run_id} train --kube_context NAME` tells why"
+    ]
     shown = capsys.readouterr().out
     assert shown.startswith(f"{server.url}/#/runs/details/{run_id}\n")
     assert [row.split()[:2] for row in shown.splitlines() if row.startswith("train")] == [["train", "failed"]]
     assert "driver" not in shown
     assert "executor" not in shown
-
-    server.set_log(run_id, "train", "step 1\nout of memory\n")
-    assert main(["logs", run_id, "train", "--host", server.url]) == errors.OK
-    assert capsys.readouterr().out == "step 1\nout of memory\n"
 
     done = dict.fromkeys(("fingerprint", "preprocess", "train", "embed", "evaluate", "export"), "SUCCEEDED")
     follow(server, ("FAILED", {}), ("RUNNING", {"train": "RUNNING"}), ("SUCCEEDED", {**done}))
@@ -437,29 +435,12 @@ def test_what_holds_stages_is_none(server: Server, started: str) -> None:
     assert states(server, started) == {"train": "RUNNING"}
 
 
-def test_logs_of_all_stages_name_the_stage(
-    server: Server, started: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "RUNNING"})
-    server.set_log(started, "fingerprint", "one\n")
-    server.set_log(started, "preprocess", "two\n")
-    capsys.readouterr()
-    assert main(["logs", started, "--host", server.url]) == errors.OK
-    assert capsys.readouterr().out == "fingerprint: one\npreprocess: two\n"
-    server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
-    assert main(["logs", started, "--host", server.url]) == errors.OK
-    assert capsys.readouterr().out == "fingerprint: one\npreprocess: two\n"
-    assert "finds no logs for train" in caplog.messages[-1]
-
-
 def test_logs_that_are_not_there_are_told_in_one_line(
     server: Server, started: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.set_run(started, "RUNNING", {"fingerprint": "SUCCEEDED"})
     for words, told in (
         ((started, "train"), f"run {started} has no logs of train; those that have begun are fingerprint"),
-        ((started, "fingerprint"), "with --kube_context they are read from its pod"),
-        ((started, "fingerprint", "--follow"), "follow reads from the pod itself: give --kube_context as well"),
         ((started, "--follow"), "follow is for one stage: name it after the run"),
     ):
         assert main(["logs", *words, "--host", server.url]) == errors.BAD_CONFIGURATION
