@@ -6,7 +6,6 @@ Nothing here needs TensorFlow.
 """
 
 import dataclasses
-import functools
 import logging
 import re
 import zipfile
@@ -213,11 +212,6 @@ def keep(checkpoints: Path, needed: Callable[[list[int]], list[int]]) -> None:
         except OSError as error:
             log.warning("an old checkpoint stays: %s", describe_os_error(error))
     storage.sweep(checkpoints, "step-*")
-
-
-def keep_newest(checkpoints: Path, count: int) -> None:
-    """Removes all but the newest `count` checkpoints, as `keep` does."""
-    keep(checkpoints, functools.partial(kept, count=count))
 
 
 def remove_after(checkpoints: Path, step: int) -> None:

@@ -117,15 +117,6 @@ def _records(dataset: str, shards: list[records.Shard], at_once: int) -> Iterato
         yield tf.io.decode_raw(parsed["image"], tf.uint8).numpy(), parsed["label"].numpy()
 
 
-def _check_memory(needed: int, split: str) -> None:
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > _MEMORY_SHARE * available:
-        raise DataError(
-            f"the {split} split needs {needed / 2**30:.1f} GiB of memory, of {available / 2**30:.1f} GiB here; "
-            "make a dataset of fewer or smaller images, or take a larger machine"
-        )
-
-
 def _fits(count: int, image: records.ImageShape) -> bool:
     return _bytes(count, image) <= _MEMORY_SHARE * _memory()
 

@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import math
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +61,6 @@ def train(
     if not workers.is_chief:
         # Again: by now nobody but the chief writes there.
         found = checkpoints.newest(place)
-    _require_memory(config, manifest.image)
     precision = choose_precision(config.precision, strategy)
     with workers.or_try_again(), _too_large_told(config):
         # Of the precision what was chosen: `auto` asks the hardware, which may differ.
@@ -193,25 +190,11 @@ def _train(
         workers.wait()
 
 
-def _require_memory(config: TrainConfig, image: records.ImageShape) -> None:
-    """Refuses what cannot be: the critic's first layer, in the numbers that one update keeps of it, over all memory."""
-    scores_of = 3  # real, generated and interpolated images
-    side = math.ceil(image.height / 2) * math.ceil(image.width / 2)
-    needed = 4 * scores_of * config.batch_size * config.base_filters * side
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if not tf.config.list_physical_devices("GPU") and needed > memory:
-        raise ConfigError(
-            f"networks with base_filters {config.base_filters} for images of {image} need more than {needed / 1e9:.0f} "
-            f"GB for a batch of {config.batch_size}, and this machine has {memory / 1e9:.0f} GB; lower base_filters or "
-            "batch_size, or prepare smaller images"
-        )
-
-
 @contextlib.contextmanager
 def _too_large_told(config: TrainConfig) -> Iterator[None]:
     try:
         yield
-    except tf.errors.ResourceExhaustedError:
+    except (MemoryError, tf.errors.ResourceExhaustedError):
         raise ConfigError(
             f"the memory does not suffice for a batch of {config.batch_size} and base_filters {config.base_filters}; "
             "lower either, or give more replicas with memory of their own"

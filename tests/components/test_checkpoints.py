@@ -124,7 +124,7 @@ def test_what_is_no_description_is_refused(tmp_path: Path, content: str) -> None
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3, 10):
         checkpoints.save(tmp_path, describe(step), STATE)
-    checkpoints.keep_newest(tmp_path, 2)
+    checkpoints.keep(tmp_path, functools.partial(checkpoints.kept, count=2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-0000000003", "step-0000000010"]
 
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_that_cannot_be_removed_is_told_of(
 
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(Path, "rename", broken)
-        checkpoints.keep_newest(tmp_path, 1)
+        checkpoints.keep(tmp_path, functools.partial(checkpoints.kept, count=1))
     assert f"an old checkpoint stays: Input/output error: {checkpoints.step_folder(tmp_path, 1)}" in caplog.text
     assert checkpoints.all_whole(tmp_path)[0][1].step == 1
 

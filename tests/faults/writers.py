@@ -6,6 +6,7 @@ whole stages are killed by tests/faults/kills.py.
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def _describe(step: int) -> checkpoints.Description:
 def _save(folder: Path, step: int) -> None:
     if step not in checkpoints.steps(folder / "training"):
         checkpoints.save(folder / "training", _describe(step), _state(step))
-    checkpoints.keep_newest(folder / "training", 2)
+    checkpoints.keep(folder / "training", functools.partial(checkpoints.kept, count=2))
 
 
 def _save_three(folder: Path) -> None:

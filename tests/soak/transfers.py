@@ -76,7 +76,7 @@ def train_to(step: int, place: Path, weight: float = 0.5) -> Path:
         log.write(f'{{"step": {step}}}\n')
     (place / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
     save(step, place, weight)
-    checkpoints.keep_newest(place, KEEP)
+    checkpoints.keep(place, functools.partial(checkpoints.kept, count=KEEP))
     return place
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from PIL import Image
 
 from components import buckets, checkpoint_networks, checkpoints, datasets, errors, networks, places, records
 from components.conditioning import GRID_COLUMNS
-from components.records import ImageShape
+from components.train import training
 from components.train.config import TrainConfig
 from components.train.training import _Batches
 from tests import programs
@@ -309,15 +308,14 @@ def test_a_folder_of_something_else_is_refused(tiny_dataset: Path, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
 
 
-def test_networks_that_no_memory_holds_are_refused(make_dataset: Callable[..., str], tmp_path: Path) -> None:
-    done = train(
-        Path(make_dataset(tmp_path / "large", {"train": 2}, ImageShape(1024, 1024, 3))),
-        tmp_path / "checkpoints",
-        **{"batch_size": 4096, "base_filters": 1024, "accelerator": "cpu"},
-    )
-    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
-    assert "base_filters 1024 for images of 1024x1024x3 need more than 13194 GB" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
+def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) -> None:
+    config = TrainConfig(dataset="d", checkpoints="c", batch_size=4096, base_filters=1024)
+    with (
+        pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024; lower either"),
+        training._too_large_told(config),
+    ):
+        raise error
 
 
 def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
