@@ -101,11 +101,6 @@ def total_variation(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.abs(p - q).sum() / 2)
 
 
-def smallest_class_ratio(p: np.ndarray, q: np.ndarray) -> float:
-    """Smallest p/q over the classes that q has: 0 when one of them is missing from p, 1 when p is q."""
-    return float((p[q > 0] / q[q > 0]).min())
-
-
 def _squared_discrepancy(x: np.ndarray, y: np.ndarray) -> float:
     n, m = len(x), len(y)
     within_x, within_y, between = _kernel(x, x), _kernel(y, y), _kernel(x, y)
