@@ -9,7 +9,7 @@ wgan submit --package pipeline.yaml --host https://kubeflow.example.com --source
 wgan status
 wgan logs 3f2a train --follow --kube_context my-cluster
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
-wgan evaluate --all-checkpoints --root runs/demo
+wgan evaluate --all-checkpoints --checkpoints runs/demo/checkpoints/KEY
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
 wgan models why 1 --registry runs/demo/registry
 wgan report compare runs/demo runs/other --output compare.html
@@ -29,7 +29,7 @@ from pipeline.cluster import run_commands, schedule_commands
 log = logging.getLogger("pipeline")
 
 _PROGRAMS = {
-    "evaluate": "judge a checkpoint, or score them all (--all-checkpoints)",
+    "evaluate": "judge a checkpoint, or score all of a training (--all-checkpoints)",
     "sample": "draw images from the registry's champion",
     "report": "set two runs side by side in one HTML page (report compare A B)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",

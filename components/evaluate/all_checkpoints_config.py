@@ -9,20 +9,16 @@ from components.settings import Setting, require_valid
 
 @dataclass(frozen=True, kw_only=True)
 class AllCheckpointsConfig:
-    """Scores every checkpoint that is kept, against validation images, and names the best.
+    """Scores every checkpoint of a training against validation images, and names the best.
 
     The scores are kept in `scores.jsonl` beside the checkpoints; what is there already is not scored again.
     """
 
-    root: Annotated[
-        str, Setting("Folder of runs, here or gs://BUCKET/FOLDER, in which everything is looked for that is not named.")
-    ] = "runs"
-    checkpoints: Annotated[str, Setting("Folder of a training's checkpoints; those of every training when empty.")] = ""
-    dataset: Annotated[str, Setting("Folder of the dataset of the trainings; all that there are when empty.")] = ""
+    checkpoints: Annotated[str, Setting("Folder of one training, ROOT/checkpoints/KEY, here or in gs://BUCKET.")]
+    dataset: Annotated[str, Setting("Folder of the dataset of the training; the one in ROOT/datasets when empty.")] = ""
     embedding: Annotated[
-        str, Setting("Folder of the embedding; for each dataset the only one that was made of it when empty.")
+        str, Setting("Folder of the embedding; the only one of the dataset in ROOT/embeddings when empty.")
     ] = ""
-    out: Annotated[str, Setting("CSV file to write the table to, with every score and setting; none when empty.")] = ""
     sample_count: Annotated[int, Setting("Samples drawn of each checkpoint.", at_least=100, at_most=1_000_000)] = (
         EvaluateConfig.sample_count
     )

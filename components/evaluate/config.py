@@ -12,7 +12,7 @@ BEST, JUDGE = "best", "judge"
 class EvaluateConfig:
     """Scores a checkpoint's samples against the test images, and the champion's beside them, and gives a verdict.
 
-    With --all-checkpoints it scores every checkpoint instead; see --all-checkpoints --help.
+    With --all-checkpoints it scores every checkpoint of a training instead; see --all-checkpoints --help.
     """
 
     checkpoint: Annotated[

@@ -1,6 +1,5 @@
 """Tests for the scores of all checkpoints and the choice of the best, on generators with random weights."""
 
-import csv
 import dataclasses
 import json
 import shutil
@@ -65,21 +64,25 @@ def filled(
 
 @pytest.fixture(scope="module")
 def root(filled: Path, weights: dict[str, Path]) -> Path:
-    """The like with two trainings: one that grew worse after step 20, and one of another learning rate."""
-    for training, step, name in (("one", 10, "bad"), ("one", 20, "good"), ("one", 30, "bad"), ("two", 10, "good")):
-        rate = 0.1 if training == "one" else 0.2
-        copy_as(weights[name], filled / "checkpoints" / training, step, seed=0, rate=rate)
+    """The like with a training that grew worse after step 20."""
+    for step, name in ((10, "bad"), (20, "good"), (30, "bad")):
+        copy_as(weights[name], filled / "checkpoints" / "one", step, seed=0, rate=0.1)
     return filled
 
 
-def config(root: Path, **changes: Any) -> AllCheckpointsConfig:
-    return AllCheckpointsConfig(**{"root": str(root), "sample_count": SAMPLES, **changes})
+def config(training: Path | str, **changes: Any) -> AllCheckpointsConfig:
+    return AllCheckpointsConfig(**{"checkpoints": str(training), "sample_count": SAMPLES, **changes})
+
+
+def named(root: Path) -> dict[str, str]:
+    """Dataset and embedding, for a training that does not lie in the root."""
+    return {"dataset": str(root / "datasets" / "d"), "embedding": str(root / "embeddings" / "e")}
 
 
 @pytest.fixture(scope="module")
 def scored(root: Path) -> list[scores_table.Row]:
-    """The rows of the first training, after the command."""
-    all_checkpoints.run(config(root, out=str(root / "scores.csv")))
+    """The rows of the training, after the command."""
+    all_checkpoints.run(config(root / "checkpoints" / "one"))
     return scores_table.read(root / "checkpoints" / "one")
 
 
@@ -115,54 +118,48 @@ def test_a_row_tells_of_checkpoint_comparison_and_training(root: Path, scored: l
     assert comparison.embedding_digest == embeddings.Description.of(root / "embeddings" / "e").digest
 
 
-def test_the_table_names_the_best_and_what_differs_and_nothing_is_scored_again(
+def test_the_table_names_the_best_and_nothing_is_scored_again(
     root: Path, scored: list[scores_table.Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tables = sorted((root / "checkpoints").glob("*/scores.jsonl"))
-    before = [path.stat().st_mtime_ns for path in tables]
-    assert len(before) == 2
-    all_checkpoints.run(config(root))
-    assert [path.stat().st_mtime_ns for path in tables] == before
+    training = root / "checkpoints" / "one"
+    table = training / scores_table.FILE
+    before = table.stat().st_mtime_ns
+    assert all_checkpoints.run(config(training)).parameters["summary"] == "checkpoints: 3"
+    assert table.stat().st_mtime_ns == before
     lines = capsys.readouterr().out.splitlines()
     assert "150 of them compared with as many validation images" in lines[0]
     assert "few images" in lines[1]
-    assert lines[2].split()[:5] == ["training", "step", "rate", "fcd", "fcd_error"]
-    found = [dict(zip(lines[2].split(), line.split(), strict=False)) for line in lines[3:7]]
-    assert [(row["training"], row["step"], row["rate"]) for row in found] == [
-        *(("one", step, "0.1") for step in ("10", "20", "30")),
-        ("two", "10", "0.2"),
-    ]
+    assert lines[2].split()[:3] == ["step", "fcd", "fcd_error"]
+    assert [line.split()[0] for line in lines[3:6]] == ["10", "20", "30"]
     # By brute force, from the file: the smallest distance, and of equal ones the latest step.
-    rows = [(path.parent, json.loads(line)) for path in tables for line in path.read_text().splitlines()]
-    fewest = min(row["fcd"] for _, row in rows)
-    folder, best = max((entry for entry in rows if entry[1]["fcd"] == fewest), key=lambda entry: entry[1]["step"])
-    assert lines[7] == f"best: {checkpoints.step_folder(folder, best['step'])}, with the smallest fcd"
-    assert best["step"] == 20
-    assert [line.split()[-1] == "best" for line in lines[3:7]] == [False, True, False, False]
-    with open(root / "scores.csv") as file:
-        written = list(csv.DictReader(file))
-    assert [float(row["fcd"]) for row in written] == [row["fcd"] for _, row in rows]
-    assert [(row["training"], row["settings.rate"]) for row in written] == [("one", "0.1")] * 3 + [("two", "0.2")]
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    fewest = min(row["fcd"] for row in rows)
+    best = max(row["step"] for row in rows if row["fcd"] == fewest)
+    assert lines[6] == f"best: {checkpoints.step_folder(training, best)}, with the smallest fcd"
+    assert best == 20
+    assert [line.split()[-1] == "best" for line in lines[3:6]] == [False, True, False]
 
 
-def test_a_root_in_a_bucket(
+def test_a_training_in_a_bucket(
     root: Path, scored: list[scores_table.Row], gcs: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gcs.create_bucket("b")
     for artefact in [*root.glob("datasets/*"), *root.glob("embeddings/*"), *root.glob("checkpoints/*/step-*")]:
         places.send(artefact, f"gs://b/runs/{artefact.relative_to(root)}")
-    all_checkpoints.run(dataclasses.replace(config(root), root="gs://b/runs"))
+    all_checkpoints.run(config("gs://b/runs/checkpoints/one"))
     lines = capsys.readouterr().out.splitlines()
     assert "validation images of gs://b/runs/datasets/d in gs://b/runs/embeddings/e" in lines[0]
-    assert lines[-1].startswith("best: gs://b/runs/checkpoints/")
+    assert lines[-1].startswith("best: gs://b/runs/checkpoints/one/step-")
     kept = gcs.objects["b"]["runs/checkpoints/one/scores.jsonl"].content
     assert kept == (root / "checkpoints" / "one" / scores_table.FILE).read_bytes()
     # From another machine nothing is scored again.
     shutil.rmtree(places.local("gs://b").parent.parent)
     before = {name: stored.generation for name, stored in gcs.objects["b"].items()}
-    all_checkpoints.run(dataclasses.replace(config(root), root="gs://b/runs"))
+    all_checkpoints.run(config("gs://b/runs/checkpoints/one"))
     assert {name: stored.generation for name, stored in gcs.objects["b"].items()} == before
     assert capsys.readouterr().out.splitlines() == lines
+    with pytest.raises(ConfigError, match=r"but gs://b/runs holds .*; give gs://b/runs/checkpoints/one$"):
+        all_checkpoints.run(config("gs://b/runs"))
 
 
 def test_killed_between_rows_and_the_same_command_again(
@@ -173,7 +170,7 @@ def test_killed_between_rows_and_the_same_command_again(
     shutil.copytree(root / "checkpoints" / "one", training)
     table = training / scores_table.FILE
     table.unlink()
-    flags = {"root": root, "checkpoints": training, "sample_count": SAMPLES}
+    flags = {"checkpoints": training, "sample_count": SAMPLES, **named(root)}
     command = [sys.executable, "-m", "components.evaluate", "--all-checkpoints"]
     command += [f"--{name}={value}" for name, value in flags.items()]
     with programs.start(command) as process:
@@ -184,7 +181,7 @@ def test_killed_between_rows_and_the_same_command_again(
     assert kept == scored[: len(kept)]
     assert kept
     table.write_text(table.read_text() + table.read_text()[:100])
-    all_checkpoints.run(config(root, checkpoints=str(training)))
+    all_checkpoints.run(config(training, **named(root)))
     assert scores_table.read(training) == scored
     assert [json.loads(line)["step"] for line in table.read_text().splitlines()[:3]] == [10, 20, 30]
 
@@ -197,7 +194,7 @@ def test_another_seed_or_number_of_samples_is_another_row(
     for step in (10, 30):
         shutil.rmtree(checkpoints.step_folder(training, step))
     for changes in ({"seed": 1}, {"sample_count": 100}):
-        all_checkpoints.run(config(root, checkpoints=str(training), **changes))
+        all_checkpoints.run(config(training, **named(root), **changes))
     rows = scores_table.read(training)
     assert len(rows) == 5
     assert scores_table.read(training, scored[0].comparison) == scored
@@ -211,23 +208,45 @@ def test_what_is_damaged_or_strange_is_passed_over(
     caplog: pytest.LogCaptureFixture,
     make_checkpoint: Callable[..., Path],
 ) -> None:
-    training = tmp_path / "one"
+    training = tmp_path / "runs" / "checkpoints" / "one"
     shutil.copytree(root / "checkpoints" / "one", training)
     (training / "step-0000000020" / "state.npz").write_bytes(b"")
     stranger = make_checkpoint(tmp_path / "other", 3)  # step 103, of another dataset
     shutil.copytree(stranger, training / stranger.name)
     (training / stranger.name).rename(training / "step-0000000001")
     shutil.copytree(training / "step-0000000030", training / "step-0000000040")
-    (tmp_path / "runs" / "checkpoints").mkdir(parents=True)
-    for name in ("datasets", "embeddings"):
-        (tmp_path / "runs" / name).symlink_to(root / name)
-    training.rename(tmp_path / "runs" / "checkpoints" / "one")
-    (tmp_path / "other").rename(tmp_path / "runs" / "checkpoints" / "other")
-    found = all_checkpoints.run(config(tmp_path / "runs"))
-    assert found.parameters["summary"] == "checkpoints: 2; trainings: 1"
+    for kind, name in (("datasets", "d"), ("embeddings", "e")):
+        (tmp_path / "runs" / kind / "damaged").mkdir(parents=True)
+        (tmp_path / "runs" / kind / name).symlink_to(root / kind / name)
+    found = all_checkpoints.run(config(training))
+    assert found.parameters["summary"] == "checkpoints: 2"
     for told in ("step-0000000020 is damaged", "step-0000000001 was made of another dataset", "0040 is of step 30"):
         assert told in caplog.text
-    assert "other was made of dataset 0000" in caplog.text
+    for kind in ("datasets", "embeddings"):
+        assert f" at {tmp_path}/runs/{kind}/damaged: " in caplog.text
+    with pytest.raises(DataError, match=r"other was made of dataset 0000.*; give its folder by --dataset"):
+        all_checkpoints.run(config(tmp_path / "other"))
+    for step in (1, 10, 20, 30):
+        shutil.rmtree(checkpoints.step_folder(training, step))
+    with pytest.raises(DataError, match=r"no checkpoint in .*one that could be scored"):
+        all_checkpoints.run(config(training))
+
+
+def test_what_is_not_one_training_is_refused_in_one_line(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    several = tmp_path / "several"
+    for key in "abcde":
+        (several / "checkpoints" / key / "step-0000000010").mkdir(parents=True)
+    must = r"^checkpoints must be the folder of one training, ROOT/checkpoints/KEY, but "
+    for given, told in (
+        (tmp_path / "empty", "empty holds no folders step-NNNNNNNNNN$"),
+        (tmp_path / "nothing", "nothing holds no folders step-NNNNNNNNNN$"),
+        (root, f"runs holds .*; give {root}/checkpoints/one$"),
+        (several, "; give .*checkpoints/a or .*checkpoints/b or .*checkpoints/c, or one of 2 more$"),
+        (several / "checkpoints", "; give .*checkpoints/a or .*, or one of 2 more$"),
+    ):
+        with pytest.raises(ConfigError, match=must + f".*{told}"):
+            all_checkpoints.run(config(given))
 
 
 def test_what_cannot_be_scored_is_told(
@@ -238,25 +257,22 @@ def test_what_cannot_be_scored_is_told(
     make_dataset: Callable[..., str],
     make_embedding: Callable[..., Path],
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no checkpoint under .*empty that could be scored"):
-        all_checkpoints.run(config(tmp_path / "empty"))
-    with pytest.raises(ConfigError, match="there is no folder"):
-        all_checkpoints.run(config(root, out=str(tmp_path / "none" / "scores.csv")))
-
     several = tmp_path / "several"
     several.mkdir()
     for name in ("datasets", "checkpoints"):
         (several / name).symlink_to(root / name)
+    one = several / "checkpoints" / "one"
+    with pytest.raises(DataError, match=r"no embedding of dataset .*/d; give its folder by --embedding"):
+        all_checkpoints.run(config(one))
     shutil.copytree(root / "embeddings", several / "embeddings")
     shutil.copytree(root / "embeddings" / "e", several / "embeddings" / "same")
-    all_checkpoints.run(config(several))
+    all_checkpoints.run(config(one))
     described = embeddings.Description.of(root / "embeddings" / "e").to_json()
     shutil.copytree(root / "embeddings" / "e", several / "embeddings" / "other")
     (several / "embeddings" / "other" / embeddings.MANIFEST).write_text(json.dumps({**described, "settings": {"s": 1}}))
     with pytest.raises(ConfigError, match="embedding must be given, as there are several"):
-        all_checkpoints.run(config(several))
-    all_checkpoints.run(config(several, embedding=str(several / "embeddings" / "e")))
+        all_checkpoints.run(config(one))
+    all_checkpoints.run(config(one, embedding=str(several / "embeddings" / "e")))
 
     small = make_dataset(tmp_path / "small", {"train": 100, "validation": 19, "test": 40})
     manifest = records.Manifest.of(small)
@@ -264,10 +280,9 @@ def test_what_cannot_be_scored_is_told(
     described_one = checkpoints.Description.of(weights["good"])
     described_one = dataclasses.replace(described_one, dataset_digest=manifest.digest)
     checkpoints.save(training, described_one, checkpoints.load_state(weights["good"]))
-    named = {"checkpoints": training, "dataset": small, "embedding": make_embedding(tmp_path / "embedding", small)}
-    places = {name: str(place) for name, place in named.items()}
+    embedding = str(make_embedding(tmp_path / "embedding", small))
     with pytest.raises(DataError, match=r"19 validation images and 100 .* larger validation_fraction"):
-        all_checkpoints.run(config(tmp_path, **places))
+        all_checkpoints.run(config(training, dataset=small, embedding=embedding))
 
 
 def judge(root: Path, checkpoint: Path, place: Path, **changes: Any) -> dict[str, Any]:
