@@ -1,7 +1,7 @@
 """Where images come from: what a source holds, and the fingerprint that tells whether it holds something else now.
 
-A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder or URI of them, a glob, or one file.
-Standard library only for what lies on this machine; a URI is read through Apache Beam, imported where it is needed.
+A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder of them, a glob, or one file, on this
+machine or in a bucket (gs://). Standard library only for what lies on this machine.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from components import buckets, digests, source_hashing
-from components.errors import ConfigError, DataError, TransientError
+from components.errors import ConfigError, DataError
 from components.long_lists import LongList, in_order
 from components.source_index import SourceIndex, stamp_of
 
@@ -64,9 +64,9 @@ class SourceFile(NamedTuple):
 
     Attributes:
         name: Its path within the source, with `/`, printable whatever bytes the real name has.
-        place: Its path or URI.
+        place: Its path, or gs://BUCKET/NAME.
         bytes: Its size.
-        stamp: The `source_index.stamp_of` a file of this machine; empty for a URI, and once the checksum is known.
+        stamp: The `source_index.stamp_of` a file of this machine; empty in a bucket, and once the checksum is known.
         checksum: What stands for its content: the sha256 of a file of this machine, what the storage says of one in a
             bucket; empty where that is not known yet. For an image that is too large, a digest of size and time.
     """
@@ -80,7 +80,7 @@ class SourceFile(NamedTuple):
     @property
     def sha256(self) -> str:
         """sha256 of the content, 64 hexadecimal digits; empty where it is not known."""
-        return "" if is_uri(self.place) else self.checksum
+        return "" if buckets.is_uri(self.place) else self.checksum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,18 +135,13 @@ class Contents:
     listing: Listing | None = None
 
 
-def is_uri(place: str) -> bool:
-    """Whether a place is a URI such as gs://bucket/folder rather than a path of this machine."""
-    return "://" in place
-
-
 def is_image_name(name: str) -> bool:
     """Whether a file is taken for an image by its name."""
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
 def list_source(source: str) -> Listing:
-    """Lists a folder, a URI, a glob or one file: what there is of the first kind of `_KINDS` that there is.
+    """Lists a folder, a glob or one file: what there is of the first kind of `_KINDS` that there is.
 
     Hidden files and folders do not count.
 
@@ -155,8 +150,14 @@ def list_source(source: str) -> Listing:
             names are those below the last folder before the first of them.
 
     Raises:
+        ConfigError: It is a URI of another scheme than gs://.
         DataError: There is no such place, it holds no kind, or a link leads out of it.
     """
+    if "://" in source and not buckets.is_uri(source):
+        raise ConfigError(
+            f"source must be a folder or file of this machine or of a bucket, {buckets.SCHEME}BUCKET/FOLDER, or "
+            f"`{DIGITS}`, or `{FASHION_MNIST}`, got {source}; copy it to one of these"
+        )
     place, pattern = _split_glob(source)
     kinds = _KindsSeen()
     found = in_order(kinds.seen(_listed(place, pattern)), key=operator.attrgetter("name"), make=SourceFile._make)
@@ -186,7 +187,7 @@ def list_source(source: str) -> Listing:
 
 
 def _listed(place: str, pattern: list[str]) -> Iterator[SourceFile]:
-    files = _list_uri(place) if is_uri(place) else _list_path(place)
+    files = _list_bucket(place) if buckets.is_uri(place) else _list_path(place)
     return (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
 
 
@@ -211,8 +212,8 @@ class _KindsSeen:
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
-    """The folder or URI before a glob, and the glob's parts; none where the source is no glob."""
-    if not _WILDCARD.search(source) or (not is_uri(source) and Path(source).exists()):
+    """The folder before a glob, and the glob's parts; none where the source is no glob."""
+    if not _WILDCARD.search(source) or (not buckets.is_uri(source) and Path(source).exists()):
         return source, []
     parts = source.split("/")
     first = next(number for number, part in enumerate(parts) if _WILDCARD.search(part))
@@ -236,7 +237,7 @@ def fingerprint(source: str, index: str = "") -> tuple[str, str]:
 def contents(source: str, index: str = "") -> Contents:
     """Tells what a source holds now, without decoding it.
 
-    For a URI the storage's own checksums stand for the content; for `fashion-mnist` the published sums.
+    In a bucket the checksums of the storage stand for the content; for `fashion-mnist` the published sums.
 
     Args:
         source: A source.
@@ -244,7 +245,7 @@ def contents(source: str, index: str = "") -> Contents:
             read (see `components.source_index`); empty for none. What is returned does not depend on it.
 
     Raises:
-        DataError: As `list_source`.
+        ConfigError, DataError: As `list_source`.
     """
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
@@ -260,7 +261,7 @@ def contents(source: str, index: str = "") -> Contents:
         )
     listed = heapq.merge(listing.files, [listing.labels] if listing.labels else [], key=lambda file: file.name)
     at_most = source_hashing.LARGEST_IMAGE_FILE if listing.kind == IMAGES else sys.maxsize
-    checked = _with_checksums(listed) if is_uri(source) else _with_sha256(source, listed, index, at_most)
+    checked = listed if buckets.is_uri(source) else _with_sha256(source, listed, index, at_most)
     # What `digests.digest_of` makes of the whole, which would not fit in memory.
     digest = hashlib.sha256(b'{"files":[')
     files, labels, between, size = LongList(make=SourceFile._make), None, b"", 0
@@ -296,7 +297,7 @@ def open_file(place: str, checksum: str = "") -> BinaryIO:
     """Opens a source's file for reading, as stored: a gzipped one stays gzipped.
 
     Args:
-        place: The file's path or URI.
+        place: The file's path, or gs://BUCKET/NAME.
         checksum: What a bucket said of its content when it was listed; empty if that is not known. Of a path it is not
             looked at.
 
@@ -304,14 +305,7 @@ def open_file(place: str, checksum: str = "") -> BinaryIO:
         DataError: The file is not there, is another by now, or may not be read.
     """
     try:
-        if not is_uri(place):
-            return os.fdopen(_open_regular(place), "rb")
-        if buckets.is_uri(place):
-            return _open_object(place, checksum)
-        from apache_beam.io.filesystem import CompressionTypes
-        from apache_beam.io.filesystems import FileSystems
-
-        return FileSystems.open(place, compression_type=CompressionTypes.UNCOMPRESSED)
+        return _open_object(place, checksum) if buckets.is_uri(place) else os.fdopen(_open_regular(place), "rb")
     except (FileNotFoundError, PermissionError) as error:
         raise _refused(place, error) from None
 
@@ -323,7 +317,7 @@ def _refused(place: str, error: OSError) -> DataError:
 
 
 def _open_object(uri: str, checksum: str) -> BinaryIO:
-    """A copy of an object, which is gone when it is closed; Beam's own reader compares nothing with a checksum."""
+    """A copy of an object, which is gone when it is closed."""
     handle, path = tempfile.mkstemp()
     os.close(handle)
     try:
@@ -356,7 +350,7 @@ def _list_path(source: str) -> Iterator[SourceFile]:
     root = Path(source)
     if not root.exists():
         raise DataError(
-            f"source {source} does not exist; give a folder, a URI or a glob of images, or of IDX, NPZ or TFRecord "
+            f"source {source} does not exist; give a folder or a glob of images, or of IDX, NPZ or TFRecord "
             f"files, or an archive, or `{DIGITS}`, or `{FASHION_MNIST}`"
         )
     if root.is_dir():
@@ -429,13 +423,9 @@ def _raise_unreadable(error: OSError) -> None:
     raise DataError(f"{printable(str(error.filename))} may not be read: {os.strerror(error.errno or 0)}")
 
 
-def _list_uri(source: str) -> Iterator[SourceFile]:
-    root = source.rstrip("/") + "/"
-    found = _list_bucket(root) if buckets.is_uri(source) else _list_by_beam(root)
-    if _is_source_alone(root[:-1]):
-        found = itertools.chain(_list_object(root[:-1]), found)
-    empty = True
-    for file in found:
+def _list_bucket(source: str) -> Iterator[SourceFile]:
+    uri, empty = source.rstrip("/"), True
+    for file in itertools.chain(_list_object(uri) if _is_source_alone(uri) else [], _list_below(uri)):
         empty = False
         if not any(part.startswith(".") for part in file.name.split("/")) and not file.name.endswith("/"):
             yield file
@@ -443,9 +433,9 @@ def _list_uri(source: str) -> Iterator[SourceFile]:
         raise DataError(f"source {source} does not exist or is empty")
 
 
-def _list_bucket(root: str) -> Iterator[SourceFile]:
-    """Lists gs:// with the checksums that Beam asks for one by one: a request for each 1,000 objects."""
-    uri, progress = root.rstrip("/"), _progress("listed")
+def _list_below(uri: str) -> Iterator[SourceFile]:
+    """Lists a folder of a bucket with its checksums: a request for each 1,000 objects."""
+    progress = _progress("listed")
     for number, stored in enumerate(buckets.each_below(uri), 1):
         name = printable(stored.uri.removeprefix(f"{uri}/"))
         yield SourceFile(name, stored.uri, stored.bytes, checksum=stored.crc32c)
@@ -453,52 +443,10 @@ def _list_bucket(root: str) -> Iterator[SourceFile]:
 
 
 def _list_object(uri: str) -> Iterator[SourceFile]:
-    """The object or file of just this URI, if there is one."""
-    name = printable(uri.rpartition("/")[2])
-    if buckets.is_uri(uri):
-        stored = buckets.stat(uri)
-        if stored is not None:
-            yield SourceFile(name, uri, stored.bytes, checksum=stored.crc32c)
-        return
-    from apache_beam.io.filesystems import FileSystems
-
-    if FileSystems.exists(uri):
-        for entry in FileSystems.match([uri])[0].metadata_list:
-            yield SourceFile(name, entry.path, entry.size_in_bytes)
-
-
-def _list_by_beam(root: str) -> Iterator[SourceFile]:
-    from apache_beam.io.filesystem import BeamIOError
-    from apache_beam.io.filesystems import FileSystems
-
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # it logs the traceback of every attempt
-    try:
-        found = FileSystems.match([root + "**"])[0].metadata_list
-    except ValueError as error:
-        raise ConfigError(f"source {root[:-1]} is of no storage that Beam knows here: {error}") from None
-    except BeamIOError as error:
-        raise _unlistable(root, error) from None
-    for entry in found:
-        yield SourceFile(printable(entry.path.removeprefix(root)), entry.path, entry.size_in_bytes)
-
-
-def _unlistable(root: str, error: Exception) -> TransientError:
-    reason = " ".join(str(error).split())
-    return TransientError(
-        f"source {root[:-1]} cannot be listed; check its name, the credentials and the network: {reason}"
-    )
-
-
-def _with_checksums(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
-    """Files with what the storage says of them: told with the listing, else asked for, a request for each file."""
-    progress = _progress("asked for the checksums of")
-    for number, file in enumerate(files, 1):
-        if not file.checksum:
-            from apache_beam.io.filesystems import FileSystems
-
-            file = file._replace(checksum=str(FileSystems.checksum(file.place)))
-        yield file
-        progress(number)
+    """The object of just this URI, if there is one."""
+    stored = buckets.stat(uri)
+    if stored is not None:
+        yield SourceFile(printable(uri.rpartition("/")[2]), uri, stored.bytes, checksum=stored.crc32c)
 
 
 def _with_sha256(source: str, files: Iterable[SourceFile], index: str, at_most: int) -> Iterator[SourceFile]:
@@ -535,7 +483,7 @@ def _digest_of_stamp(file: SourceFile) -> str:
 
 
 def sha256_of_path(place: str, size: int) -> str:
-    """sha256 (64 hexadecimal digits) of what is at a path or URI, whatever its size.
+    """sha256 (64 hexadecimal digits) of what is at a path or in a bucket, of any size.
 
     Args:
         place: Where.
@@ -567,7 +515,7 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
 
 def _blocks(place: str, checksum: str, at_once: int) -> Iterator[bytes]:
     """A file's content, so many bytes first, for which room is made: of a small file best one more than it has."""
-    if is_uri(place):
+    if buckets.is_uri(place):
         with open_file(place, checksum) as opened:
             yield from _read(opened.read, at_once)
         return

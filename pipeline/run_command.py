@@ -163,4 +163,4 @@ def _containers(
 
 
 def _is_fetched(place: str) -> bool:
-    return place in _FETCHED_BY_NAME or "://" in place
+    return place in _FETCHED_BY_NAME or places.in_bucket(place)

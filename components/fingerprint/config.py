@@ -14,8 +14,8 @@ class FingerprintConfig:
     source: Annotated[
         str,
         Setting(
-            "Folder, URI or glob of images (PNG, JPEG, WebP; or in zip or tar archives), or of IDX, NPZ or TFRecord "
-            "files; or `digits`, or `fashion-mnist`.",
+            "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
+            "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
             place=True,
         ),
     ]

@@ -13,6 +13,7 @@ def run(config: FingerprintConfig) -> StageResult:
         own_embedding_digest: The like of the user's own embedding; empty without one.
 
     Raises:
+        ConfigError: The source is a URI of another scheme than gs://.
         DataError: The source does not exist or holds no images, or the embedding is no SavedModel.
     """
     fingerprint, summary = sources.fingerprint(config.source, config.index)

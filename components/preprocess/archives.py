@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from components import sources
+from components import buckets, sources
 from components.errors import DataError, StageError
 from components.preprocess.pixels import LARGEST_FILE
 from components.sources import SourceFile
@@ -98,7 +98,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether a member can be read without what lies before it."""
-    if sources.is_uri(file.place):
+    if buckets.is_uri(file.place):
         return False
     with sources.open_file(file.place) as opened:
         return not _packing(opened)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from components import records, sources
+from components import buckets, records, sources
 from components.errors import DataError
 from components.sources import SourceFile
 
@@ -113,7 +113,7 @@ def read_labels(file: SourceFile) -> bytes:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether images can be read without those before them: not if the file is gzipped, or has to be fetched whole."""
-    if sources.is_uri(file.place):
+    if buckets.is_uri(file.place):
         return False
     with sources.open_file(file.place) as opened:
         return not _is_gzip(opened)

@@ -21,7 +21,7 @@ from typing import IO, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from components import sources
+from components import buckets, sources
 from components.errors import DataError
 from components.preprocess import archives, pixels
 from components.preprocess.labels import SPLIT_WORDS
@@ -213,7 +213,7 @@ def _describe_images(file: SourceFile, opened: BinaryIO, packed: zipfile.ZipFile
         size = header + math.prod(dimensions) * dtype.itemsize
         if found.file_size != size:
             raise DataError(f"{file.name} has {array} of {found.file_size:,} bytes, its header says {size:,}")
-        stored = found.compress_type == zipfile.ZIP_STORED and not sources.is_uri(file.place)
+        stored = found.compress_type == zipfile.ZIP_STORED and not buckets.is_uri(file.place)
         if stored:  # whoever reads from the middle sees no checksum
             while member.read(_CHUNK_BYTES):
                 pass

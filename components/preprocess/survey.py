@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components import records, sources
+from components import buckets, records, sources
 from components.errors import DataError
 from components.long_lists import LongList
 from components.preprocess import archives, idx, labels, npz, pixels, tfrecords
@@ -114,7 +114,7 @@ class Survey:
 
 
 def survey(place: str, listing: Listing | None = None) -> Survey:
-    """Surveys `digits`, or a folder or URI.
+    """Surveys `digits`, or files.
 
     Args:
         place: Which.
@@ -355,7 +355,7 @@ class ImageParts:
 
 def _folders_without_images(place: str, names: LongList[str]) -> list[str]:
     """Folders where classes are, of a source on this machine, that hold no image."""
-    if sources.is_uri(place):
+    if buckets.is_uri(place):
         return []
     depth = 2 if labels.has_split_folders(names) else 1
     with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, cast
 
-from components import records, sources
+from components import buckets, records, sources
 from components.errors import DataError
 from components.long_lists import LongList
 from components.preprocess import pixels
@@ -94,7 +94,7 @@ def read_examples(wanted: Examples) -> Iterator[Example]:
 
 def can_be_read_from_the_middle(file: SourceFile) -> bool:
     """Whether a record can be read without what lies before it."""
-    if sources.is_uri(file.place):
+    if buckets.is_uri(file.place):
         return False
     with sources.open_file(file.place) as opened:
         return not _is_gzip(opened)

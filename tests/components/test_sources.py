@@ -75,7 +75,7 @@ def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None
 def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for source, message in (
-        (tmp_path / "nowhere", "does not exist; give a folder, a URI or a glob of images"),
+        (tmp_path / "nowhere", "does not exist; give a folder or a glob of images"),
         (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
         (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
     ):
@@ -106,41 +106,16 @@ def test_names_that_are_no_text(pets: Path) -> None:
     assert len(sources.fingerprint(str(pets))[0]) == 64
 
 
-def test_uris_are_read_through_beam(pets: Path) -> None:
-    from apache_beam.io import localfilesystem
-
-    class Stored(localfilesystem.LocalFileSystem):
-        """Local files under another scheme, the way that Beam reads a bucket."""
-
-        @classmethod
-        def scheme(cls) -> str:
-            return "stored"
-
-        def match(self, patterns, limits=None):  # type: ignore[no-untyped-def]
-            found = super().match([pattern.removeprefix("stored://") for pattern in patterns], limits)
-            for result in found:
-                for entry in result.metadata_list:
-                    entry.path = f"stored://{entry.path}"
-            return found
-
-        def checksum(self, path: str) -> str:
-            return super().checksum(path.removeprefix("stored://"))
-
-        def open(self, path, *words, **settings):  # type: ignore[no-untyped-def]
-            return super().open(path.removeprefix("stored://"), *words, **settings)
-
-    source = f"stored://{pets}"
-    listing = sources.list_source(source)
-    assert [file.name for file in listing.files] == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
-    with sources.open_file([*listing.files][2].place) as opened:
-        assert opened.read() == b"dogs/3.jpeg"
-    before = sources.fingerprint(source)[0]
-    (pets / "cats" / "1.png").write_bytes(b"longer than it was")
-    assert sources.fingerprint(source)[0] != before
-    with pytest.raises(DataError, match="does not exist or is empty"):
-        sources.list_source(f"{source}/nothing")
-    with pytest.raises(ConfigError, match="of no storage that Beam knows"):
-        sources.list_source("nonsense://bucket/folder")
+@pytest.mark.parametrize(
+    "source", ["s3://bucket/pets", "hdfs://host/pets/*.png", "file:///pets", "https://host/pets.zip"]
+)
+def test_no_other_storage_is_read(source: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        sources.fingerprint(source)
+    assert str(raised.value) == (
+        "source must be a folder or file of this machine or of a bucket, gs://BUCKET/FOLDER, or `digits`, or "
+        f"`fashion-mnist`, got {source}; copy it to one of these"
+    )
 
 
 @pytest.fixture
@@ -261,7 +236,7 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
     assert labels.place == str(pets / "labels.csv")
     with pytest.raises(DataError, match=r"/\*\.gif holds nothing, expected IDX files"):
         sources.list_source(f"{pets}/*.gif")
-    with pytest.raises(DataError, match="does not exist; give a folder, a URI or a glob"):
+    with pytest.raises(DataError, match="does not exist; give a folder or a glob"):
         sources.list_source(f"{pets}/birds/*.png")
     named = pets / "[cats]"
     named.mkdir()

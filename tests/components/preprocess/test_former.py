@@ -255,38 +255,14 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     assert records.Manifest.of(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
 
 
-def test_of_a_bucket_images_are_read_but_not_decoded(kept: Path, tmp_path: Path, stored: Any) -> None:
-    source = f"{stored.scheme()}://{tmp_path}/pets"
-    result = run(source, kept / "2", former_datasets=str(kept))
-    run(source, tmp_path / "scratch")
+def test_of_a_bucket_images_are_read_but_not_decoded(kept: Path, tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("photos")
+    for path in (tmp_path / "pets").rglob("*.png"):
+        buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
+    result = run("gs://photos/pets", kept / "2", former_datasets=str(kept))
+    run("gs://photos/pets", tmp_path / "scratch")
     assert "52 taken over from earlier datasets" in result["summary"]
     assert content(kept / "2") == content(tmp_path / "scratch")
-
-
-@pytest.fixture
-def stored() -> type:
-    """A storage that Beam knows: local files, with checksums that are not their sha256."""
-    from apache_beam.io import localfilesystem
-
-    class Kept(localfilesystem.LocalFileSystem):
-        @classmethod
-        def scheme(cls) -> str:
-            return "kept"
-
-        def match(self, patterns, limits=None):  # type: ignore[no-untyped-def]
-            found = super().match([pattern.removeprefix("kept://") for pattern in patterns], limits)
-            for result in found:
-                for entry in result.metadata_list:
-                    entry.path = f"kept://{entry.path}"
-            return found
-
-        def checksum(self, path: str) -> str:
-            return super().checksum(path.removeprefix("kept://"))
-
-        def open(self, path, *words, **settings):  # type: ignore[no-untyped-def]
-            return super().open(path.removeprefix("kept://"), *words, **settings)
-
-    return Kept  # Beam knows it as long as the class is held
 
 
 def shard(folder: Path) -> Path:
