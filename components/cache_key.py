@@ -5,12 +5,13 @@ Standard library only.
 
 import ast
 import functools
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
 from components import settings
-from components.digests import digest_of, sha256_of_file
+from components.digests import digest_of
 
 KEY_PLACE = "{key}"
 _COMPONENTS = Path(__file__).parent
@@ -25,21 +26,25 @@ def source_digest(stage: str) -> str:
     Args:
         stage: The name of a folder in `components`.
     """
-    return digest_of({path.relative_to(_COMPONENTS).as_posix(): sha256_of_file(path) for path in source_files(stage)})
+    return digest_of({place: hashlib.sha256(content).hexdigest() for place, content in source_files(stage).items()})
 
 
-def source_files(stage: str) -> list[Path]:
-    """The files of a stage's folder, all that they import, within functions too, and the templates that they extend."""
+def source_files(stage: str) -> dict[str, bytes]:
+    """The files of a stage's folder, all that they import, within functions too, and the templates that they extend.
+
+    Returns:
+        The content of each, by its path within `components`.
+    """
     folder = _COMPONENTS / stage
     ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     ahead -= {folder / _COMPILED}
-    found: set[Path] = set()
+    found: dict[Path, bytes] = {}
     while ahead:
         path = ahead.pop()
-        found.add(path)
-        named = _imported(path.read_bytes()) if path.suffix == ".py" else _extended(path.read_bytes())
-        ahead |= {_COMPONENTS / name for name in named if (_COMPONENTS / name).is_file()} - found
-    return sorted(found)
+        found[path] = path.read_bytes()
+        named = _imported(found[path]) if path.suffix == ".py" else _extended(found[path])
+        ahead |= {_COMPONENTS / name for name in named if (_COMPONENTS / name).is_file()} - found.keys()
+    return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in found.items()}
 
 
 @functools.cache
