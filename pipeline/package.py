@@ -332,14 +332,14 @@ class _Reader:
                 return FinalStatus(graph, before[graph])
             case {"runtimeValue": {"constant": str(text)}}:
                 return self._text(task, text, beside)
-            case {"runtimeValue": {"constant": bool() | int() | float() as value}}:
+            case {"runtimeValue": {"constant": int() | float() as value}}:
                 return Constant(value)
         self._refuse(task, " ".join(_NAMES.get(key, key) for key in given if key != "componentInputParameter"))
         return None
 
     def _text(self, task: str, text: str, beside: Mapping[str, Source]) -> Source:
         found = PLACEHOLDER.findall(text)
-        self._problems += _placeholder_problems(task, text, (*OF_THE_RUN,), (INPUT,))
+        self._problems += _placeholder_problems(task, text, OF_THE_RUN, (INPUT,))
         names = [match[1] for match in map(INPUT.fullmatch, found) if match]
         return Text(text, {name: beside[name] for name in names}) if found else Constant(text)
 

@@ -48,8 +48,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     """A pipeline that is wired in the block, and run after it to its end.
 
-    An error in this process cannot be told from a defect of the steps, so it is raised as it is. What another runner
-    raises becomes a ConfigError or a TransientError.
+    An error in this process is raised unchanged, because it may be a defect of the steps. An error of another runner
+    becomes a ConfigError or a TransientError.
     """
     options, runner = chosen(beam_options)
     if isinstance(runner, PortableRunner):
@@ -69,7 +69,7 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
             _run(made)
     except StageError:
         raise
-    except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # the file: Java, or a jar
+    except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # no Java, or no jar
         raise ConfigError(f"beam_options: {name}: {_what_it_says(error)}") from None
     except OSError:
         raise

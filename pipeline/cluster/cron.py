@@ -35,7 +35,7 @@ def parse(text: str) -> str:
     words = text.split()
     if len(words) != len(_FIELDS):
         raise ValueError(
-            f"must be five fields ({', '.join(_FIELDS)}), got {len(words)} in {shown(text)}: there is none for seconds "
+            f"must be five fields ({', '.join(_FIELDS)}), got {len(words)} in {shown(text)}: no field holds seconds "
             f"or years, @daily is '0 0 * * *', and TZ= belongs in time_zone"
         )
     minutes, hours, days, months, weekdays = map(_numbers, range(len(_FIELDS)), words)

@@ -76,7 +76,7 @@ class Client(kfp.Client):  # type: ignore[misc] # kfp has no types
         self.namespace = self.given_namespace if self.multi_user else ""
 
 
-class BoundedRequests(RESTClientObject):  # type: ignore[misc]
+class BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api has no types
     """What sends requests: each with limits of time, and taking nothing but the API's answers for one."""
 
     def __init__(self, configuration: kfp_server_api.Configuration, seconds: tuple[float, float]) -> None:

@@ -108,7 +108,7 @@ def _credentials() -> Any:
     with vertex_answers.in_one_line("log in to Google Cloud"):
         credentials, _ = google.auth.default(scopes=[_SCOPE])
         if isinstance(credentials, service_account.Credentials):
-            # As the clients do themselves: such a token needs nobody's answer.
+            # As the clients do themselves: such a token needs nobody's answer. (google-auth types few functions.)
             credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
         request = google.auth.transport.requests.Request()
         credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]

@@ -124,8 +124,8 @@ def test_vertex_is_told_the_zone() -> None:
     [
         ("", "must be five fields (minute, hour, day of month, month, day of week), got 0 in ''"),
         ("0 9 * *", "got 4 in '0 9 * *'"),
-        ("0 0 9 * * 1", "got 6 in '0 0 9 * * 1': there is none for seconds or years"),
-        ("@daily", "got 1 in '@daily': there is none for seconds or years, @daily is '0 0 * * *'"),
+        ("0 0 9 * * 1", "got 6 in '0 0 9 * * 1': no field holds seconds or years"),
+        ("@daily", "got 1 in '@daily': no field holds seconds or years, @daily is '0 0 * * *'"),
         ("@every 1h", "must be five fields"),
         ("TZ=Europe/Berlin 0 9 * * 1", "TZ= belongs in time_zone"),
         ("60 9 * * 1", "must have a list of values (0-59), ranges a-b from less to more, and steps */n or a-b/n with"),
