@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from components import digests
 from components.manifest import Manifest
 
 MANIFEST = "verdict.json"
@@ -64,11 +63,10 @@ class Description(Manifest):
         _ = follows(rule["outcome"] for rule in self.rules)
 
     @property
-    def digest(self) -> str:
-        """sha256 that names the evaluation's content, without what only shows how it came to be."""
+    def content(self) -> dict[str, Any]:
+        """The JSON value of what decides the digest, without the files that only show how it came to be."""
         decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
-        content = {**self.to_json(), "files": decisive}
-        return digests.digest_of({name: value for name, value in content.items() if name not in self.NOT_IN_DIGEST})
+        return {**super().content, "files": decisive}
 
     @property
     def listed(self) -> dict[str, str]:

@@ -34,9 +34,14 @@ class Manifest:
         return {name: found for name, found in value.items() if found or name not in self.LEFT_OUT_IF_EMPTY}
 
     @property
+    def content(self) -> dict[str, Any]:
+        """The JSON value of what decides the digest."""
+        return {name: value for name, value in self.to_json().items() if name not in self.NOT_IN_DIGEST}
+
+    @property
     def digest(self) -> str:
         """sha256 that names the artefact's content."""
-        return digests.digest_of({name: v for name, v in self.to_json().items() if name not in self.NOT_IN_DIGEST})
+        return digests.digest_of(self.content)
 
     @property
     def listed(self) -> dict[str, str]:
@@ -96,9 +101,9 @@ def _typed(kind: Any, value: Any, what: str) -> Any:
     """
     if kind is Any:
         return value
-    if isinstance(kind, types.UnionType):
-        return None if value is None else _typed(get_args(kind)[0], value, what)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, types.UnionType):  # a type or None
+        return _typed(get_args(kind)[0], value, what) if value is not None else None
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         field_types = {field.name: field.type for field in dataclasses.fields(kind)}
         given = _typed(dict[str, Any], value, what)
         unknown = sorted(given.keys() - field_types.keys())
@@ -106,7 +111,7 @@ def _typed(kind: Any, value: Any, what: str) -> Any:
             raise ValueError(f"unknown {reprlib.repr(unknown)}")
         within = f" of {what}" if what else ""
         fields = {name: _typed(field_types[name], found, f"{name}{within}") for name, found in given.items()}
-        return kind(**fields)  # type: ignore[operator]
+        return kind(**fields)
     plain = get_origin(kind) or kind
     accepted: Any = (int, float) if plain is float else plain
     if not isinstance(value, accepted) or isinstance(value, bool) or (plain is int and value < 0):
