@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-STAGES = ("fingerprint", "decide", "preprocess", "embed", "train", "evaluate", "export", "publish", "record")
+from components.core import stages
 
 # In a process of its own, where nothing of this project can be imported.
 DRAW = """
@@ -71,7 +71,7 @@ def main(root: Path, log: Path) -> None:
 
     lines = log.read_text().splitlines()
     check(any(uncertified in line for line in lines), "so does the summary of evaluate")
-    for stage in STAGES:
+    for stage in stages.ALL:
         check(any(line.split()[:2] == [stage, "done"] for line in lines), f"the table says that {stage} is done")
     for place in ("samples", "report", "model", "champion"):
         path = next(line.split()[1] for line in lines if line.split()[:1] == [place])

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.quality import Candidate, ScoredStep, use_threads
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
 
 _STEPS = 5
 _IMAGE = ImageShape(28, 28, 1)

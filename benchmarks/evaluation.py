@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import time
 
-from benchmarks import fashion_mnist, tables
+from benchmarks.lib import fashion_mnist, tables
 from tests.limits import NO_LIMITS
 from tests.proofs.stages import command, stage
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from benchmarks import fashion_mnist, turns
+from benchmarks.lib import fashion_mnist, turns
 from components.train.config import TrainConfig
 
 # The example's settings.
@@ -52,7 +52,7 @@ def build_generator() -> keras.Model:
 
 
 def build_project_critic(base_filters: int) -> keras.Model:
-    """The critic of components/networks.py for Fashion-MNIST, of Keras' own layers."""
+    """The critic of components/core/networks/gan.py for Fashion-MNIST, of Keras' own layers."""
     images = keras.Input((28, 28, 1))
     x = images
     for filters in (base_filters, 2 * base_filters, 2 * base_filters):
@@ -61,7 +61,7 @@ def build_project_critic(base_filters: int) -> keras.Model:
 
 
 def build_project_generator(base_filters: int) -> keras.Model:
-    """The generator of components/networks.py for Fashion-MNIST, of Keras' own layers."""
+    """The generator of components/core/networks/gan.py for Fashion-MNIST, of Keras' own layers."""
     latents = keras.Input((LATENT_SIZE,))
     deep = 2 * base_filters
     x = layers.Reshape((7, 7, deep))(layers.Dense(7 * 7 * deep, use_bias=False)(latents))

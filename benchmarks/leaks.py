@@ -16,12 +16,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks import fashion_mnist, tables
-from benchmarks.fashion_mnist import BUILD, DATASET
-from components import datasets, grids, records
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.fashion_mnist import BUILD, DATASET
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import Manifest
+from components.core.data import dataset_reader
+from components.core.reporting import grids
+from components.core.storage import tfrecord
 from components.preprocess import leaks
 from components.preprocess.leaks import Leak, Signed
-from components.records import Manifest
 
 _SHOWN_WITHIN = 12.0  # levels
 _ROWS_AT_ONCE = 2000
@@ -58,7 +61,7 @@ def _signed(manifest: Manifest, split: str, images: np.ndarray) -> list[Signed]:
     found, start = [], 0
     for shard in manifest.splits[split].shards:
         size = shard.bytes // shard.records
-        offsets = records.size_and_offset(images[0].nbytes, 0)[1] + size * np.arange(shard.records)
+        offsets = tfrecord.size_and_offset(images[0].nbytes, 0)[1] + size * np.arange(shard.records)
         some = images[start : start + shard.records]
         digests = leaks.digests([hashlib.sha256(image.tobytes()).digest() for image in some])
         found.append(Signed(split, shard.file, leaks.signatures(some), digests, offsets))
@@ -97,8 +100,8 @@ def _numbers(manifest: Manifest, found: list[Leak]) -> list[int]:
 def main() -> None:
     """Finds the leaks, compares them with those of all pairs, and counts which altered copies would be leaks."""
     fashion_mnist.prepare()
-    manifest = records.Manifest.of(str(DATASET))
-    train, test = (datasets.load_split(str(DATASET), manifest, split)[0] for split in ("train", "test"))
+    manifest = datasets.Manifest.of(str(DATASET))
+    train, test = (dataset_reader.load_split(str(DATASET), manifest, split)[0] for split in ("train", "test"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     leaks.MOST_HELD = len(test)  # as a comparison of all pairs has
     times = [time.process_time()]

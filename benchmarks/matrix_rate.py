@@ -4,7 +4,7 @@ import argparse
 
 import tensorflow as tf
 
-from benchmarks import turns
+from benchmarks.lib import turns
 
 SIDE = 2048
 FLOPS = 2 * SIDE**3

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components import metrics, neighbours
+from components.core.metrics import feature_spaces, neighbours, set_distances
 
 _COUNT = 10_000
 _NEIGHBOUR = 5
@@ -23,14 +23,16 @@ _NEIGHBOUR = 5
 
 def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) -> None:
     """Writes the features of samples and of test images in each space, float64 [10000, components]."""
-    from components import checkpoints, datasets, embeddings, records
-    from components.evaluate import contestants, samples
+    from components.core.artifacts import checkpoints, datasets
+    from components.core.data import dataset_reader
+    from components.evaluate.judging import contestants
+    from components.evaluate.scoring import samples
 
-    manifest = records.Manifest.of(dataset, "")
-    loaded = embeddings.load(embedding)
+    manifest = datasets.Manifest.of(dataset, "")
+    loaded = feature_spaces.load(embedding)
     generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     drawn = np.concatenate([batch for batch, _ in samples.draw(generator, manifest.image, _COUNT, seed=0)])
-    real = datasets.load_split(dataset, manifest, "test")[0]
+    real = dataset_reader.load_split(dataset, manifest, "test")[0]
     real = real[np.random.default_rng(0).permutation(len(real))[:_COUNT]]
     arrays = {
         f"{space}/{what}": features
@@ -44,8 +46,8 @@ def of_ours(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
     """This project's numbers."""
     shared = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
     return {
-        "Fréchet distance": metrics.frechet_distance(drawn, real),
-        "kernel distance": float(metrics.kernel_distances(drawn, real).mean()),
+        "Fréchet distance": set_distances.frechet_distance(drawn, real),
+        "kernel distance": float(set_distances.kernel_distances(drawn, real).mean()),
         "precision": shared.precision,
         "recall": shared.recall,
         "density": shared.density,
@@ -60,7 +62,7 @@ def of_torch_fidelity(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
 
     tensors = torch.from_numpy(drawn), torch.from_numpy(real)
     statistics = [metric_fid.fid_features_to_statistics(tensor) for tensor in tensors]
-    size = len(drawn) // metrics.KERNEL_BLOCKS
+    size = len(drawn) // set_distances.KERNEL_BLOCKS
     kernel = {"kid_kernel": "poly", "kid_kernel_poly_degree": 3, "kid_kernel_poly_coef0": 1}
     blocks = [
         metric_kid.kernel_mmd(drawn[at : at + size], real[at : at + size], **kernel)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from components import cli
-from components.train import training
+from components.core.stage import cli
+from components.train.batches import Batches
 from components.train.config import TrainConfig
 
 
@@ -18,16 +18,16 @@ def main() -> int:
     """Runs the stage with the flags after the file's name."""
     place, arguments = Path(sys.argv[1]), sys.argv[2:]
     waited: list[float] = []  # seconds per step, of each block
-    choose = training._Batches.block
+    choose = Batches.block
 
-    def timed(batches: Any, first_step: int, steps: int) -> Any:
+    def timed(batches: Batches, first_step: int, steps: int, rollbacks: int = 0) -> Any:
         started = time.perf_counter()
-        block = choose(batches, first_step, steps)
+        block = choose(batches, first_step, steps, rollbacks)
         waited.append((time.perf_counter() - started) / steps)
         return block
 
     # In its place, as the stage offers no hook for a clock and needs none.
-    training._Batches.block = timed  # type: ignore[method-assign, assignment]
+    Batches.block = timed  # type: ignore[method-assign, assignment]
     code = cli.main("train", TrainConfig, arguments)
     place.write_text(json.dumps(waited), encoding="utf-8")
     return code

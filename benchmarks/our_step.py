@@ -6,11 +6,11 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import fashion_mnist, turns
-from components.accelerator import choose_strategy, set_threads
-from components.data_order import EndlessOrder
-from components.precision import choose_precision
-from components.records import ImageShape
+from benchmarks.lib import fashion_mnist, turns
+from components.core.artifacts.datasets import ImageShape
+from components.core.data.data_order import EndlessOrder
+from components.core.distributed.strategies import choose_strategy, set_threads
+from components.core.networks.precision import choose_precision
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 
@@ -71,7 +71,7 @@ def main() -> None:
     config, wgan = make(**vars(given))
     blocks = make_blocks(config)
     started = time.perf_counter()
-    wgan.run_block(blocks[0])["healthy"].numpy()
+    wgan.run_block(blocks[0])["finite"].numpy()
     facts = {
         "first_call_seconds": time.perf_counter() - started,
         "generator_parameters": _parameters(wgan.generator.trainable_variables),
@@ -83,7 +83,7 @@ def main() -> None:
         nonlocal done
         while steps > 0:
             length = min(steps, BLOCK_STEPS)
-            healthy = wgan.run_block(blocks[done % _BLOCKS][:length])["healthy"].numpy()
+            healthy = wgan.run_block(blocks[done % _BLOCKS][:length])["finite"].numpy()
             if not healthy.all():
                 raise RuntimeError("a loss or gradient is not finite")
             done, steps = done + 1, steps - length

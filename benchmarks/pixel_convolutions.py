@@ -15,8 +15,8 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from benchmarks import tables
-from components.pixel_convolutions import KERNEL, STRIDE, FeaturesToPixels
+from benchmarks.lib import tables
+from components.core.networks.convolutions import KERNEL, STRIDE, FeaturesToPixels
 from components.train.config import TrainConfig
 
 _CALLS, _BATCH, _SIDE = 20, 64, 14

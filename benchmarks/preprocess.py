@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks import fashion_mnist, tables
-from benchmarks.processes import Turn, measured
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
 _PLACE = fashion_mnist.BUILD / "preprocess"

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import fashion_mnist, tables
-from benchmarks.processes import Turn, measured
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
 _PLACE = fashion_mnist.BUILD / "sizes"

@@ -32,13 +32,18 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import keras_example
-from components import datasets, embeddings, grids, networks, records, storage
-from components.accelerator import set_threads
-from components.data_order import EndlessOrder
-from components.errors import DataError
-from components.evaluate import samples, scores
-from components.normalization import recorded_statistics
-from components.precision import choose_precision
+from components.core.artifacts import datasets
+from components.core.data import dataset_reader
+from components.core.data.data_order import EndlessOrder
+from components.core.distributed.strategies import set_threads
+from components.core.errors import DataError
+from components.core.metrics import feature_spaces
+from components.core.networks import gan
+from components.core.networks.normalization import recorded_statistics
+from components.core.networks.precision import choose_precision
+from components.core.reporting import grids
+from components.core.storage import atomic_files
+from components.evaluate.scoring import samples, scores
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 
@@ -59,10 +64,10 @@ def _glorot(seed: int) -> keras.initializers.Initializer:
 
 
 # As it is before a candidate has another in its place.
-_build_generator = networks.build_generator
+_build_generator = gan.build_generator
 
 
-def _build_wide_generator(network: networks.NetworkConfig, *arguments: Any, **named: Any) -> keras.Model:
+def _build_wide_generator(network: gan.NetworkConfig, *arguments: Any, **named: Any) -> keras.Model:
     wide = dataclasses.replace(network, base_filters=2 * network.base_filters)
     return _build_generator(wide, *arguments, **named)
 
@@ -78,8 +83,8 @@ def _with_kernel(side: int) -> dict[str, Any]:
     }
 
 
-# What a candidate can change beside the settings of the train stage: names of `components.networks` and what stands for
-# them.
+# What a candidate can change beside the settings of the train stage: names of `components.core.networks.gan` and what
+# stands for them.
 _NETWORKS: dict[str, dict[str, Any]] = {
     "kernel=5": _with_kernel(5),
     "kernel=3": _with_kernel(3),
@@ -101,7 +106,7 @@ class Candidate:
     Attributes:
         name: The line, its changes in order of their names; `default` for none.
         config: Settings of the training.
-        replaced: Names of `components.networks` and what stands for them.
+        replaced: Names of `components.core.networks.gan` and what stands for them.
     """
 
     def __init__(self, line: str, seed: int, steps: int) -> None:
@@ -123,16 +128,16 @@ class ScoredStep(WganStep):
         averages: By their decay; the candidate's own among them.
     """
 
-    def __init__(self, candidate: Candidate, image: records.ImageShape) -> None:
+    def __init__(self, candidate: Candidate, image: datasets.ImageShape) -> None:
         config, strategy = candidate.config, tf.distribute.OneDeviceStrategy("/cpu:0")
         network = network_of(config, image)
-        with mock.patch.multiple(networks, **{"_LEAK": networks._LEAK, **candidate.replaced}):
+        with mock.patch.multiple(gan, **{"_LEAK": gan._LEAK, **candidate.replaced}):
             super().__init__(config, network, strategy, choose_precision(config.precision, strategy))
             self.averages = {
-                decay: networks.build_generator(network, config.seed, name=f"average_{decay}")
+                decay: gan.build_generator(network, config.seed, name=f"average_{decay}")
                 for decay in sorted({*_AVERAGES, config.ema_decay})
             }
-            self._restated = networks.build_generator(network, config.seed, name="restated")
+            self._restated = gan.build_generator(network, config.seed, name="restated")
 
     def restated(self, decay: float) -> keras.Model:
         """An average, with batch normalisation's statistics taken from its own samples."""
@@ -163,9 +168,9 @@ class ScoredStep(WganStep):
 class Judge:
     """Scores generators against the test images of a dataset; the same latents for each of one latent size."""
 
-    def __init__(self, embedding: str, train: np.ndarray, test: np.ndarray, image: records.ImageShape) -> None:
+    def __init__(self, embedding: str, train: np.ndarray, test: np.ndarray, image: datasets.ImageShape) -> None:
         self._image = image
-        self._reference = scores.make_reference(embeddings.load(embedding), train, test, _SAMPLES, seed=0)
+        self._reference = scores.make_reference(feature_spaces.load(embedding), train, test, _SAMPLES, seed=0)
 
     def __call__(self, generator: keras.Model) -> dict[str, float]:
         generate = tf.function(lambda latents: generator(latents, training=False))
@@ -192,7 +197,7 @@ class Judge:
 def train_and_score(
     candidate: Candidate,
     images: np.ndarray,
-    image: records.ImageShape,
+    image: datasets.ImageShape,
     judge: Judge,
     marks: list[int],
     work: Path,
@@ -214,7 +219,7 @@ def train_and_score(
         chosen = images[order.at(step * per_step, _BLOCK_STEPS * per_step)]
         rows = wgan.run_block(chosen.reshape(_BLOCK_STEPS, config.critic_steps, config.batch_size, *chosen.shape[1:]))
         step += _BLOCK_STEPS
-        if not rows["healthy"].numpy().all():
+        if not rows["finite"].numpy().all():
             _write(results, {**identity, "step": step, "average": "diverged"})
             return
         if step in marks or step == config.steps:
@@ -226,8 +231,8 @@ def train_and_score(
                 scored |= {f"{config.ema_decay} restated": wgan.restated(config.ema_decay)}
             for name, generator in scored.items():
                 _write(results, {**row, "average": name, **judge(generator)})
-            pixels = networks.to_pixels(wgan.averages[config.ema_decay](latents, training=False)).numpy()
-            storage.write_file(kept.with_name(f"{kept.stem}-{step:06d}.png"), grids.png_grid(pixels, 8))
+            pixels = gan.to_pixels(wgan.averages[config.ema_decay](latents, training=False)).numpy()
+            atomic_files.write_file(kept.with_name(f"{kept.stem}-{step:06d}.png"), grids.png_grid(pixels, 8))
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
             np.savez(partial, allow_pickle=False, **wgan.state_arrays())
@@ -251,8 +256,8 @@ def score_keras_example(images: np.ndarray, seed: int, judge: Judge, work: Path,
             row = {"candidate": "keras example", "seed": seed, "steps": _KERAS_MARKS[-1], "step": batch + 1}
             _write(results, {**row, "images": seen, "average": "current", **judge(example.generator)})
             latents = tf.random.stateless_normal([64, keras_example.LATENT_SIZE], [0, 0], alg="philox")
-            pixels = networks.to_pixels(example.generator(latents, training=False)).numpy()
-            storage.write_file(work / f"keras_example-{seed}-{batch + 1:06d}.png", grids.png_grid(pixels, 8))
+            pixels = gan.to_pixels(example.generator(latents, training=False)).numpy()
+            atomic_files.write_file(work / f"keras_example-{seed}-{batch + 1:06d}.png", grids.png_grid(pixels, 8))
 
     order = EndlessOrder(len(images), seed).at(0, _KERAS_MARKS[-1] * _KERAS_BATCH)
     example.fit(
@@ -323,9 +328,9 @@ def main() -> None:
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
     if not left and not arguments.keras_example:
         return
-    manifest = records.Manifest.of(arguments.dataset, "")
-    images, _ = datasets.load_split(arguments.dataset, manifest, "train")
-    test, _ = datasets.load_split(arguments.dataset, manifest, "test")
+    manifest = datasets.Manifest.of(arguments.dataset, "")
+    images, _ = dataset_reader.load_split(arguments.dataset, manifest, "train")
+    test, _ = dataset_reader.load_split(arguments.dataset, manifest, "test")
     judge = Judge(arguments.embedding, images, test, manifest.image)
     if arguments.keras_example:
         for seed in arguments.seeds.split(","):

@@ -8,8 +8,8 @@ import os
 import statistics
 import sys
 
-from benchmarks import fashion_mnist, tables
-from benchmarks.turns import Contender, median_ratio, median_seconds, run_rounds
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.turns import Contender, median_ratio, median_seconds, run_rounds
 
 # Replicas, and virtual shards; 0 for the standard step.
 _CONTENDERS = {

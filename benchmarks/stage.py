@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import fashion_mnist, tables
-from benchmarks.turns import Contender
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.turns import Contender
 
 _PLACE = fashion_mnist.BUILD / "stage"
 _LOG = fashion_mnist.BUILD / "logs" / "stage.txt"

@@ -11,8 +11,9 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks import fashion_mnist, matrix_rate, step_costs, tables
-from benchmarks.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
+from benchmarks import matrix_rate, step_costs
+from benchmarks.lib import fashion_mnist, tables
+from benchmarks.lib.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
 from components.train.config import TrainConfig
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"

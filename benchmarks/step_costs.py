@@ -118,7 +118,7 @@ def time_by_operation(run_block: Any, block: np.ndarray) -> dict[str, float]:
     spent: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder, tf.profiler.experimental.ProfilerOptions(python_tracer_level=0))
-        run_block(block)["healthy"].numpy()
+        run_block(block)["finite"].numpy()
         tf.profiler.experimental.stop()
         (trace,) = Path(folder).rglob("*.xplane.pb")
         space = xplane_pb2.XSpace.FromString(trace.read_bytes())
@@ -140,7 +140,7 @@ def main() -> None:
     given = parser.parse_args()
     config, wgan = our_step.make(given.critic_steps, given.batch_size, given.base_filters)
     block = our_step.make_blocks(config)[0]
-    wgan.run_block(block)["healthy"].numpy()
+    wgan.run_block(block)["finite"].numpy()
     costs = Costs(
         of_step(wgan.generator, wgan.critic, given.batch_size, given.critic_steps),
         by_profiler(wgan.run_block.get_concrete_function()),

@@ -1,7 +1,7 @@
 """The same step in PyTorch as a contender, channels last; runs in `.venv-bench`, which has PyTorch and NumPy alone.
 
-The networks are those of components/networks.py with its default settings. The critic's last convolution pads by 2 on
-each side where TensorFlow pads by 1 and 2: as many products, and no operation of its own for the padding.
+The networks are those of components/core/networks/gan.py with its default settings. The critic's last convolution pads
+by 2 on each side where TensorFlow pads by 1 and 2: as many products, and no operation of its own for the padding.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from benchmarks import fashion_mnist, turns
+from benchmarks.lib import fashion_mnist, turns
 
 _LATENT_SIZE = 128
 _LEAK = 0.2

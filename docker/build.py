@@ -1,8 +1,7 @@
-"""Builds the images, tells what they weigh, pushes them.
+"""Builds the images and pushes them.
 
     python -m docker.build images [TARGET ...]     what `make images` runs; all targets: preprocess train-cpu ...
     python -m docker.build push REGISTRY           builds on the pinned base, pushes, writes build/images.json
-    python -m docker.build sizes [TARGET ...]      what weighs how much in images that are here
 
 From the environment: DOCKER (the client), BASE and BEAM_SDK (images to start from), BEAM_WORKER (`boot`, or `none`
 where there is no SDK image), BUILD_OPTIONS (more words for `docker build`, as networks need them).
@@ -19,30 +18,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components import images, storage
-from components.errors import ConfigError, StageError
+from components.core import container_images, stages
+from components.core.errors import ConfigError, StageError
+from components.core.stage import cache_key
+from components.core.storage import atomic_files
 from docker import sbom
 from docker.engine import ROOT, Engine
-from pipeline import image_digests
+from pipeline.local.docker_client import CODE_LABEL
+from pipeline.package import image_digests
 
 # The target of docker/Dockerfile, and the name of its image.
-NAMES = {images.PREPROCESS: images.PREPROCESS} | {f"train-{kind}": name for kind, name in images.TRAIN_IMAGES.items()}
+NAMES = {container_images.PREPROCESS: container_images.PREPROCESS} | {
+    f"train-{kind}": name for kind, name in container_images.TRAIN_IMAGES.items()
+}
 DEFAULT = ("preprocess", "train-cpu")
 PINNED_BASE = ROOT / "docker" / "base.env"
 LOCAL_BASE = "python:3.11-slim-bookworm"
 SBOMS = ROOT / "build" / "images"
 PUSHED = ROOT / "build" / "images.json"
 _PASSED_ON = ("BEAM_SDK", "BEAM_WORKER")
-_SHOWN = 12
 
 
 def tag_of(target: str) -> str:
-    """The local name of a target's image, such as `wgan/train:0.1.0`."""
-    return images.image(NAMES[target])
+    """Return the local name of a target's image, such as `wgan/train:0.1.0`."""
+    return container_images.image(NAMES[target])
 
 
 def revision() -> str:
-    """The commit that is checked out, with `-dirty` behind it if anything differs; `unknown` without git."""
+    """Return the commit that is checked out, with `-dirty` behind it if anything differs; `unknown` without git."""
     try:
         commit = _git("rev-parse", "HEAD")
         return commit + ("-dirty" if _git("status", "--porcelain") else "")
@@ -55,80 +58,45 @@ def _git(*words: str) -> str:
 
 
 def build_arguments(base: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The arguments of docker/Dockerfile, by name; see `build`."""
-    arguments = {"BASE": base, "VERSION": images.VERSION, "REVISION": revision()}
+    """Return the arguments of docker/Dockerfile, by name; see `build`."""
+    arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     return arguments | {name: environment[name] for name in _PASSED_ON if environment.get(name)}
 
 
+def labels() -> dict[str, str]:
+    """Return the labels of every image: the code of each stage, by which `wgan run` computes keys of stages there."""
+    return {CODE_LABEL: json.dumps({stage: cache_key.source_digest(stage) for stage in stages.MAKERS})}
+
+
 def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Builds images under their local names, and writes the bill of materials of each to build/images/.
+    """Build images under their local names, and write the bill of materials of each to build/images/.
 
     Args:
         engine: Where to build.
         targets: Keys of `NAMES`.
         base: The image to start from.
         environment: Where `BEAM_SDK` and `BEAM_WORKER` are looked up; without them they are as in the Dockerfile.
-
-    Raises:
-        StageError: As `Engine.build`.
     """
     arguments = build_arguments(base, environment)
     for target in targets:
         started = time.monotonic()
-        engine.build(target, tag_of(target), arguments)
+        engine.build(target, tag_of(target), arguments, labels())
         print(f"{tag_of(target)}: built in {time.monotonic() - started:.0f} s", file=sys.stderr)
         name = f"wgan/{NAMES[target]}"
-        text = sbom.bill_of_materials(name, images.VERSION, contents(engine, tag_of(target)))
-        storage.write_file(SBOMS / f"{NAMES[target]}.cdx.json", text.encode())
+        text = sbom.bill_of_materials(name, container_images.VERSION, contents(engine, tag_of(target)))
+        atomic_files.write_file(SBOMS / f"{NAMES[target]}.cdx.json", text.encode())
 
 
 def contents(engine: Engine, image: str) -> dict[str, Any]:
-    """What docker/contents.py finds in an image.
-
-    Raises:
-        ConfigError: There is no such image.
-    """
+    """Return what docker/contents.py finds in an image."""
     program = (ROOT / "docker" / "contents.py").read_text(encoding="utf-8")
     run = ("run", "--rm", "--interactive", "--network", "none", "--user", "0:0", "--entrypoint", "python")
     found: dict[str, Any] = json.loads(engine.read(*run, image, "-", given=program))
     return found
 
 
-def sizes(engine: Engine, targets: tuple[str, ...]) -> str:
-    """What each image weighs unpacked, its parts, its heaviest packages: a table in MB of 1,000,000 bytes.
-
-    Raises:
-        ConfigError: An image is not here.
-    """
-    lines = []
-    for target in targets:
-        found = contents(engine, tag_of(target))
-        whole = int(engine.read("image", "inspect", "--format", "{{.Size}}", tag_of(target)))
-        parts = found["bytes"]
-        environment, beam, code = parts["/opt/venv"], parts["/opt/apache"], parts["/app"]
-        rows = [
-            (f"{tag_of(target)}", whole),
-            ("  base", whole - environment - beam - code),
-            (f"  Python packages, {len(found['python_packages'])}", environment),
-        ]
-        heaviest = sorted(found["python_packages"], key=lambda package: -package["bytes"])[:_SHOWN]
-        rows += [(f"    {package['name']} {package['version']}", package["bytes"]) for package in heaviest]
-        rows += [("  Beam's boot", beam)] if beam else []
-        rows += [("  code", code)]
-        lines += [f"{name:<42}{_megabytes(size):>9} MB" for name, size in rows]
-    return "\n".join(lines)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f}" if size < 10_000_000 else f"{size / 1e6:,.0f}"
-
-
 def pinned_base(file: Path = PINNED_BASE) -> str:
-    """The base of published images.
-
-    Raises:
-        ConfigError: The file names none by its digest.
-    """
+    """Return the base of published images; refuse one that is not named by its digest."""
     found = re.search(r"^BASE=(\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None or not image_digests.is_digest(found[1]):
         raise ConfigError(
@@ -139,42 +107,35 @@ def pinned_base(file: Path = PINNED_BASE) -> str:
 
 
 def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, Any]:
-    """Pushes the local images, and writes their digests to build/images.json.
+    """Push the local images, write their digests to build/images.json, and return what it holds.
 
     Args:
         engine: Where the images are.
         targets: Keys of `NAMES`.
         registry: Host and path that come before an image's name.
-
-    Returns:
-        What the file holds.
-
-    Raises:
-        ConfigError: `registry` is not the beginning of an image's name.
-        StageError: A push failed.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:/_-]*[A-Za-z0-9]", registry) or "://" in registry:
         raise ConfigError(f"REGISTRY={registry!r} is no host and path, such as europe-docker.pkg.dev/PROJECT/wgan")
     pushed = {}
     for target in targets:
         place = f"{registry}/{NAMES[target]}"
-        engine.read("tag", tag_of(target), f"{place}:{images.VERSION}")
-        engine.shown("push", f"{place}:{images.VERSION}")
+        engine.read("tag", tag_of(target), f"{place}:{container_images.VERSION}")
+        engine.shown("push", f"{place}:{container_images.VERSION}")
         known = json.loads(engine.read("image", "inspect", "--format", "{{json .RepoDigests}}", tag_of(target)))
         (pushed[NAMES[target]],) = [name for name in known if name.startswith(f"{place}@")]
     version = image_digests.SCHEMA_VERSION
-    found = {"schema_version": version, "version": images.VERSION, "revision": revision(), "images": pushed}
-    storage.write_json(PUSHED, found)
+    found = {"schema_version": version, "version": container_images.VERSION, "revision": revision(), "images": pushed}
+    atomic_files.write_json(PUSHED, found)
     return found
 
 
 def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Runs the command line; returns its exit code."""
+    """Run the command line; return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m docker.build", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("images", "sizes", "push"):
+    for name in ("images", "push"):
         command = commands.add_parser(name)
         if name == "push":
             command.add_argument("registry")
@@ -186,9 +147,6 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> i
             raise ConfigError(f"IMAGES: there is no {unknown[0]}; there are {', '.join(NAMES)}")
         base = environment.get("BASE") or (pinned_base() if given.command == "push" else LOCAL_BASE)
         engine = Engine(environment)
-        if given.command == "sizes":
-            print(sizes(engine, targets))
-            return 0
         build(engine, targets, base, environment)
         if given.command == "push":
             for name, reference in push(engine, targets, given.registry)["images"].items():

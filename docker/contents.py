@@ -1,4 +1,4 @@
-"""Tells what is in an image: packages of Python and of Debian, and what weighs how much. Runs inside the image.
+"""Lists the packages of Python and of Debian in an image. Runs inside the image.
 
     docker run --rm --interactive --entrypoint python IMAGE - < docker/contents.py
 
@@ -7,7 +7,6 @@ Standard library only. Prints JSON.
 
 import importlib.metadata
 import json
-import os
 import platform
 import re
 import sys
@@ -19,12 +18,10 @@ DPKG = Path("/var/lib/dpkg/status")
 
 
 def python_packages() -> list[dict[str, Any]]:
-    """Name, version, licence and bytes of each installed distribution, with what was compiled from it."""
+    """Return name, version and licence of each installed distribution."""
     found = []
     for distribution in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
         about = distribution.metadata
-        files = [Path(str(distribution.locate_file(file))) for file in distribution.files or []]
-        size = sum(path.stat().st_size for file in files for path in (file, *_compiled(file)) if path.is_file())
         classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or [] if "License ::" in line]
         expression, stated = about.get_all("License-Expression"), (about.get_all("License") or [""])[0]
         # Some packages give the whole text of their licence for its name.
@@ -33,16 +30,12 @@ def python_packages() -> list[dict[str, Any]]:
             if expression
             else (stated if 0 < len(stated) < 60 and "\n" not in stated else " AND ".join(classified))
         )
-        found.append({"name": about["Name"], "version": distribution.version, "licence": licence, "bytes": size})
+        found.append({"name": about["Name"], "version": distribution.version, "licence": licence})
     return sorted(found, key=lambda package: package["name"].lower())
 
 
-def _compiled(file: Path) -> list[Path]:
-    return list((file.parent / "__pycache__").glob(f"{file.stem}.*.pyc")) if file.suffix == ".py" else []
-
-
 def debian_packages() -> list[dict[str, Any]]:
-    """Name, version, architecture, source and licences of each package that dpkg says is installed."""
+    """Return name, version, architecture and licences of each package that dpkg says is installed."""
     found = []
     for paragraph in DPKG.read_text(encoding="utf-8").split("\n\n") if DPKG.exists() else []:
         fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.MULTILINE))
@@ -59,7 +52,7 @@ def debian_packages() -> list[dict[str, Any]]:
 
 
 def _debian_licence(package: str) -> str:
-    """The short names in a copyright file that machines can read; nothing of one that only people can."""
+    """Return the short names in a copyright file that machines can read; nothing of one that only people can."""
     try:
         text = Path("/usr/share/doc", package, "copyright").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -69,19 +62,8 @@ def _debian_licence(package: str) -> str:
     return " AND ".join(sorted({name.strip() for name in re.findall(r"^License: *(\S.*)$", text, re.MULTILINE)}))
 
 
-def bytes_below(folder: Path) -> int:
-    """Bytes of all files below a folder of this file system, hard links once."""
-    found = {}
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not Path(parent, name).is_mount()]
-        for name in files:
-            status = Path(parent, name).lstat()
-            found[status.st_ino] = status.st_size
-    return sum(found.values())
-
-
 def debian_release() -> str:
-    """Debian's version number, such as `12`."""
+    """Return Debian's version number, such as `12`."""
     return platform.freedesktop_os_release().get("VERSION_ID", "")
 
 
@@ -92,7 +74,6 @@ if __name__ == "__main__":
             "python_packages": python_packages(),
             "debian": debian_release(),
             "debian_packages": debian_packages(),
-            "bytes": {place: bytes_below(Path(place)) for place in ("/", "/opt/venv", "/opt/apache", "/app")},
         },
         sys.stdout,
     )

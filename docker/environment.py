@@ -1,4 +1,4 @@
-"""Makes the virtual environment of an image from a lock, less what no stage uses. Runs while the image is built.
+"""Make the virtual environment of an image from a lock, less what no stage uses. Runs while the image is built.
 
     python3 environment.py preprocess|train LOCK
 
@@ -20,7 +20,7 @@ ENVIRONMENT = Path("/opt/venv")
 CODE = "/app"
 
 # Files that a wheel holds and no stage uses, as patterns below site-packages. Whole packages that are not needed never
-# get here: requirements/*-excludes.txt. tests/docker runs every stage on what is left.
+# get here: requirements/*-excludes.txt. tests/system/docker runs every stage on what is left.
 DROPPED = {
     "every": (
         # For those who compile against a package, or check types.
@@ -58,7 +58,7 @@ _ELF_SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def install(lock: Path) -> Path:
-    """Makes the environment, without pip, from wheels whose hashes the lock holds. Returns its site-packages."""
+    """Make the environment, without pip, from wheels whose hashes the lock holds; return its site-packages."""
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     python = ENVIRONMENT / "bin" / "python"
     settings = {
@@ -76,7 +76,7 @@ def install(lock: Path) -> Path:
 
 
 def drop(packages: Path, patterns: tuple[str, ...]) -> None:
-    """Removes what the patterns match, but for KEPT, from the folder."""
+    """Remove what the patterns match, but for KEPT, from the folder."""
     kept = {packages / name for name in KEPT}
     for pattern in patterns:
         for path in packages.glob(pattern):
@@ -88,7 +88,7 @@ def drop(packages: Path, patterns: tuple[str, ...]) -> None:
 
 
 def cut_symbols(library: Path) -> None:
-    """Cuts a library off behind the last byte that is ever loaded, where symbols and the list of sections lie.
+    """Cut a library off behind the last byte that is ever loaded, where symbols and the list of sections lie.
 
     The loader reads program headers alone, so that the program is the same; a debugger sees exported names only. It is
     done here, as what `strip` writes depends on the version of binutils.
@@ -108,7 +108,7 @@ def cut_symbols(library: Path) -> None:
 
 
 def rewrite_records(packages: Path) -> None:
-    """Makes each package's own list of files say what is there: those left, with their digest and size."""
+    """Make each package's own list of files say what is there: those left, with their digest and size."""
     for record in sorted(packages.glob("*.dist-info/RECORD")):
         with open(record, newline="", encoding="utf-8") as file:
             names = [row[0] for row in csv.reader(file) if (packages / row[0]).exists()]
@@ -126,14 +126,14 @@ def _record(packages: Path, name: str, record: Path) -> tuple[str, str, str]:
 
 
 def main(kind: str, lock: Path) -> None:
-    """Makes the environment of one kind of image."""
+    """Make the environment of one kind of image."""
     packages = install(lock)
     drop(packages, DROPPED["every"] + DROPPED[kind])
     for name in WITHOUT_SYMBOLS:
         if (packages / name).exists():
             cut_symbols(packages / name)
     rewrite_records(packages)
-    # Last on Python's path, and safe from whatever PYTHONPATH a container is given.
+    # Last on Python's path, and safe from any PYTHONPATH that a container has.
     (packages / "wgan.pth").write_text(f"{CODE}\n")
 
 

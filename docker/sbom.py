@@ -11,7 +11,7 @@ from packageurl import PackageURL
 
 
 def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str:
-    """CycloneDX 1.6 as JSON text.
+    """Return the bill of materials as CycloneDX 1.6, in JSON.
 
     Args:
         image: The image's name, such as `wgan/train`.
@@ -28,7 +28,7 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}:{version}"
     )
     bom.register_dependency(bom.metadata.component, components)
-    # Neither the hour nor chance: of what it lists, and nothing else.
+    # Reproducible: no timestamp, and a serial number of what it lists.
     bom.metadata.timestamp = None  # type: ignore[assignment]
     purls = "\n".join(sorted(str(component.purl) for component in components))
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, f"{image}:{version}\n{purls}")

@@ -1,4 +1,4 @@
-"""Makes a folder of an image the same in every build: modes, times, and modules compiled ahead. Runs while building.
+"""Make a folder of an image the same in every build: modes, times, and modules compiled ahead. Runs while building.
 
     python3 seal.py FOLDER
 
@@ -17,7 +17,7 @@ EPOCH = 315_532_800
 
 
 def compile_modules(folder: Path) -> None:
-    """Compiles every module once and for all: the bytes hold no time, and Python does not ask for the source's.
+    """Compile every module once and for all: the bytes hold no time, and Python does not ask for the source's.
 
     What a container may not write it could not compile either, and would do so again at every start.
     """
@@ -26,7 +26,7 @@ def compile_modules(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Sets mode and time of everything below the folder: root may write, everybody may read."""
+    """Set mode and time of everything below the folder: root may write, everybody may read."""
     for parent, folders, files in os.walk(folder, topdown=False):
         for name in (*folders, *files):
             _settle(Path(parent, name))

@@ -20,11 +20,13 @@ import logging
 import sys
 import traceback
 
-from components import cli, errors
-from components.errors import StageError
-from components.images import VERSION
-from pipeline import compile_command, extras, processes, run_command
+from components.core import errors
+from components.core.container_images import VERSION
+from components.core.errors import StageError
+from components.core.stage import cli
+from pipeline.cli import compile, extras, run
 from pipeline.cluster import run_commands, schedule_commands
+from pipeline.local import processes
 
 log = logging.getLogger("pipeline")
 
@@ -34,15 +36,23 @@ _PROGRAMS = {
     "report": "set two runs side by side in one HTML page (report compare A B)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
+_VERBS = {
+    **dict.fromkeys(run.HELP, run.main),
+    **dict.fromkeys(compile.HELP, compile.main),
+    **dict.fromkeys(run_commands.HELP, run_commands.main),
+    **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
+}
+_MODELS = {"models": "tell what was published, why, and how to make it again"}
+_HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_MODELS, **_PROGRAMS}
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {
-    **dict.fromkeys(("compile", *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
+    **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
     **dict.fromkeys(_PROGRAMS, "cpu"),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command and returns its exit code (see `components.errors`)."""
+    """Run the command and return its exit code (see `components.core.errors`)."""
     cli.log_to_stderr()
     words = sys.argv[1:] if arguments is None else arguments
     try:
@@ -71,26 +81,16 @@ def _dispatch(words: list[str]) -> int:
     if verb in _PROGRAMS:
         # A program of its own, flags and all: it needs TensorFlow, which this process never loads.
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
-    if verb in run_command.HELP:
-        return run_command.main(verb, words[1:])
-    if verb in compile_command.HELP:
-        return compile_command.main(verb, words[1:])
-    if verb in run_commands.HELP:
-        return run_commands.main(verb, words[1:])
-    if verb in schedule_commands.HELP:
-        return schedule_commands.main(verb, words[1:])
-    if verb == "models":
-        from pipeline import models
+    if verb in _VERBS:
+        return _VERBS[verb](verb, words[1:])
+    if verb in _MODELS:
+        from pipeline.cli import models
 
         return models.main(words[1:])
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    helped = run_command.HELP | compile_command.HELP | run_commands.HELP | schedule_commands.HELP
-    for name, help_text in helped.items():
-        verbs.add_parser(name, help=help_text)
-    verbs.add_parser("models", help="tell what was published, why, and how to make it again")
-    for name, help_text in _PROGRAMS.items():
+    for name, help_text in _HELP.items():
         verbs.add_parser(name, help=help_text)
     parser.parse_args(words)
     return errors.OK

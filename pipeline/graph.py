@@ -10,8 +10,9 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.graph_component import GraphComponent
 
-from components import images, settings
-from components.component_of import parameter, with_parameters
+from components.core import container_images, settings
+from components.core.artifacts.recipes import RUN
+from components.core.stage.component import parameter, with_parameters
 from components.decide.component import decide
 from components.decide.config import DecideConfig
 from components.embed.component import embed
@@ -19,19 +20,18 @@ from components.embed.config import EmbedConfig
 from components.evaluate.component import evaluate
 from components.evaluate.config import EvaluateConfig
 from components.export.component import export
-from components.fingerprint.component import fingerprint
 from components.preprocess.component import preprocess
 from components.preprocess.config import PreprocessConfig
 from components.publish.component import publish
-from components.recipes import RUN
 from components.record.component import record
 from components.train.component import train
 from components.train.config import TrainConfig
-from pipeline import kubernetes_settings, vertex_settings
-from pipeline.kubernetes_hardware import KubernetesStage
-from pipeline.package_origin import Origin
-from pipeline.profiles import Profile
-from pipeline.vertex_hardware import VertexStage
+from pipeline.package.package_origin import Origin
+from pipeline.package.shipped_package import EMBED_ON_CPU
+from pipeline.profiles import kubernetes_settings, vertex_settings
+from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.profiles import Profile
+from pipeline.profiles.vertex_hardware import VertexStage
 
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
 _CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
@@ -56,13 +56,13 @@ _DECIDING = sorted(
 
 
 def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
-    """The pipeline, each stage in its image and with what the profile gives it.
+    """Return the pipeline, each stage in its image and with what the profile gives it.
 
     Args:
-        image_of: The reference of each image of `components.images`, by name.
+        image_of: The reference of each image of `components.core.container_images`, by name.
         profile: What each stage gets; decides the target as well.
     """
-    image_of_train = image_of[images.TRAIN_IMAGES[profile.train_image]]
+    image_of_train = image_of[container_images.TRAIN_IMAGES[profile.train_image]]
     of_train = profile.stages["train"]
     training: Any = train
     if isinstance(of_train, VertexStage) and of_train.machine_type:
@@ -97,14 +97,9 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
         ).set_caching_options(False)
 
         with dsl.ExitHandler(recorded, name="the run"):
-            fingerprinted = fingerprint(
-                source=source, own_embedding=given["own_embedding"], index=f"{root}/fingerprints", **of_run
-            ).set_caching_options(False)
-
             decided = decide(
                 registry=registry,
-                source_fingerprint=fingerprinted.outputs["source_fingerprint"],
-                own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
+                source_index=f"{root}/fingerprints",
                 settings="\n".join(f"{name}={given[name]}" for name in _DECIDING if name in given),
                 **chosen(DecideConfig),
                 **of_run,
@@ -113,7 +108,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
             with dsl.If(decided.outputs["decision"] == RUN, name="anything new"):
                 dataset = preprocess(
                     dataset=f"{root}/datasets/{{key}}",
-                    source_fingerprint=fingerprinted.outputs["source_fingerprint"],
+                    source_fingerprint=decided.outputs["source_fingerprint"],
                     source_index=f"{root}/fingerprints",
                     former_datasets=f"{root}/datasets",
                     downloads=f"{root}/downloads",
@@ -131,14 +126,12 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     **of_run,
                 )
 
-                # Embed's image is for CPUs: it gets the hardware of train only if train's image is the same.
-                on_cpu = {"accelerator": "cpu", "tpu": EmbedConfig.tpu, "replicas": EmbedConfig.replicas}
                 embedding = embed(
                     dataset=dataset.outputs["dataset_uri"],
                     embedding=f"{root}/embeddings/{{key}}",
                     dataset_digest=dataset.outputs["dataset_digest"],
-                    own_embedding_digest=fingerprinted.outputs["own_embedding_digest"],
-                    **{**chosen(EmbedConfig), **({} if profile.train_image == "cpu" else on_cpu)},
+                    own_embedding_digest=decided.outputs["own_embedding_digest"],
+                    **{**chosen(EmbedConfig), **({} if profile.train_image == "cpu" else EMBED_ON_CPU)},
                     **of_run,
                 )
 
@@ -174,31 +167,23 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                         **of_run,
                     ).set_caching_options(False)
 
-        tasks = {
-            "fingerprint": fingerprinted,
-            "decide": decided,
-            "preprocess": dataset,
-            "train": checkpoint,
-            "embed": embedding,
-            "evaluate": evaluation,
-            "export": model,
-            "publish": published,
-            "record": recorded,
+        reference_of = {
+            container_images.image(name): image_of[name]
+            for name in (container_images.PREPROCESS, container_images.TRAIN)
         }
-        reference_of = {images.image(name): image_of[name] for name in (images.PREPROCESS, images.TRAIN)}
-        for name, task in tasks.items():
-            if name != "train":
+        for task in (decided, dataset, checkpoint, embedding, evaluation, model, published, recorded):
+            if task.name != "train":
                 task.set_container_image(reference_of[task.container_spec.image])
             elif training is train:  # what a custom job runs is in its message
                 task.set_container_image(image_of_train)
-            _apply(task, profile.stages[name])
+            _apply(task, profile.stages[task.name])
 
     description = f"Trains a WGAN-GP, judges it, and publishes it if it is good. {origin}"
     return dsl.pipeline(name="wgan-gp", description=description)(with_parameters(wgan_gp, parameters.values()))
 
 
 def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
-    """Declares the parameters of the pipeline, by name."""
+    """Return the parameters of the pipeline, by name."""
     defaults = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     fields: dict[str, settings.Field] = {}
     for config in _CHOSEN_BY_USERS:

@@ -3,10 +3,12 @@
 import collections
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,45 +16,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components import digests, records, storage
-from tests import programs, properties
-from tests.gcs_server.server import Server, serving
+from components.core.artifacts import datasets
+from tests import artifacts, programs, properties
+from tests.fakes.gcs.server import Server, serving
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 properties.register_profiles()
 
 
-def write_dataset(folder: Path, shape: records.ImageShape, counts: dict[str, int], classes: int, seed: int = 0) -> Path:
+def write_dataset(
+    folder: Path, shape: datasets.ImageShape, counts: dict[str, int], classes: int, seed: int = 0
+) -> Path:
     """Writes a dataset of blobs whose place tells their class: learnable by eye and by network."""
-    folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
     rows, columns = np.mgrid[: shape.height, : shape.width]
-    splits = {}
+    examples = {}
     for split, count in counts.items():
-        labels = generator.integers(0, classes, count) if classes else np.full(count, records.NO_LABEL)
+        labels = generator.integers(0, classes, count) if classes else np.full(count, datasets.NO_LABEL)
         centre = (labels + 1) * shape.width / (max(classes, 1) + 1) + generator.normal(0, 0.3, count)
         distance = (rows[None] - shape.height / 2) ** 2 + (columns[None] - centre[:, None, None]) ** 2
         grey = 255 * np.exp(-distance / 4) * generator.uniform(0.6, 1, (count, 1, 1))
         images = np.repeat(grey[..., None], shape.channels, axis=3).astype(np.uint8)
-        file = folder / f"{split}-00000-of-00001.tfrecord"
-        encoded = (
-            records.encode_example(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
-        )
-        file.write_bytes(b"".join(records.frame(encoded)))
-        shard = records.Shard(file.name, count, file.stat().st_size, digests.sha256_of_file(file))
-        class_counts = np.bincount(labels, minlength=classes).tolist() if classes else []
-        splits[split] = records.Split(count, class_counts, [shard])
-    manifest = records.Manifest(
-        image=shape,
-        classes=[str(label) for label in range(classes)],
-        splits=splits,
-        statistics={"mean": 0.0, "std": 1.0},
-        source={"kind": "blobs"},
-        preprocessing={},
-        quarantine={"count": 0, "limit": 0.01, "entries": []},
-    )
-    storage.write_json(folder / records.MANIFEST, manifest.to_json())
+        examples[split] = images, labels
+    artifacts.write_dataset(folder, examples, [str(label) for label in range(classes)])
     return folder
 
 
@@ -61,6 +48,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = (str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
     for reason, count in sorted(collections.Counter(reasons).items()):
         terminalreporter.line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_a_failed_job() -> Iterator[None]:
+    """Undo what a failed Beam job leaves: it shortens the log and its threads' errors until the process ends."""
+    hook = threading.excepthook
+    yield
+    threading.excepthook = hook
+    for handler in logging.getLogger().handlers:
+        for each in [*handler.filters]:
+            handler.removeFilter(each)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -76,7 +74,7 @@ def signals_of_a_terminal() -> Iterator[None]:
 @pytest.fixture
 def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     """Serve buckets to this process and its children; retries do not wait, and nothing is mirrored yet."""
-    from components import buckets
+    from components.core.storage import buckets
 
     monkeypatch.setattr(buckets, "FIRST_DELAY_SECONDS", 0.001)
     (tmp_path / "scratch").mkdir()
@@ -90,7 +88,7 @@ def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to a bucket fail at their first error, for outages that outlast every retry."""
-    from components import buckets
+    from components.core.storage import buckets
 
     monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
 
@@ -99,14 +97,14 @@ def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 training, 40 validation and 120 test images of 12x10x1 in 3 classes."""
     counts = {"train": 300, "validation": 40, "test": 120}
-    return write_dataset(tmp_path_factory.mktemp("data") / "tiny", records.ImageShape(12, 10, 1), counts, 3)
+    return write_dataset(tmp_path_factory.mktemp("data") / "tiny", datasets.ImageShape(12, 10, 1), counts, 3)
 
 
 @pytest.fixture(scope="session")
 def unlabelled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The like in colour, without classes."""
     counts = {"train": 200, "validation": 20, "test": 60}
-    return write_dataset(tmp_path_factory.mktemp("data") / "unlabelled", records.ImageShape(9, 16, 3), counts, 0)
+    return write_dataset(tmp_path_factory.mktemp("data") / "unlabelled", datasets.ImageShape(9, 16, 3), counts, 0)
 
 
 @pytest.fixture(scope="session")

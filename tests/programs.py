@@ -27,18 +27,18 @@ _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         "components.embed.run",
-        "components.evaluate.run",
+        "components.evaluate.make",
         "components.export.run",
         "components.sample.run",
         "components.selfcheck.run",
-        "components.train.training",
+        "components.train.loop",
         "components.train.run",
         "google.cloud.storage",
         "kfp.compiler",
         "pipeline.cluster.run_commands",
         "pipeline.cluster.schedule_commands",
-        "pipeline.compile_command",
-        "pipeline.run_command",
+        "pipeline.cli.compile",
+        "pipeline.cli.run",
     ]
 )
 

@@ -4,9 +4,13 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from components.core import stages
+from pipeline.package import shipped_package
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [path for package in ("components", "pipeline") for path in sorted((ROOT / package).rglob("*.py"))]
@@ -56,13 +60,28 @@ def test_no_package_among_the_tests() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 
 
-def test_every_stage_has_the_same_files() -> None:
-    stages = {path.parent.name for path in (ROOT / "components").glob("*/config.py")}
-    for stage in stages:
+def test_every_stage_has_the_same_files_and_is_named_wherever_it_must_be() -> None:
+    programs = {path.parent.name for path in (ROOT / "components").glob("*/config.py")}
+    for program in programs:
         for name in ("__init__.py", "__main__.py", "config.py", "run.py"):
-            assert (ROOT / "components" / stage / name).is_file(), f"{stage}/{name}"
-    assert stages - {path.parent.name for path in (ROOT / "components").glob("*/component.py")} == {
-        "report",
-        "sample",
-        "selfcheck",
-    }
+            assert (ROOT / "components" / program / name).is_file(), f"{program}/{name}"
+    assert programs - set(stages.ALL) == {"report", "sample", "selfcheck"}
+    assert {path.parent.name for path in (ROOT / "components").glob("*/component.py")} == set(stages.ALL)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (independent,) = (contract["modules"] for contract in contracts if contract["type"] == "independence")
+    assert set(independent) == {f"components.{program}" for program in programs}
+    assert {task.name for task in shipped_package.read().tasks} == set(stages.ALL)
+
+
+def test_the_map_names_what_exists() -> None:
+    """Every path in docs/architecture.md exists, and every name beside one is defined or used there."""
+    missing = []
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        path = ROOT
+        for word in re.findall(r"`([\w./]+)`", line):
+            if "/" in word:
+                path = ROOT / word
+                missing += [] if path.exists() else [word]
+            elif line.startswith("|") and path.is_file() and not re.search(rf"\b{word}\b", path.read_text()):
+                missing.append(f"{word} in {path.relative_to(ROOT)}")
+    assert missing == []

@@ -2,7 +2,7 @@
 
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.decide.config import DecideConfig
 
 if __name__ == "__main__":

@@ -1,18 +1,35 @@
-"""What the decide stage can be told."""
+"""Settings of the decide stage."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
+from components.core.stage.own_embedding import OwnEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecideConfig:
-    """Decides whether a run can make anything new, and which checkpoint a training starts from."""
+    """Reads what the source holds now, decides whether a run can make anything new, and where a training starts."""
 
+    source: Annotated[
+        str,
+        Setting(
+            "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
+            "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
+            in_key=False,
+            place=True,
+        ),
+    ]
     registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
-    source_fingerprint: Annotated[str, Setting("What the fingerprint stage said of the source.")]
-    own_embedding_digest: Annotated[str, Setting("What it said of your own embedding; empty without one.")] = ""
+    own_embedding: OwnEmbedding = ""
+    source_index: Annotated[
+        str,
+        Setting(
+            "Folder that keeps what was read of sources, so that files that did not change are not read again; "
+            "none when empty.",
+            in_key=False,
+        ),
+    ] = ""
     settings: Annotated[
         str, Setting("A line `name=value` for each parameter of the pipeline that decides what is made.")
     ] = ""

@@ -1,13 +1,17 @@
-"""The decide stage: is anything new since the champion, and where does a training begin."""
+"""The decide stage: what the source holds, whether anything is new since the champion, and where a training starts."""
 
 import json
 
-from components import checkpoints, places, recipes, registry
+from components.core.artifacts import recipes
+from components.core.artifacts.recipes import RUN, SKIP
+from components.core.errors import ConfigError
+from components.core.registry import registry
+from components.core.registry.registry import Champion, PublishedRecipe
+from components.core.sources import sources
+from components.core.stage import own_embedding
+from components.core.stage.executor import StageResult
+from components.core.storage.location import Location
 from components.decide.config import DecideConfig
-from components.errors import ConfigError
-from components.executor import StageResult
-from components.recipes import RUN, SKIP
-from components.registry import Champion, PublishedRecipe
 
 _CHANGES_SHOWN = 3
 
@@ -15,16 +19,24 @@ _CHANGES_SHOWN = 3
 def run(config: DecideConfig) -> StageResult:
     """Compares what a run would be made from with what the champion was made from. Decides by that alone.
 
+    Nothing is decoded, and nothing is imported beyond the standard library.
+
     Returns:
         decision: `RUN` or `SKIP`.
+        source_fingerprint: 64 hexadecimal digits that change when a file's name or content does.
+        own_embedding_digest: The digest of the user's own embedding; empty without one.
         recipe: What the run is made from, to be published with what it makes.
         initial_checkpoint, initial_checkpoint_digest: Where a training begins; empty for a start from scratch.
 
     Raises:
-        ConfigError: A training is to start from the champion, whose checkpoint is gone.
-        DataError: The registry is damaged.
+        ConfigError: A training is to start from the champion, whose checkpoint is gone; or the source is a URI of
+            another scheme than gs://.
+        DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
+            damaged.
     """
-    now = recipes.of_this_code(config.source_fingerprint, config.own_embedding_digest, config.settings)
+    fingerprint, held = sources.fingerprint(config.source, config.source_index)
+    own_digest = own_embedding.digest_of_content(config.own_embedding)
+    now = recipes.of_this_code(fingerprint, own_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)
@@ -35,10 +47,12 @@ def run(config: DecideConfig) -> StageResult:
     return StageResult(
         parameters={
             "decision": decision,
+            "source_fingerprint": fingerprint,
+            "own_embedding_digest": own_digest,
             "recipe": json.dumps(now.to_json(), sort_keys=True),
             "initial_checkpoint": initial,
             "initial_checkpoint_digest": champion.checkpoint_digest if initial and champion else "",
-            "summary": reason,
+            "summary": f"{reason}; the source holds {held}",
         }
     )
 
@@ -69,7 +83,9 @@ def _checkpoint_of(champion: Champion, published: PublishedRecipe | None) -> str
             f"start_from is champion, but version {champion.version} does not say where its checkpoint is; "
             "give start_from scratch"
         )
-    if not places.holds(places.local(checkpoint), checkpoints.MANIFEST, whole=False):
+    from components.core.artifacts import checkpoints  # only here, as it imports numpy
+
+    if not Location.of(checkpoint).fetch_description(checkpoints.MANIFEST):
         raise ConfigError(
             f"start_from is champion, but the checkpoint of version {champion.version} is gone from {checkpoint}; "
             "restore it, or give start_from scratch"

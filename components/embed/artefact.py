@@ -5,32 +5,26 @@ it, whitenings, description.
 import functools
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import keras
 import numpy as np
 import scipy.stats
 import tensorflow as tf
 
-from components import (
-    datasets,
-    embeddings,
-    lineage,
-    networks,
-    places,
-    records,
-    saved_models,
-    settings,
-    storage,
-    whitening,
-)
-from components.accelerator import choose_strategy, kind_of, threads
-from components.agreement import Agreement
-from components.cluster import Cluster
+from components.core import settings
+from components.core.artifacts import datasets, embeddings, lineage
+from components.core.data import dataset_reader
+from components.core.distributed.cluster import Cluster
+from components.core.distributed.coordination import Agreement
+from components.core.distributed.strategies import choose_strategy, kind_of, threads
+from components.core.errors import DataError
+from components.core.metrics import feature_spaces, whitening
+from components.core.networks import gan, saved_models
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from components.embed import certificate, classifier, training
 from components.embed.config import EmbedConfig
 from components.embed.own import OwnNetwork
-from components.errors import DataError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +34,9 @@ _BATCH = 512
 _CHANCE_LEVEL = 0.01  # at which a classifier must be better than chance
 
 
-def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path, cluster: Cluster | None) -> None:
+def make_embedding(
+    config: EmbedConfig, manifest: datasets.Manifest, location: Location, cluster: Cluster | None
+) -> None:
     """Trains the classifier, if the dataset has classes, measures its accuracy, and writes the artefact.
 
     With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
@@ -54,15 +50,19 @@ def make_embedding(config: EmbedConfig, manifest: records.Manifest, place: Path,
     with workers.or_try_again():
         identity = {"dataset": manifest.digest, "own_embedding": config.own_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
-        _make_embedding(config, manifest, place, strategy, workers)
+        _make_embedding(config, manifest, location, strategy, workers)
         workers.wait()
 
 
 def _make_embedding(
-    config: EmbedConfig, manifest: records.Manifest, place: Path, strategy: tf.distribute.Strategy, workers: Agreement
+    config: EmbedConfig,
+    manifest: datasets.Manifest,
+    location: Location,
+    strategy: tf.distribute.Strategy,
+    workers: Agreement,
 ) -> None:
     image, classes = manifest.image, manifest.class_count
-    images, labels = datasets.load_split(config.dataset, manifest, "train")
+    images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
     own = OwnNetwork(config, image) if config.own_embedding else None
     if own:
         own.try_on(images)
@@ -74,7 +74,7 @@ def _make_embedding(
     if not workers.is_chief:
         return
     module = _Embedding(networks_of, own, image)
-    test_images, test_labels = datasets.load_split(config.dataset, manifest, "test")
+    test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
     test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
     if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
         log.warning("embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy)
@@ -82,9 +82,9 @@ def _make_embedding(
         module, classes = _Embedding(networks_of, own, image), 0
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
     certified = _certify(module, whitenings, images, labels, test_images, classes, config.seed)
-    with places.new_folder(place, embeddings.MANIFEST) as folder:
+    with location.new_folder(embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
-        embeddings.save_whitenings(folder, whitenings)
+        feature_spaces.save_whitenings(folder, whitenings)
         description = embeddings.Description(
             image=image,
             spaces=[
@@ -96,7 +96,7 @@ def _make_embedding(
             certificate=certified.to_json(),
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
-            files=storage.files_in(folder),
+            files=atomic_files.files_in(folder),
             own_embedding_digest=config.own_embedding_digest,
             made_with=lineage.made_with(
                 "embed",
@@ -161,7 +161,7 @@ class _Embedding(tf.Module):
     A user's own network takes the classifier's place as a space.
     """
 
-    def __init__(self, networks_of: dict[str, keras.Model], own: OwnNetwork | None, image: records.ImageShape) -> None:
+    def __init__(self, networks_of: dict[str, keras.Model], own: OwnNetwork | None, image: datasets.ImageShape) -> None:
         super().__init__(name="embedding")
         self.spaces = list(networks_of) if own is None else [own.name, embeddings.UNTRAINED]
         if own:
@@ -173,7 +173,7 @@ class _Embedding(tf.Module):
         spec = tf.TensorSpec([None, image.height, image.width, image.channels], tf.uint8, name="images")
 
         def embed(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            pixels, outputs = networks.to_unit_range(images), {}
+            pixels, outputs = gan.to_unit_range(images), {}
             for name, network in networks_of.items():
                 (features, logits), _ = network.stateless_call(
                     self.weights[name], self.statistics[name], pixels, training=False

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from components import metrics, neighbours
+from components.core.artifacts.embeddings import CERTIFIABLE, FAILED, PASSED, TOO_FEW
+from components.core.metrics import neighbours, set_distances
 from components.embed.disturbances import Disturbed, disturbances
-from components.embeddings import CERTIFIABLE, FAILED, PASSED, TOO_FEW
 
 log = logging.getLogger(__name__)
 
@@ -141,16 +141,16 @@ def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, count: int
         reference,
         base,
         draws,
-        np.array([metrics.frechet_distance(draw, reference) for draw in draws]),
-        np.array([metrics.kernel_distances(draw, reference).mean() for draw in draws]),
+        np.array([set_distances.frechet_distance(draw, reference) for draw in draws]),
+        np.array([set_distances.kernel_distances(draw, reference).mean() for draw in draws]),
     )
 
 
 def _measure(disturbed: Disturbed, features: Mapping[str, np.ndarray], real: Mapping[str, _Real]) -> _Measured:
     return _Measured(
         (disturbed.kind, disturbed.strength),
-        {space: metrics.frechet_distance(features[space], real[space].reference) for space in real},
-        {space: float(metrics.kernel_distances(features[space], real[space].reference).mean()) for space in real},
+        {space: set_distances.frechet_distance(features[space], real[space].reference) for space in real},
+        {space: float(set_distances.kernel_distances(features[space], real[space].reference).mean()) for space in real},
     )
 
 
@@ -160,10 +160,10 @@ def _of_real_images(space: str, real: _Real) -> list[Check]:
     floor, spread = real.floors.mean(), real.floors.std(ddof=1)
     # The distance of white Gaussians is a sum of about so many squares, whose mean varies the more the fewer they are.
     squares = size + size * (size + 1) / 2
-    held_out = metrics.frechet_distance(real.base, real.reference)
-    reversed_pair = metrics.frechet_distance(real.reference, real.base[::-1])
-    mean, error = metrics.mean_and_error(metrics.kernel_distances(real.base, real.reference))
-    gaussian = metrics.frechet_floor(count, count, size)
+    held_out = set_distances.frechet_distance(real.base, real.reference)
+    reversed_pair = set_distances.frechet_distance(real.reference, real.base[::-1])
+    mean, error = set_distances.mean_and_error(set_distances.kernel_distances(real.base, real.reference))
+    gaussian = set_distances.frechet_floor(count, count, size)
     return [
         _between("real against real over the closed form", space, _ratio(floor, gaussian), 0.8, 1.6),
         _between(

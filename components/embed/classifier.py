@@ -6,9 +6,9 @@ are taken before the activation, so that none of them is dead.
 
 import keras
 
-from components import networks
-from components.normalization import BatchNormalization
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import gan
+from components.core.networks.normalization import BatchNormalization
 
 FEATURES = 64
 _FILTERS = 32
@@ -32,7 +32,7 @@ def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
 
     images = keras.Input((image.height, image.width, image.channels), name="images")
     x = images
-    for level in range(max(2, networks.doublings(image))):
+    for level in range(max(2, gan.doublings(image))):
         x = keras.layers.Conv2D(
             _FILTERS * min(2**level, 4),
             3,

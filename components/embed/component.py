@@ -1,7 +1,7 @@
 """The embed stage as Kubeflow sees it."""
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.embed.config import EmbedConfig
 
 embed = component_of(
@@ -9,5 +9,5 @@ embed = component_of(
     EmbedConfig,
     "Makes the spaces of the metrics: trains the classifier, takes in a user's own embedding.",
     {"embedding_uri": str, "embedding_digest": str},
-    runs_in=images.TRAIN,
+    runs_in=container_images.TRAIN,
 )

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.hardware import Accelerator, Replicas, Tpu
-from components.own_embedding import OwnEmbedding
-from components.settings import Setting, require_valid, share_problem
+from components.core.settings import Setting, require_valid, share_problem
+from components.core.stage.hardware import Accelerator, Replicas, Tpu
+from components.core.stage.own_embedding import OwnEmbedding
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # The other spaces, what the artefact calls the classes, and what scores of images begin with.
@@ -19,7 +19,7 @@ class EmbedConfig:
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     embedding: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
     classifier_epochs: Annotated[int, Setting("Passes over the training images.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
     classifier_learning_rate: Annotated[
@@ -27,7 +27,7 @@ class EmbedConfig:
     ] = 2e-3
     own_embedding: OwnEmbedding = ""
     own_embedding_digest: Annotated[
-        str, Setting("The digest that own_embedding must have; any when empty.", in_key=False)
+        str, Setting("The digest that own_embedding must have; any when empty.", digest=True)
     ] = ""
     own_embedding_name: Annotated[
         str, Setting("What own_embedding is called; the names of its scores begin with it. Needed with it.")

@@ -1,14 +1,13 @@
 """A user's own embedding: a SavedModel, and what is done to images so that it can take them."""
 
-from pathlib import Path
-
 import numpy as np
 import tensorflow as tf
 
-from components import saved_models
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.networks import saved_models
+from components.core.storage.location import Location
 from components.embed.config import EmbedConfig
-from components.errors import DataError
-from components.records import ImageShape
 
 _SIGNATURE = "serving_default"
 _FEATURES_AT_MOST = 4096  # a covariance has its square
@@ -36,7 +35,7 @@ class OwnNetwork:
 
     def __init__(self, config: EmbedConfig, image: ImageShape) -> None:
         self.name, self._what = config.own_embedding_name, f"own_embedding {config.own_embedding}"
-        self._model = saved_models.load(Path(config.own_embedding), "own_embedding")
+        self._model = saved_models.load(Location.of(config.own_embedding), "own_embedding")
         if _SIGNATURE not in self._model.signatures:
             raise DataError(f"{self._what} has no signature {_SIGNATURE}; save it with one, as Keras' export does")
         self._signature = self._model.signatures[_SIGNATURE]

@@ -1,16 +1,15 @@
 """The embed stage, top to bottom: dataset, folder, what is there already, the artefact."""
 
 import dataclasses
-import logging
-from pathlib import Path
-from typing import Any
 
-from components import cache_key, embeddings, own_embedding, places, records, settings, storage
-from components.cluster import cluster_for
+from components.core import settings
+from components.core.artifacts import datasets, embeddings
+from components.core.artifacts.made_once import made_once
+from components.core.distributed.cluster import cluster_for
+from components.core.stage import cache_key, own_embedding
+from components.core.stage.executor import StageResult
+from components.core.storage.location import Location
 from components.embed.config import EmbedConfig
-from components.executor import StageResult
-
-log = logging.getLogger(__name__)
 
 
 def run(config: EmbedConfig) -> StageResult:
@@ -30,42 +29,31 @@ def run(config: EmbedConfig) -> StageResult:
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
-    config = places.with_mirrors(config, "embedding", own_embedding=own_embedding.GRAPH)
-    dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
-    manifest = records.Manifest.of(str(dataset), config.dataset_digest)
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
-    inputs = {"dataset": manifest.digest, **({"own_embedding": own_digest} if own_digest else {})}
-    place = Path(cache_key.fill_key(config.embedding, "embed", config, inputs))
-    former = embeddings.Description.of(place) if places.holds(place, embeddings.MANIFEST) else None
-    storage.require_own_place(
-        place,
-        "embedding",
-        None if former is None else _identity(former.settings, former.dataset_digest, former.own_embedding_digest),
-        _identity(settings.values_in_key(config), manifest.digest, own_digest),
-    )
-    if former is not None:
-        log.info("embed: already complete at %s", place)
-    else:
+    parts = cache_key.key_parts("embed", config, dataset_digest=manifest.digest)
+    location = Location.of(cache_key.fill_key(config.embedding, parts))
+
+    def make() -> None:
         # Only here, so that an embedding that is complete is told at once, without TensorFlow.
         from components.embed.artefact import make_embedding
 
-        places.require_writable(place)
-        make_embedding(places.with_mirrors(config, dataset=records.MANIFEST), manifest, place, cluster)
+        Location.of(config.dataset).require(datasets.MANIFEST, "dataset")
+        make_embedding(config, manifest, location, cluster)
+
+    digests = {"dataset_digest": manifest.digest, "own_embedding_digest": own_digest}
+    identity = {**settings.values_in_key(config), **digests}
     # A worker that is not the chief has it from where the chief has put it.
-    description = embeddings.Description.of(places.fetched(place, embeddings.MANIFEST, "embedding"))
+    description, kept = made_once(location, embeddings.Description, identity, make)
     return StageResult(
         parameters={
-            "embedding_uri": places.given(place),
+            "embedding_uri": location.uri,
             "embedding_digest": description.digest,
             "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
         },
-        kept=former is not None,
+        kept=kept,
     )
-
-
-def _identity(settings_in_key: dict[str, Any], dataset_digest: str, own_digest: str) -> dict[str, Any]:
-    return {**settings_in_key, "dataset_digest": dataset_digest, "own_embedding_digest": own_digest}
 
 
 def _what_it_is(description: embeddings.Description) -> str:

@@ -9,16 +9,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import networks
-from components.agreement import Agreement
-from components.data_order import EndlessOrder
-from components.distributed_step import Adam, Resumable, Share, Sharing, Terms, descend, of_one_replica
+from components.core.artifacts.datasets import ImageShape
+from components.core.data.data_order import EndlessOrder
+from components.core.distributed.coordination import Agreement
+from components.core.distributed.update import (
+    Adam,
+    BatchPartition,
+    BatchShard,
+    LossOutput,
+    Resumable,
+    apply_update,
+    of_one_replica,
+)
+from components.core.errors import TrainingDiverged
+from components.core.networks import gan
+from components.core.networks.normalization import recorded_statistics
+from components.core.stage.signals import deferred
 from components.embed.classifier import build_classifier
 from components.embed.config import EmbedConfig
-from components.errors import TrainingDiverged
-from components.interruption import deferred
-from components.normalization import recorded_statistics
-from components.records import ImageShape
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +73,11 @@ class ClassifierStep(Resumable):
             labels: int32 [steps, global batch].
 
         Returns:
-            Means over the block, scalars of Keras' float type: `loss`, `accuracy`, and `healthy`, below 1 if an
+            Means over the block, scalars of Keras' float type: `loss`, `accuracy`, and `finite`, below 1 if an
             update was not.
         """
         steps = tf.shape(pixels)[0]
-        sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "healthy")}
+        sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "finite")}
         for index in tf.range(steps):
             means = self._one_step(pixels[index], labels[index])
             sums = {name: sums[name] + means[name] for name in sums}
@@ -81,17 +89,17 @@ class ClassifierStep(Resumable):
         return of_one_replica(self._strategy, self._strategy.run(self._update, args=(pixels, labels)))
 
     def _update(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        def terms(share: Share) -> Terms:
+        def terms(share: BatchShard) -> LossOutput:
             wanted = share.of(labels)
             with recorded_statistics() as statistics:
-                _, logits = self.model(networks.to_unit_range(share.of(pixels)), training=True)
+                _, logits = self.model(gan.to_unit_range(share.of(pixels)), training=True)
             loss = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, logits)
             right = tf.argmax(logits, axis=1, output_type=tf.int32) == wanted
-            return Terms(loss, {"accuracy": tf.cast(right, loss.dtype)}, statistics)
+            return LossOutput(loss, {"accuracy": tf.cast(right, loss.dtype)}, statistics)
 
         done = tf.cast(self._adam.iterations, self._float) / self._total_steps
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
-        return descend(terms, self._variables, self._adam, Sharing(self._batch_size), rate_factor)
+        return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
 
     def state(self) -> dict[str, tf.Variable]:
         """As of `Resumable`."""
@@ -136,7 +144,7 @@ def train_classifier(
                 images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
             )
             step += steps
-            if means["healthy"] < 1:
+            if means["finite"] < 1:
                 raise TrainingDiverged(
                     f"the classifier's loss is not finite at step {step}; lower classifier_learning_rate, "
                     f"which is {config.classifier_learning_rate}"

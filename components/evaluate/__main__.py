@@ -2,7 +2,7 @@
 
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.config import EvaluateConfig
 

@@ -2,16 +2,17 @@
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from components import checkpoints, embeddings, places, records
-from components.errors import ConfigError, DataError
-from components.evaluate import scores, scores_table, training_folder
+from components.core.artifacts import checkpoints, datasets, embeddings
+from components.core.errors import ConfigError, DataError
+from components.core.stage.executor import StageResult
+from components.core.storage.location import Location
 from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.checkpoint_scores import Scorer
-from components.evaluate.scores_table import Row
-from components.executor import StageResult
+from components.evaluate.report import scores_table, training_folder
+from components.evaluate.report.scores_table import Row
+from components.evaluate.scoring import scores
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ _SHOWN = ("fcd", "fcd_error", "fcd_ratio", "kcd", "precision", "recall", "covera
 _OF_GROUPS = ("class_ratio", "bin_ratio")
 _TRAININGS_NAMED = 3
 
-Described = TypeVar("Described", records.Manifest, embeddings.Description)
+Described = TypeVar("Described", datasets.Manifest, embeddings.Description)
 
 
 def run(config: AllCheckpointsConfig) -> StageResult:
@@ -32,7 +33,7 @@ def run(config: AllCheckpointsConfig) -> StageResult:
     training = _training(config.checkpoints)
     dataset, manifest = _dataset(config, training)
     embedding, description = _embedding(config, training, dataset, manifest)
-    places.fetched(dataset, records.MANIFEST, "dataset")
+    dataset.require(datasets.MANIFEST, "dataset")
     scorer = Scorer(dataset, manifest, embedding, description, config.sample_count, config.seed)
     rows = scorer.score_all(training)
     if not rows:
@@ -41,12 +42,12 @@ def run(config: AllCheckpointsConfig) -> StageResult:
     return StageResult(parameters={"summary": f"checkpoints: {len(rows)}"})
 
 
-def _training(given: str) -> Path:
+def _training(given: str) -> Location:
     """The folder of a training, with its checkpoints and scores on this machine."""
-    training = places.local(given)
+    training = Location.of(given)
     if not _has_checkpoints(training):
-        below = [each for place in (training, training / "checkpoints") for each in places.folders(place)]
-        found = [places.given(each) for each in below if _has_checkpoints(each)]
+        below = [each for place in (training, training / "checkpoints") for each in place.children()]
+        found = [each.uri for each in below if _has_checkpoints(each)]
         more = f", or one of {len(found) - _TRAININGS_NAMED} more" if len(found) > _TRAININGS_NAMED else ""
         remedy = f"; give {' or '.join(found[:_TRAININGS_NAMED])}{more}" if found else ""
         raise ConfigError(
@@ -54,15 +55,15 @@ def _training(given: str) -> Path:
             f"but {given} holds no folders step-NNNNNNNNNN{remedy}"
         )
     training_folder.fetch(training)
-    places.fetch_all(training, checkpoints.MANIFEST)
+    training.fetch_intact(checkpoints.MANIFEST)
     return training
 
 
-def _has_checkpoints(folder: Path) -> bool:
-    return bool(checkpoints.steps_named(each.name for each in places.folders(folder)))
+def _has_checkpoints(folder: Location) -> bool:
+    return bool(checkpoints.steps_named(each.name for each in folder.children()))
 
 
-def _dataset(config: AllCheckpointsConfig, training: Path) -> tuple[Path, records.Manifest]:
+def _dataset(config: AllCheckpointsConfig, training: Location) -> tuple[Location, datasets.Manifest]:
     """The dataset that the newest checkpoint names."""
     newest = checkpoints.newest(training)
     if newest is None:
@@ -75,8 +76,8 @@ def _dataset(config: AllCheckpointsConfig, training: Path) -> tuple[Path, record
 
 
 def _embedding(
-    config: AllCheckpointsConfig, training: Path, dataset: Path, manifest: records.Manifest
-) -> tuple[Path, embeddings.Description]:
+    config: AllCheckpointsConfig, training: Location, dataset: Location, manifest: datasets.Manifest
+) -> tuple[Location, embeddings.Description]:
     """The only embedding of the dataset; the same one may be kept under several keys."""
     kept = _described(config.embedding, training, "embeddings", _certified)
     fit = {of.digest: (folder, of) for folder, of in kept if of.dataset_digest == manifest.digest}
@@ -91,13 +92,14 @@ def _embedding(
 
 
 def _described(
-    named: str, training: Path, kind: str, describe: Callable[[Path], Described]
-) -> list[tuple[Path, Described]]:
+    named: str, training: Location, kind: str, describe: Callable[[Location], Described]
+) -> list[tuple[Location, Described]]:
     """The folder that was named, or all of a kind in the training's root, with what each says of itself."""
     if named:
-        return [(places.local(named), describe(places.local(named)))]
+        return [(Location.of(named), describe(Location.of(named)))]
     found = []
-    for folder in places.folders(training.parent.parent / kind) if training.parent.name == "checkpoints" else []:
+    kept = training.parent.parent / kind
+    for folder in kept.children() if training.parent.name == "checkpoints" else []:
         try:
             found.append((folder, describe(folder)))
         except DataError as error:
@@ -105,26 +107,24 @@ def _described(
     return found
 
 
-def _manifest_of(dataset: Path) -> records.Manifest:
-    places.holds(dataset, records.MANIFEST, whole=False)  # the images only if this is the dataset
-    return records.Manifest.of(str(dataset))
+def _manifest_of(dataset: Location) -> datasets.Manifest:
+    return datasets.Manifest.fetch(dataset, whole=False)  # the images only if this is the dataset
 
 
-def _certified(place: Path) -> embeddings.Description:
-    embedding = places.fetched(place, embeddings.MANIFEST, "embedding")
-    description = embeddings.Description.of(embedding)
+def _certified(embedding: Location) -> embeddings.Description:
+    description = embeddings.Description.fetch(embedding)
     embeddings.require_certified(embedding, description)
     return description
 
 
 def _print(
-    training: Path, dataset: Path, embedding: Path, description: embeddings.Description, rows: list[Row]
+    training: Location, dataset: Location, embedding: Location, description: embeddings.Description, rows: list[Row]
 ) -> None:
     """Prints a row for each checkpoint, and names the best."""
     comparison = rows[0].comparison
     print(
         f"{comparison.samples:,} samples of each checkpoint, {comparison.compared:,} of them compared with as many "
-        f"{comparison.split} images of {places.given(dataset)} in {places.given(embedding)}"
+        f"{comparison.split} images of {dataset} in {embedding}"
     )
     if comparison.compared < scores.ENOUGH:
         print("there are few images: the distances are noisy, and small differences mean nothing")
@@ -141,7 +141,7 @@ def _print(
     if best is None:
         print("best: none, as no checkpoint has a distance")
     else:
-        folder = places.given(checkpoints.step_folder(training, best.step))
+        folder = checkpoints.step_folder(training, best.step)
         print(f"best: {folder}, with the smallest {comparison.distance}")
 
 

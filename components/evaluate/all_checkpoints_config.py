@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from components.core.settings import Setting, require_valid
 from components.evaluate.config import EvaluateConfig
-from components.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)

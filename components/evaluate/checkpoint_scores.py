@@ -8,15 +8,21 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from components import cache_key, checkpoints, datasets, digests, embeddings, records, storage
-from components.errors import DataError
-from components.evaluate import contestants, scores, scores_table
-from components.evaluate.scores_table import Comparison, Row
+from components.core.artifacts import checkpoints, datasets, embeddings
+from components.core.data import dataset_reader
+from components.core.errors import DataError
+from components.core.metrics import feature_spaces
+from components.core.stage import cache_key
+from components.core.storage import atomic_files, digests
+from components.core.storage.location import Location
+from components.evaluate.judging import contestants
+from components.evaluate.report import scores_table
+from components.evaluate.report.scores_table import Comparison, Row
+from components.evaluate.scoring import scores
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +86,9 @@ class Scorer:
 
     def __init__(
         self,
-        dataset: Path,
-        manifest: records.Manifest,
-        embedding: Path,
+        dataset: Location,
+        manifest: datasets.Manifest,
+        embedding: Location,
         description: embeddings.Description,
         sample_count: int,
         seed: int,
@@ -100,7 +106,7 @@ class Scorer:
             code=cache_key.source_digest("evaluate"),
         )
 
-    def score_all(self, training: Path, last_step: int | None = None) -> list[Row]:
+    def score_all(self, training: Location, last_step: int | None = None) -> list[Row]:
         """Scores every checkpoint of a training that its table does not hold yet, and adds it there at once.
 
         Args:
@@ -114,7 +120,7 @@ class Scorer:
             DataError: The real images or the embedding are damaged.
         """
         found = [entry for entry in checkpoints.all_whole(training) if self._fits(training, *entry, last_step)]
-        with storage.only_one(training / _LOCK):
+        with atomic_files.only_one(training.path / _LOCK):
             rows = {row.checkpoint_digest: row for row in scores_table.read(training, self.comparison)}
             missing = [entry for entry in found if entry[1].digest not in rows]
             log.info("evaluate: %d of %d checkpoints of %s are to be scored", len(missing), len(found), training)
@@ -123,7 +129,7 @@ class Scorer:
                 rows[row.checkpoint_digest] = row
         return [rows[description.digest] for _, description in found if description.digest in rows]
 
-    def choose(self, training: Path, last_step: int) -> Choice:
+    def choose(self, training: Location, last_step: int) -> Choice:
         """The best of a training's checkpoints up to a step; the last if none has a distance.
 
         Raises:
@@ -134,7 +140,9 @@ class Scorer:
             raise DataError(f"there is no checkpoint in {training} that could be scored")
         return Choice(chosen=scores_table.best(rows) or rows[-1], rows=rows)
 
-    def _fits(self, training: Path, folder: Path, description: checkpoints.Description, last_step: int | None) -> bool:
+    def _fits(
+        self, training: Location, folder: Location, description: checkpoints.Description, last_step: int | None
+    ) -> bool:
         """Whether a checkpoint is one of those to score; a stranger among them is reported."""
         if description.dataset_digest != self.comparison.dataset_digest:
             log.error("passed over: checkpoint %s was made of another dataset than %s", folder, self._dataset)
@@ -147,12 +155,12 @@ class Scorer:
     @functools.cached_property
     def _real(self) -> tuple[np.ndarray, scores.Reference]:
         """The training images, and what samples are compared with."""
-        train, _ = datasets.load_split(str(self._dataset), self._manifest, "train")
-        held_out, _ = datasets.load_split(str(self._dataset), self._manifest, SPLIT)
-        embedding, compared = embeddings.load(self._embedding), self.comparison.compared
+        train, _ = dataset_reader.load_split(self._dataset, self._manifest, "train")
+        held_out, _ = dataset_reader.load_split(self._dataset, self._manifest, SPLIT)
+        embedding, compared = feature_spaces.load(self._embedding), self.comparison.compared
         return train, scores.make_reference(embedding, train, held_out, compared, self.comparison.seed)
 
-    def _score(self, found: list[tuple[Path, checkpoints.Description]]) -> Iterator[Row]:
+    def _score(self, found: list[tuple[Location, checkpoints.Description]]) -> Iterator[Row]:
         """The row of each checkpoint; one that cannot be read is reported and passed over."""
         if not found:
             return

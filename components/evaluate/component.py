@@ -2,8 +2,8 @@
 
 from kfp import dsl
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.evaluate.config import EvaluateConfig
 
 evaluate = component_of(
@@ -19,5 +19,5 @@ evaluate = component_of(
         "metrics": dsl.Metrics,
         "report": dsl.HTML,
     },
-    runs_in=images.TRAIN,
+    runs_in=container_images.TRAIN,
 )

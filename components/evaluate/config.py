@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 BEST, JUDGE = "best", "judge"
 
@@ -28,11 +28,11 @@ class EvaluateConfig:
         str, Setting("Folder of the registry whose champion is compared with; none when empty.", in_key=False)
     ] = ""
     checkpoint_digest: Annotated[
-        str, Setting("The digest that the checkpoint must have; any when empty.", in_key=False)
+        str, Setting("The digest that the checkpoint must have; any when empty.", digest=True)
     ] = ""
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
     embedding_digest: Annotated[
-        str, Setting("The digest that the embedding must have; any when empty.", in_key=False)
+        str, Setting("The digest that the embedding must have; any when empty.", digest=True)
     ] = ""
     export_checkpoint: Annotated[
         str,

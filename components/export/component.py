@@ -1,7 +1,7 @@
 """The export stage as Kubeflow sees it."""
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.export.config import ExportConfig
 
 export = component_of(
@@ -9,5 +9,5 @@ export = component_of(
     ExportConfig,
     "Makes a SavedModel of a checkpoint's averaged generator.",
     {"model_uri": str, "model_digest": str},
-    runs_in=images.TRAIN,
+    runs_in=container_images.TRAIN,
 )

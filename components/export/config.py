@@ -1,9 +1,9 @@
-"""What the export stage can be told."""
+"""Settings of the export stage."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class ExportConfig:
     checkpoint: Annotated[str, Setting("Folder of the checkpoint.", in_key=False)]
     model: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
     checkpoint_digest: Annotated[
-        str, Setting("The digest that the checkpoint must have; any when empty.", in_key=False)
+        str, Setting("The digest that the checkpoint must have; any when empty.", digest=True)
     ] = ""
 
     def __post_init__(self) -> None:

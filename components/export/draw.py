@@ -1,4 +1,4 @@
-"""Draws from a SavedModel as a stranger would: TensorFlow alone. Run by path in a new process; imports nothing of ours.
+"""Draws from a SavedModel with TensorFlow alone. Run by path in a new process; imports nothing of ours.
 
     python -I draw.py MODEL_FOLDER INPUTS.npz SEED COUNT IMAGES.npz
 
@@ -8,7 +8,7 @@ Writes `served` (serving_default of the inputs: latents, and labels if the model
 
 import sys
 
-# Whatever is installed beside TensorFlow, the model must do without these: importing them fails from here on.
+# The model must do without these, even if they are installed.
 for name in ("components", "pipeline", "keras"):
     sys.modules[name] = None  # type: ignore[assignment]
 

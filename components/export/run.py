@@ -1,4 +1,4 @@
-"""The export stage, top to bottom: restore, sign, save, draw in a new process, compare, describe."""
+"""The export stage: saves the generator, draws from it in a new process, compares, and describes the model."""
 
 import logging
 import os
@@ -12,21 +12,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import (
-    cache_key,
-    card,
-    checkpoint_networks,
-    checkpoints,
-    conditioning,
-    lineage,
-    models,
-    networks,
-    places,
-    saved_models,
-    storage,
-)
-from components.errors import StageError
-from components.executor import StageResult
+from components.core.artifacts import checkpoints, lineage, models
+from components.core.artifacts.made_once import made_once
+from components.core.errors import StageError
+from components.core.networks import checkpoint_networks, conditioning, gan, saved_models
+from components.core.reporting import model_card
+from components.core.stage import cache_key
+from components.core.stage.executor import StageResult
+from components.core.storage.location import Location
 from components.export import serving
 from components.export.config import ExportConfig
 
@@ -40,44 +33,32 @@ _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one grey level: roundings o
 def run(config: ExportConfig) -> StageResult:
     """Makes the model of a checkpoint's averaged generator.
 
-    Returns:
-        model_uri, model_digest: The artefact.
-
     Raises:
         ConfigError: The folder holds something else.
         DataError: The checkpoint is missing or damaged.
         StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
     """
-    config = places.with_mirrors(config, "model", checkpoint=checkpoints.MANIFEST)
-    checkpoint = checkpoints.Description.of(config.checkpoint, config.checkpoint_digest)
-    place = Path(cache_key.fill_key(config.model, "export", config, {"checkpoint": checkpoint.digest}))
-    former = models.Description.of(place) if places.holds(place, models.MANIFEST) else None
-    storage.require_own_place(
-        place,
-        "model",
-        None if former is None else {"checkpoint_digest": former.checkpoint_digest},
-        {"checkpoint_digest": checkpoint.digest},
-    )
-    if former is not None:
-        log.info("export: already complete at %s", place)
-        description = former
-    else:
-        places.require_writable(place)
+    checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
+    parts = cache_key.key_parts("export", config, checkpoint_digest=checkpoint.digest)
+    location = Location.of(cache_key.fill_key(config.model, parts))
+
+    def make() -> None:
         with tf.device("CPU:0"):  # the graph is the same wherever it was made
-            _make(config, checkpoint, place)
-        description = models.Description.of(place)
+            _make(config, checkpoint, location)
+
+    description, kept = made_once(location, models.Description, {"checkpoint_digest": checkpoint.digest}, make)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(
-        parameters={"model_uri": places.given(place), "model_digest": description.digest, "summary": summary},
-        kept=former is not None,
+        parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary},
+        kept=kept,
     )
 
 
-def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path) -> None:
-    network = networks.NetworkConfig.from_json(checkpoint.network)
+def _make(config: ExportConfig, checkpoint: checkpoints.Description, location: Location) -> None:
+    network = gan.NetworkConfig.from_json(checkpoint.network)
     generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
-    with places.new_folder(place, models.MANIFEST) as folder:
+    with location.new_folder(models.MANIFEST) as folder:
         served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
         saved_models.save(served, folder, served.signatures_by_name)
         _check(folder, generator, network.latent_size, checkpoint.class_counts)
@@ -92,16 +73,12 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, place: Path
             class_counts=checkpoint.class_counts,
             made_with=lineage.made_with("export"),
         )
-        description = models.with_card(folder, description, card.render(description, checkpoint.settings))
+        description = models.with_card(folder, description, model_card.render(description, checkpoint.settings))
         description.write(folder)
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
-    """Draws from the saved model in a new process without this package and compares with the generator.
-
-    Raises:
-        StageError: It cannot be drawn from, or draws something else.
-    """
+    """Raises `StageError` unless a new process without this package draws what the generator draws."""
     log.info("export: drawing from the saved model in a new process")
     inputs = _inputs(latent_size, class_counts)
     with tempfile.TemporaryDirectory() as scratch:
@@ -120,12 +97,12 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
             raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
         with np.load(images) as arrays:
             drawn = dict(arrays)
-    given = networks.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
+    given = gan.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
     expected = generator(given, training=False).numpy()
     difference = float(np.abs(drawn["served"] - expected).max())
     if not difference <= _FLOAT_TOLERANCE:
         raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
-    _require_same_pixels("sample", drawn["sampled"], networks.to_pixels(expected).numpy())
+    _require_same_pixels("sample", drawn["sampled"], gan.to_pixels(expected).numpy())
     if not np.array_equal(drawn["decoded"], drawn["sampled"]):
         raise StageError("png draws other images than sample")
     if class_counts and not np.array_equal(drawn["asked"], drawn["sampled"]):
@@ -133,7 +110,7 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
 
 
 def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The latents that `sample` draws for the seed and count of the check, and the labels of a conditional model."""
+    """The latents of `sample` for the seed and count of the check, and the labels of a conditional model."""
     found: dict[str, list[np.ndarray]] = {"latents": [], "labels": []}
     for batch in range(-(-_CHECK_COUNT // serving.BATCH)):
         latents = tf.random.stateless_normal([serving.BATCH, latent_size], [_CHECK_SEED, batch], alg="philox")

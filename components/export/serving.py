@@ -1,12 +1,12 @@
-"""What is served: the generator as a module of plain TensorFlow, with its signatures."""
+"""The generator as a module of plain TensorFlow, with its signatures."""
 
 from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
-from components import conditioning, networks, saved_models
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import conditioning, gan, saved_models
 
 # Images are drawn in batches of this size, the last one too, so that an image does not depend on how many are drawn.
 BATCH = 64
@@ -20,8 +20,8 @@ class ServedGenerator(tf.Module):
             [n, height, width, channels] in [-1, 1].
         image: Shape of the images.
         latent_size: Numbers in a latent vector.
-        class_counts: Training images of each class if it is conditional: in these proportions `sample` and `png` draw
-            classes. Empty if it is not.
+        class_counts: Training images of each class, the proportions in which `sample` and `png` draw classes; empty
+            for an unconditional generator.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class ServedGenerator(tf.Module):
         classes = len(class_counts)
 
         def draw(latents: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
-            inputs = networks.with_labels(latents, labels, classes)
+            inputs = gan.with_labels(latents, labels, classes)
             images, _ = generator.stateless_call(self.weights, self.statistics, inputs, training=False)
             return images
 
         def batch_of(seed: tf.Tensor, index: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
             latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
-            return networks.to_pixels(draw(latents, labels))
+            return gan.to_pixels(draw(latents, labels))
 
         def pixels(seed: tf.Tensor, count: tf.Tensor, labels_of: Callable[[tf.Tensor], tf.Tensor | None]) -> tf.Tensor:
             batches = tf.map_fn(

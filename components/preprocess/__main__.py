@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.preprocess.config import PreprocessConfig
 
 if __name__ == "__main__":

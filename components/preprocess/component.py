@@ -1,7 +1,7 @@
 """The preprocess stage as Kubeflow sees it."""
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.preprocess.config import PreprocessConfig
 
 preprocess = component_of(
@@ -9,5 +9,5 @@ preprocess = component_of(
     PreprocessConfig,
     "Turns images into a dataset.",
     {"dataset_uri": str, "dataset_digest": str},
-    runs_in=images.PREPROCESS,
+    runs_in=container_images.PREPROCESS,
 )

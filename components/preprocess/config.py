@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +23,13 @@ class PreprocessConfig:
         str, Setting("Folder to make; `{key}` in it becomes a digest of source, settings and code.", in_key=False)
     ]
     source_fingerprint: Annotated[
-        str, Setting("What the fingerprint stage said of the source; computed when empty.", in_key=False)
+        str, Setting("What the decide stage found in the source; computed when empty.", digest=True)
     ] = ""
     source_index: Annotated[
         str,
         Setting(
-            "Folder where the fingerprint stage keeps what was read of sources, so that files that did not change are "
-            "not read again; none when empty.",
+            "Folder where the decide stage keeps what was read of sources, so that files that did not change are not "
+            "read again; none when empty.",
             in_key=False,
         ),
     ] = ""

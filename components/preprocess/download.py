@@ -8,9 +8,10 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-from components import places, storage
-from components.errors import DataError, TransientError
-from components.sources import FASHION_MNIST_MD5
+from components.core.errors import DataError, TransientError
+from components.core.sources.sources import FASHION_MNIST_MD5
+from components.core.storage import atomic_files
+from components.core.storage.location import Location, Place
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ _BLOCK_BYTES = 1 << 20
 _SECONDS_BETWEEN_LINES = 3
 
 
-def fashion_mnist(downloads: Path, url: str = FASHION_MNIST_URL) -> Path:
+def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
     """The folder of the four official files; those that are not kept there yet are downloaded.
 
     Args:
@@ -31,10 +32,10 @@ def fashion_mnist(downloads: Path, url: str = FASHION_MNIST_URL) -> Path:
         TransientError: The server does not answer within seconds, or breaks off.
         DataError: What it sends has another MD5 sum than the published one.
     """
-    folder = downloads / "fashion-mnist"
-    places.fetch_files(folder, ".gz")
+    location = Location.of(downloads) / "fashion-mnist"
+    location.fetch_files(".gz")
     for name, md5 in FASHION_MNIST_MD5.items():
-        path = folder / name
+        path = location.path / name
         if path.is_file():
             if _md5(path.read_bytes()) == md5:
                 continue
@@ -43,9 +44,9 @@ def fashion_mnist(downloads: Path, url: str = FASHION_MNIST_URL) -> Path:
         content = _get(address)
         if _md5(content) != md5:
             raise DataError(f"{address} has MD5 {_md5(content)}, published is {md5}; nothing was kept, try again")
-        storage.write_file(path, content)
-        places.send_file(path)
-    return folder
+        atomic_files.write_file(path, content)
+        (location / name).put_file()
+    return location.path
 
 
 def _get(address: str) -> bytes:

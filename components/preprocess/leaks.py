@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from components.errors import DataError
-from components.preprocess import threads
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import concurrent
 
 # The first 16 of the zigzag order of JPEG (ITU-T T.81, figure A.6) without the mean: (vertical, horizontal). Those come
 # first that images of one thing in the middle differ by most, as the first ones decide what is compared at all.
@@ -65,7 +65,7 @@ class Signed:
         shard: The shard's file name.
         signatures: What `signatures` gives of each: int16 [n, 16].
         digests: The first 8 bytes of the sha256 of each image's pixels: uint64 [n].
-        offsets: Where in the shard each image's pixels begin (`records.size_and_offset`): integers [n].
+        offsets: Where in the shard each image's pixels begin (`tfrecord.size_and_offset`): integers [n].
     """
 
     split: str
@@ -190,7 +190,7 @@ def candidates(held: Held, train: Signed) -> np.ndarray:
         int64 [pairs, 2], sorted, none twice: the number of an image in `held`, and of a record in the shard.
     """
     starts = range(0, len(train.signatures), _ROWS_AT_ONCE)
-    near = threads.overlapped(functools.partial(_near, held, train), starts)
+    near = concurrent.in_threads(functools.partial(_near, held, train), starts)
     numbers, rows = np.concatenate([_same_digest(held, train), *near]).T
     count = len(train.digests)
     return np.stack(np.divmod(np.unique(numbers * count + rows), max(1, count)), axis=1)
@@ -268,7 +268,7 @@ def verified(held: Held, train: Signed, pairs: np.ndarray, folder: Path, image: 
             for number, row, same in zip(numbers[near], rows[near], exact[near], strict=True)
         ]
 
-    found = threads.overlapped(compared, range(0, len(pairs), at_once))
+    found = concurrent.in_threads(compared, range(0, len(pairs), at_once))
     return first_of_each(itertools.chain.from_iterable(found))
 
 

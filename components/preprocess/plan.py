@@ -1,29 +1,39 @@
-"""How a source becomes a dataset: what is decided once, before any image is read."""
+"""The plan of a dataset, decided before any image is read, and the rule that gives each image its place in it.
+
+Split, shard and place within the shard follow from a hash of the image's content alone. So adding images moves none
+from split to split, identical images never lie in two splits, and the order of arrival does not matter.
+"""
 
 import dataclasses
+import hashlib
 import math
+from collections.abc import Sequence
 
-from components import records
-from components.preprocess.former import Former
-from components.records import ImageShape
+import numpy as np
 
-# Taken in this order from the range of the hash that decides (`placing.split_and_shard`).
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.preprocess.reuse import DatasetCache
+
+# Taken in this order from the range of the hash that decides (`split_and_shard`).
 _MADE_SPLITS = ("test", "validation")
+_WORDS = 4  # of 64 bits in a sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How originals become examples.
+    """How the images of a source become examples.
 
     Attributes:
-        stored: Shape of originals that are plain pixels; None where they are image files.
+        stored: Shape of images that are plain pixels; None where they are image files.
         image: Shape of the examples.
         resize: As in `pixels.fitted`.
         made_splits: The share of each split that the source lacks, which is taken from `train`.
         shard_counts: Number of shards of each split.
+        class_count: Number of classes; 0 where there are none.
         seed: Decides the order within shards.
-        recipe: `former.recipe` where shards get members files, which is where originals are image files.
-        former: Where the pixels of images are in earlier datasets; None if nothing is to be taken over.
+        recipe: `reuse.recipe` where shards get members files, which is where the source has image files.
+        cache: Where the pixels of images are in earlier datasets; None if nothing is to be reused.
     """
 
     stored: ImageShape | None
@@ -31,19 +41,53 @@ class Plan:
     resize: str
     made_splits: dict[str, float]
     shard_counts: dict[str, int]
+    class_count: int
     seed: int
     recipe: bytes = b""
-    former: Former | None = None
+    cache: DatasetCache | None = None
+
+    def shard_name(self, split: str, number: int) -> str:
+        """Return the file name of a shard."""
+        return f"{split}-{number:05d}-of-{self.shard_counts[split]:05d}.tfrecord"
 
 
 def made_splits(given: dict[str, int], test_fraction: float, validation_fraction: float) -> dict[str, float]:
-    """The splits that a source lacks, with their shares."""
+    """Return the splits that a source lacks, with their shares."""
     shares = {"test": test_fraction, "validation": validation_fraction}
     return {split: shares[split] for split in _MADE_SPLITS if not given.get(split)}
 
 
 def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard: int) -> dict[str, int]:
-    """The number of shards of each split, from the number of images found in each split of the source."""
+    """Return the number of shards of each split, from the number of images in each split of the source."""
     expected = {**given, **{split: given["train"] * share for split, share in made.items()}}
     expected["train"] -= sum(given["train"] * share for share in made.values())
-    return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in records.SPLITS}
+    return {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
+
+
+def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Return split and shard of images, from the first 16 bytes of their sha256: the split that each was found in, but
+    made splits take their shares of `train`.
+
+    Returns:
+        uint8 [n], numbers in `datasets.SPLITS`; int64 [n], numbers within the split.
+    """
+    words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
+    numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
+    found = np.array([numbers[split] for split in found_in], np.uint8)
+    splits, position, edge = found.copy(), words[:, 0] / 2.0**64, 0.0
+    for split, share in plan.made_splits.items():
+        chosen = (found == numbers["train"]) & (edge <= position) & (position < edge + share)
+        splits[chosen] = numbers[split]
+        edge += share
+    counts = np.array([plan.shard_counts[split] for split in datasets.SPLITS], np.uint64)
+    return splits, (words[:, 1] % counts[splits]).astype(np.int64)
+
+
+def orders(hashes: Sequence[bytes], seed: int) -> np.ndarray:
+    """Return what images are sorted by within their shard, from their sha256.
+
+    Returns:
+        uint64 [n, 4]: the numbers that a hash is if read as big-endian.
+    """
+    found = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
+    return np.frombuffer(found, ">u8").reshape(-1, _WORDS)

@@ -1,161 +1,295 @@
-"""Examples on their way to their shards: rows of one NumPy array, which travel as one run of bytes for each shard.
+"""Rows: the examples of a chunk of the source, left in files in runs that are sorted by shard.
 
-An object for each image would be encoded by itself wherever Beam passes it on, which takes longer than all the rest.
-A row has fields `order` (uint64 [4], the numbers that a hash is if read as big-endian: sorted by it, examples are in
-their shard's order), `label` (int32), `content` (the sha256 of what the image was made of) and `image` (its pixels,
-uint8 row by row).
+A row has the fields `order` (uint64 [4], which sorts a shard), `label` (int32), `content` (the sha256 of what the image
+was made of) and `image` (its pixels, uint8 row by row).
 """
 
+import contextlib
+import dataclasses
 import errno
+import hashlib
+import itertools
+import mmap
+import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from components import errors, records, storage
-from components.records import ImageShape
+from components.core import errors
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.storage import atomic_files
+from components.preprocess import attempt, plan, reuse
+from components.preprocess.decode import pixels, pool
+from components.preprocess.formats import survey
+from components.preprocess.formats.survey import ImagesPart, Original, Part
+from components.preprocess.plan import Plan
+from components.preprocess.reuse import CachedPixels, DatasetCache
 
+MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
+ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of what became of a chunk
+_RUN_BYTES = 16 << 20  # of rows, which are sorted in memory
+_BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
+_ROWS_AT_ONCE = 100  # written together
 _HASH_BYTES = 32
-_SPILLED = "spilled-"
+
 Key = tuple[str, int]  # split, number of the shard
-Spilled = tuple[str, int, int]  # file, offset, bytes; a plain tuple, which Beam encodes without pickle
+Place = tuple[str, int, int]  # file of rows, offset, bytes; a plain tuple, which Beam encodes without pickle
+Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
 
-class Rows(NamedTuple):
-    """Some examples and where they go.
+class Quarantined(NamedTuple):
+    """One image set aside: its name in the source, the sha256 of its bytes, empty if it was not read, the reason."""
+
+    name: str
+    sha256: str
+    reason: str
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of the images of a chunk.
 
     Attributes:
-        splits: uint8 [n], the number in `records.SPLITS` of each one's split.
-        shards: int64 [n], the number of each one's shard within its split.
-        rows: [n] of `row_type`.
+        places: Where the rows of each shard lie: split, number, file, offset, bytes.
+        quarantined: The first by name, at least one more than may be at most.
+        quarantined_count: How many there are.
+        taken_over: Number of images taken over, by shard of an earlier dataset.
+        damaged: Number of images that could not be, by shard of an earlier dataset.
     """
 
-    splits: np.ndarray
-    shards: np.ndarray
-    rows: np.ndarray
+    places: list[tuple[str, int, str, int, int]] = dataclasses.field(default_factory=list)
+    quarantined: list[Quarantined] = dataclasses.field(default_factory=list)
+    quarantined_count: int = 0
+    taken_over: Counter[str] = dataclasses.field(default_factory=Counter)
+    damaged: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 def row_type(image: ImageShape) -> np.dtype:
-    """The type of rows for images of a shape."""
-    pixels = image.height * image.width * image.channels
-    # Little-endian: `np.concatenate` turns whatever else into the machine's own order.
+    """Return the type of rows for images of a shape."""
+    size = image.height * image.width * image.channels
+    # Little-endian: `np.concatenate` turns any other order into the machine's own.
     return np.dtype(
-        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (pixels,))]
+        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (size,))]
     )
 
 
-def rows_of(
-    orders: Sequence[bytes], labels: Sequence[int], contents: Sequence[bytes], images: Sequence[bytes], kind: np.dtype
-) -> np.ndarray:
-    """Rows from the fields of each.
+def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> Outcome:
+    """Make the rows of some parts of a source, and write them to files.
 
     Args:
-        orders: 32 bytes each.
-        labels: Class indices.
-        contents: 32 bytes each.
-        images: The pixels of each.
-        kind: Their `row_type`.
-    """
-    rows = np.empty(len(orders), kind)
-    rows["order"] = np.frombuffer(b"".join(orders), ">u8").reshape(-1, 4)
-    rows["label"] = labels
-    rows["content"] = np.frombuffer(b"".join(contents), np.uint8).reshape(-1, _HASH_BYTES)
-    rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(len(images), -1)
-    return rows
-
-
-def in_order(rows: np.ndarray) -> np.ndarray:
-    """The numbers of rows in the order of the shard: int64 [n].
-
-    `order` is a hash of the content, so that those who share it are of one image, and only their labels can differ.
-    """
-    order = rows["order"]
-    return np.lexsort((rows["label"], *(order[:, column] for column in (3, 2, 1, 0))))
-
-
-def blocks_in_order(rows: np.ndarray, at_once: int) -> Iterator[np.ndarray]:
-    """The rows of a shard in its order, so many at once."""
-    order = in_order(rows)
-    for start in range(0, len(order), at_once):
-        yield rows[order[start : start + at_once]]
-
-
-def by_shard(found: Sequence[Rows]) -> dict[Key, list[np.ndarray]]:
-    """The rows of each shard, by split and number, as they lie in what was found; of shards that some go to."""
-    groups: dict[Key, list[np.ndarray]] = {}
-    for each in found:
-        order = np.lexsort((each.shards, each.splits))
-        splits, shards = each.splits[order], each.shards[order]
-        first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
-        for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
-            shard = records.SPLITS[splits[start]], int(shards[start])
-            groups.setdefault(shard, []).append(each.rows[numbers])
-    return groups
-
-
-def as_bytes(pieces: Sequence[np.ndarray]) -> bytes:
-    """Rows as one run of bytes."""
-    return b"".join(piece.tobytes() for piece in pieces)
-
-
-def spill(groups: dict[Key, list[np.ndarray]], folder: Path) -> dict[Key, Spilled]:
-    """Writes the rows of some shards to a new file; returns where those of each lie.
-
-    For runners that keep in memory whatever they gather. The file lies in the folder that is being made and goes with
-    whatever does not belong to the dataset. It is no part of any result, and so not synced.
+        parts: What to read.
+        decided: How images become examples.
+        rows_at: The folder for the files.
+        decoders: How many processes decode image files at once.
 
     Raises:
-        OSError: It cannot be written.
+        DataError: A file is damaged, gone, or not what it was when the source was fingerprinted.
+        OSError: A file cannot be written.
+        TransientError: Images cannot be decoded here at all.
     """
-    path = storage.make_unique(folder, _SPILLED)
-    with open(path, "wb") as file:
-        places = {}
-        try:
-            with errors.naming(path):
-                for key, pieces in groups.items():
-                    start = file.tell()
-                    for piece in pieces:
-                        file.write(piece.data)
-                    places[key] = (str(path), start, file.tell() - start)
-                file.flush()
-        except OSError:
-            path.unlink()  # on a full disk the room is needed to say so
-            raise
-    return places
+    writer = _Writer(decided, rows_at)
+    batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
+    if decided.stored is not None:
+        for batch in batches:
+            writer.add(batch, [_of_shape(original.content, decided) for original, _ in batch])
+    else:
+        to_decode = ((batch, [original.content for original, _ in batch]) for batch in batches)
+        decoded = pool.decode_all(to_decode, decided.image, decided.resize, decoders)
+        with contextlib.closing(decoded):
+            for batch, images in decoded:
+                writer.add(batch, images)
+    writer.write_run()
+    return writer.outcome
 
 
-class Gathering:
-    """Gathers the rows of one shard after the other into the same memory, as new memory takes the system time."""
+def write_outcome(path: Path, outcome: Outcome) -> None:
+    """Write what became of a chunk to its index, as JSON."""
+    attempt.write(path, vars(outcome))
 
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
 
-    def gathered(self, groups: Iterable[bytes | Spilled], kind: np.dtype) -> np.ndarray:
-        """The rows of one shard, in no order, until others are gathered: [n] of `kind`.
+def read_outcome(path: Path) -> Outcome:
+    """Read what became of a chunk from its index."""
+    found = Outcome(**atomic_files.read_json(path, "index of rows"))
+    found.quarantined = [Quarantined(*each) for each in found.quarantined]
+    return found
 
-        Raises:
-            OSError: What was spilled cannot be read, or is cut short.
-        """
-        found = [*groups]
-        sizes = [len(group) if isinstance(group, bytes) else group[2] for group in found]
-        if sum(sizes) > len(self._memory):
-            self._memory = np.empty(0, np.uint8)  # so that not both are there
-            self._memory = np.empty(sum(sizes), np.uint8)
-        end = 0
-        for group, size in zip(found, sizes, strict=True):
-            place = self._memory[end : end + size]
-            if isinstance(group, bytes):
-                place[:] = np.frombuffer(group, np.uint8)
+
+def blocks_in_order(places: Iterable[Place], rows_at: Path, kind: np.dtype, at_once: int) -> Iterator[np.ndarray]:
+    """Yield the rows of one shard in its order, some at a time; only what they are sorted by is held in memory.
+
+    `order` is a hash of the content, so rows that share it are of one image, and only their labels can differ.
+
+    Raises:
+        OSError: A file of rows cannot be read, or is cut short.
+    """
+    orders, labels = [], []
+    with tempfile.TemporaryFile(dir=rows_at) as together:
+        with errors.naming(rows_at):
+            for content in _contents(places, rows_at, at_once * kind.itemsize):
+                together.write(content)
+                found = np.frombuffer(content, kind)
+                orders.append(found["order"].copy())
+                labels.append(found["label"].copy())
+            together.flush()
+        order = np.lexsort((np.concatenate(labels), *np.concatenate(orders).T[::-1]))
+        mapped = mmap.mmap(together.fileno(), 0, access=mmap.ACCESS_READ)
+        found = np.frombuffer(mapped, kind)
+        for start in range(0, len(order), at_once):
+            yield found[order[start : start + at_once]]
+            mapped.madvise(mmap.MADV_DONTNEED)  # what was read does not count as memory of this process
+
+
+def _contents(places: Iterable[Place], rows_at: Path, most_bytes: int) -> Iterator[bytes]:
+    for name, offset, size in sorted(places):
+        with open(rows_at / name, "rb", buffering=0) as file:
+            file.seek(offset)
+            for start in range(0, size, most_bytes):
+                wanted = min(most_bytes, size - start)
+                content = file.read(wanted)
+                if len(content) < wanted:
+                    raise OSError(errno.EIO, "cut short", str(rows_at / name))
+                yield content
+
+
+def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:
+    """Yield the images of a part that have to be decoded, as many as are decoded together, and add the others."""
+    if isinstance(part, ImagesPart) and decided.cache is not None:
+        images = [(file, split, label) for file, split, label in part.images if file.sha256]
+        known = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in images]
+        again = {images[number] for number in _take_over(known, decided.cache, decided, writer)}
+        part = ImagesPart(tuple(each for each in part.images if not each[0].sha256 or each in again))
+    for originals in survey.read(part):
+        found = []
+        for original in originals:
+            if original.is_unread:
+                writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
             else:
-                _read(group, place)
-            end += size
-        return self._memory[:end].view(kind)
+                found.append((original, _hash_of(original)))
+        if decided.cache is not None:
+            found = _not_taken_over(found, decided.cache, decided, writer)
+        at_once = _pixels_at_once(decided.image) if decided.stored else pool.images_at_once(decided.image)
+        for start in range(0, len(found), at_once):
+            yield found[start : start + at_once]
 
 
-def _read(spilled: Spilled, place: np.ndarray) -> None:
-    file, offset, size = spilled
-    with open(file, "rb", buffering=0) as opened:
-        opened.seek(offset)
-        if opened.readinto(place.data) < size:
-            raise OSError(errno.EIO, "cut short", file)
+def _not_taken_over(found: list[Hashed], cache: DatasetCache, decided: Plan, writer: "_Writer") -> list[Hashed]:
+    """Take over what is known only now: image files whose sha256 the listing does not have, as they are in a bucket."""
+    new = [number for number, (original, _) in enumerate(found) if original.file and not original.file.sha256]
+    known = [(found[number][0].split, found[number][0].label, found[number][1]) for number in new]
+    again = {new[number] for number in _take_over(known, cache, decided, writer)}
+    return [each for number, each in enumerate(found) if number not in new or number in again]
+
+
+def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, decided: Plan, writer: "_Writer") -> list[int]:
+    """Take images over from earlier datasets by split, label and sha256; return the numbers of those that none has."""
+    length = decided.image.height * decided.image.width * decided.image.channels
+    by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
+    missing = []
+    for number, (_, _, content_hash) in enumerate(known):
+        cached = cache.find(content_hash)
+        if cached is None:
+            missing.append(number)
+        else:
+            by_shard.setdefault(cached.shard, []).append((cached, number))
+    for shard, members in sorted(by_shard.items()):
+        members.sort()
+        images = reuse.read_pixels(shard, [cached for cached, _ in members], length)
+        made = [(*known[number], image) for (_, number), image in zip(members, images, strict=True) if image]
+        writer.add_examples(made)
+        missing += [number for (_, number), image in zip(members, images, strict=True) if not image]
+        writer.outcome.taken_over[shard] += len(made)
+        if len(made) < len(members):
+            writer.outcome.damaged[shard] += len(members) - len(made)
+    return missing
+
+
+def _hash_of(original: Original) -> bytes:
+    content_hash = hashlib.sha256(original.content).digest()
+    file = original.file
+    if file is not None and file.sha256 not in ("", content_hash.hex()):
+        raise DataError(f"{file.name} changed since it was fingerprinted; fingerprint the source again")
+    return content_hash
+
+
+def _pixels_at_once(image: ImageShape) -> int:
+    return max(1, _BATCH_BYTES // (image.height * image.width * image.channels))
+
+
+def _of_shape(content: bytes, decided: Plan) -> bytes:
+    """Return plain pixels in the shape of examples. They need no decoder, and so no other process."""
+    if decided.stored is None or decided.stored == decided.image:
+        return content
+    return pixels.from_pixels(content, decided.stored, decided.image, decided.resize)
+
+
+class _Writer:
+    """Collects rows, and writes them to a file whenever they are enough for a run."""
+
+    def __init__(self, decided: Plan, rows_at: Path) -> None:
+        self.outcome = Outcome()
+        self._plan, self._rows_at = decided, rows_at
+        kind = row_type(decided.image)
+        most = max(1, _RUN_BYTES // kind.itemsize)
+        self._rows, self._count = np.empty(most, kind), 0
+        self._splits, self._shards = np.empty(most, np.uint8), np.empty(most, np.int64)
+
+    def add(self, batch: list[Hashed], images: Sequence[bytes | pixels.UndecodableImage]) -> None:
+        """Add images with their pixels, or quarantine those that have none."""
+        made = []
+        for (original, content_hash), image in zip(batch, images, strict=True):
+            if isinstance(image, pixels.UndecodableImage):
+                self.quarantine(Quarantined(original.name, content_hash.hex(), str(image)))
+            else:
+                made.append((original.split, original.label, content_hash, image))
+        self.add_examples(made)
+
+    def add_examples(self, made: list[tuple[str, int, bytes, bytes]]) -> None:
+        """Add examples by the split in which each was found, its label, the sha256 of its original, and its pixels."""
+        while made:
+            if self._count == len(self._rows):
+                self.write_run()
+            begin, end = self._count, min(self._count + len(made), len(self._rows))
+            found_in, labels, hashes, images = zip(*made[: end - begin], strict=True)
+            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, found_in, self._plan)
+            rows = self._rows[begin:end]
+            rows["order"] = plan.orders(hashes, self._plan.seed)
+            rows["label"] = labels
+            rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
+            rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)
+            self._count, made = end, made[end - begin :]
+
+    def quarantine(self, image: Quarantined) -> None:
+        """Count an image that cannot be used. Of very many only the first by name are kept."""
+        outcome = self.outcome
+        outcome.quarantined_count += 1
+        outcome.quarantined.append(image)
+        if len(outcome.quarantined) > 2 * (MOST_SET_ASIDE + 1):
+            outcome.quarantined = sorted(outcome.quarantined)[: MOST_SET_ASIDE + 1]
+
+    def write_run(self) -> None:
+        """Write the rows that are held to a new file, sorted by shard. It is not synced, as no result needs it."""
+        if not self._count:
+            return
+        order = np.lexsort((self._shards[: self._count], self._splits[: self._count]))
+        splits, shards = self._splits[order], self._shards[order]
+        first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
+        self._count = 0
+        path = atomic_files.make_unique(self._rows_at, "run-", ROWS)
+        with open(path, "wb") as file:
+            try:
+                with errors.naming(path):
+                    for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
+                        begin = file.tell()
+                        for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
+                            file.write(self._rows[some].data)
+                        split, shard = datasets.SPLITS[splits[start]], int(shards[start])
+                        self.outcome.places.append((split, shard, path.name, begin, file.tell() - begin))
+                    file.flush()
+            except OSError:
+                path.unlink()  # on a full disk the room is needed to say so
+                raise

@@ -1,28 +1,37 @@
 """The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
 
 import dataclasses
+import functools
 import gc
 import hashlib
 import itertools
 import logging
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components import cache_key, digests, lineage, places, records, settings, sources, storage
-from components.errors import DataError
-from components.executor import StageResult
-from components.long_lists import sorted_list
-from components.preprocess import decoder, download, former, leaks
+from components.core import settings
+from components.core.artifacts import datasets, lineage
+from components.core.artifacts.datasets import ImageShape, Manifest, Split
+from components.core.artifacts.made_once import made_once
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import Contents
+from components.core.stage import cache_key
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files, digests
+from components.core.storage.location import Location
+from components.preprocess import download, leaks, reuse
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.former import Former
+from components.preprocess.decode import pool
+from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan, made_splits, shard_counts
-from components.preprocess.shards import MOST_SET_ASIDE, Made, ShardFacts
-from components.preprocess.survey import Survey, survey
-from components.records import ImageShape, Manifest, Split
-from components.sources import Contents
+from components.preprocess.reuse import DatasetCache
+from components.preprocess.rows import MOST_SET_ASIDE
+from components.preprocess.shards import Made, ShardFacts
 
 log = logging.getLogger(__name__)
 
@@ -43,30 +52,35 @@ def run(config: PreprocessConfig) -> StageResult:
         DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
         TransientError: A download failed.
     """
-    config = places.with_mirrors(config, "dataset", "downloads")
     held = _contents(config)
     fingerprint = held.fingerprint
-    place = Path(cache_key.fill_key(config.dataset, "preprocess", config, {"source": fingerprint}))
-    if _is_complete(place, config, fingerprint):
-        log.info("preprocess: already complete at %s", place)
-        return _result(place, records.Manifest.of(str(place)), kept=True)
-    places.require_writable(place)
+    parts = cache_key.key_parts("preprocess", config, source_fingerprint=fingerprint)
+    location = Location.of(cache_key.fill_key(config.dataset, parts))
+    identity = {**settings.values_in_key(config), "source_fingerprint": fingerprint}
+    make = functools.partial(_make, config, held, location)
+    manifest, kept = made_once(location, Manifest, identity, make, whole=False)
+    if kept and not location.in_bucket:
+        _require_whole(location, manifest)
+    return _result(location, manifest, kept)
+
+
+def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
     found = survey(_place_of(config), held.listing)
     plan = _plan(config, found)
-    log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, place)
-    with places.new_folder(place, records.MANIFEST) as folder:
+    log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, location)
+    with location.new_folder(datasets.MANIFEST) as folder:
         if found.stored is None and not config.former_datasets and not config.beam_options:
-            decoder.start(sum(found.counts.values()))
+            pool.start(sum(found.counts.values()))
         make_shards = _make_shards()
-        plan = dataclasses.replace(plan, former=_former(config, plan, held, folder))
+        plan = dataclasses.replace(plan, cache=_cache(config, plan, held, folder))
         images = sum(found.counts.values())
-        made = make_shards(found.parts, plan, len(found.classes), images, folder, config.beam_options)
-        shards, rejected = made.shards, made.rejected
+        made = make_shards(found.parts, plan, images, folder, config.beam_options)
+        shards, quarantined = made.shards, made.quarantined
         quarantine = _quarantine(made, images, config.bad_images_limit, folder)
-        if rejected:
-            log.warning("set aside %s images; all, with reasons: %s", f"{len(rejected):,}", place / QUARANTINE)
+        if quarantined:
+            log.warning("set aside %s images; all, with reasons: %s", f"{len(quarantined):,}", location / QUARANTINE)
         splits = _splits(shards, len(found.classes))
-        _require_images(splits, found, len(rejected))
+        _require_images(splits, found, len(quarantined))
         _require_classes(splits, found.classes, plan.made_splits)
         taken_over = _taken_over(made, images) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
@@ -76,7 +90,7 @@ def run(config: PreprocessConfig) -> StageResult:
             statistics=_statistics([shard for shard in shards if shard.split == "train"], plan.image),
             source={
                 "kind": found.kind,
-                "fingerprint": fingerprint,
+                "fingerprint": held.fingerprint,
                 "images": images,
                 **_repeated(shards),
                 "leaks": _leaks(made.leaks, splits["test"]),
@@ -86,10 +100,9 @@ def run(config: PreprocessConfig) -> StageResult:
             made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **taken_over),
         )
         files = [shard.shard.file for shard in shards]
-        members = [former.members_name(file) for file in files if plan.recipe]
-        _leave_only(folder, [*files, *members, *([QUARANTINE] if rejected else [])])
+        members = [reuse.members_name(file) for file in files if plan.recipe]
+        _leave_only(folder, [*files, *members, *([QUARANTINE] if quarantined else [])])
         manifest.write(folder)
-    return _result(place, records.Manifest.of(str(place)))
 
 
 def _make_shards() -> Callable[..., Made]:
@@ -97,7 +110,7 @@ def _make_shards() -> Callable[..., Made]:
     logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
     gc.disable()  # it would look through all that is imported, again and again, and find it in use
     try:
-        from components.preprocess.beam_job import make_shards
+        from components.preprocess.beam.pipeline import make_shards
     finally:
         gc.freeze()  # nor has it to look there later
         gc.enable()
@@ -115,28 +128,20 @@ def _contents(config: PreprocessConfig) -> Contents:
     return held
 
 
-def _is_complete(place: Path, config: PreprocessConfig, fingerprint: str) -> bool:
-    """Whether the dataset is there already; refuses a folder that holds something else, or a damaged dataset."""
-    former: dict[str, Any] | None = None
-    complete = places.holds(place, records.MANIFEST, whole=False)
-    if complete:
-        manifest = records.Manifest.of(str(place))
-        former = {**manifest.preprocessing, "source_fingerprint": manifest.source["fingerprint"]}
-        made = [(shard.file, shard.bytes) for split in manifest.splits.values() for shard in split.shards]
-        if "list" in manifest.quarantine:
-            made.append((manifest.quarantine["list"]["file"], manifest.quarantine["list"]["bytes"]))
-        for name, size in [] if places.in_bucket(place) else made:
-            path = place / name
-            if not path.is_file() or path.stat().st_size != size:
-                raise DataError(f"{path} is missing or cut short; delete {place} and run this again")
-    identity = {**settings.values_in_key(config), "source_fingerprint": fingerprint}
-    storage.require_own_place(place, "dataset", former, identity)
-    return complete
+def _require_whole(location: Location, manifest: Manifest) -> None:
+    """Refuses a dataset of which a file is missing or cut short."""
+    made = [(shard.file, shard.bytes) for split in manifest.splits.values() for shard in split.shards]
+    if "list" in manifest.quarantine:
+        made.append((manifest.quarantine["list"]["file"], manifest.quarantine["list"]["bytes"]))
+    for name, size in made:
+        path = location.path / name
+        if not path.is_file() or path.stat().st_size != size:
+            raise DataError(f"{path} is missing or cut short; delete {location} and run this again")
 
 
 def _place_of(config: PreprocessConfig) -> str:
     if config.source == sources.FASHION_MNIST:
-        return str(download.fashion_mnist(Path(config.downloads)))
+        return str(download.fashion_mnist(config.downloads))
     return config.source
 
 
@@ -151,20 +156,20 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
         image=image,
         resize=config.resize,
         made_splits=made,
+        class_count=len(found.classes),
         shard_counts=shard_counts(found.counts, made, min(config.images_per_shard, largest)),
         seed=config.seed,
-        recipe=former.recipe(image, config.resize) if from_files else b"",
+        recipe=reuse.recipe(image, config.resize) if from_files else b"",
     )
 
 
-def _former(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> Former | None:
-    """What earlier datasets have of the source's images; None for kinds of source that take nothing over."""
+def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> DatasetCache | None:
+    """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
     if not config.former_datasets or not plan.recipe or held.listing is None:
         return None
     hashes = (bytes.fromhex(file.sha256) for file in held.listing.files)
-    known = sorted_list(hashes, key=lambda content: content)
-    of_bucket = b"" in itertools.islice(known, 1)
-    return former.gather(config.former_datasets, plan.recipe, None if of_bucket else known, folder)
+    in_bucket = any(not file.sha256 for file in itertools.islice(held.listing.files, 1))
+    return reuse.cache_of(config.former_datasets, plan.recipe, None if in_bucket else hashes, folder)
 
 
 def _taken_over(made: Made, images: int) -> dict[str, Any]:
@@ -187,9 +192,9 @@ def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str
     Raises:
         DataError: They are more than allowed.
     """
-    rejected, count = made.rejected, made.rejected_count
+    quarantined, count = made.quarantined, made.quarantined_count
     if count > min(limit * images, MOST_SET_ASIDE):
-        reasons = [f"{entry.name} {entry.reason}" for entry in rejected[:_REASONS_SHOWN]]
+        reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
         allowed = (
             f"bad_images_limit {limit:g} allows"
             if count > limit * images
@@ -198,12 +203,12 @@ def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
         raise DataError("\n".join([problem + remedy, *reasons]))
-    for entry in rejected[:_REASONS_SHOWN]:
+    for entry in quarantined[:_REASONS_SHOWN]:
         log.warning("set aside: %s %s", entry.name, entry.reason)
-    found = {"count": count, "limit": limit, "entries": [each._asdict() for each in rejected[:_ENTRIES_KEPT]]}
-    if rejected:
-        content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in rejected)
-        storage.write_file(folder / QUARANTINE, content)
+    found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
+    if quarantined:
+        content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
+        atomic_files.write_file(folder / QUARANTINE, content)
         found["list"] = {"file": QUARANTINE, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     return found
 
@@ -242,17 +247,17 @@ def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
 
 def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     splits = {}
-    for name in records.SPLITS:
+    for name in datasets.SPLITS:
         own = [facts for facts in shards if facts.split == name]
         counts = [sum(facts.class_counts[label] for facts in own) for label in range(class_count)]
         splits[name] = Split(sum(facts.shard.records for facts in own), counts, [facts.shard for facts in own])
     return splits
 
 
-def _require_images(splits: dict[str, Split], found: Survey, rejected: int) -> None:
+def _require_images(splits: dict[str, Split], found: Survey, quarantined: int) -> None:
     records_made = sum(split.records for split in splits.values())
-    if records_made + rejected != sum(found.counts.values()):
-        raise AssertionError(f"{records_made} examples and {rejected} set aside came of {found.counts}")
+    if records_made + quarantined != sum(found.counts.values()):
+        raise AssertionError(f"{records_made} examples and {quarantined} set aside came of {found.counts}")
     for name in ("train", "test"):
         if not splits[name].records:
             made = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
@@ -279,14 +284,16 @@ def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]
 
 
 def _leave_only(folder: Path, files: list[str]) -> None:
-    """Removes what a worker that died may have left beside the shards."""
+    """Remove what only workers and driver needed, or a worker that died left."""
     for path in folder.iterdir():
-        if path.name not in files:
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in files:
             path.unlink()
 
 
-def _result(place: Path, manifest: Manifest, kept: bool = False) -> StageResult:
-    splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in records.SPLITS)
+def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
+    splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in datasets.SPLITS)
     summary = f"{splits} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     set_aside = manifest.quarantine["count"]
@@ -294,7 +301,7 @@ def _result(place: Path, manifest: Manifest, kept: bool = False) -> StageResult:
     taken_over = manifest.made_with.get("taken_over", {}).get("images", 0)
     summary += f", {taken_over:,} taken over from earlier datasets" if taken_over else ""
     outputs: dict[str, str | int | float] = {
-        "dataset_uri": places.given(place),
+        "dataset_uri": location.uri,
         "dataset_digest": manifest.digest,
         "summary": summary,
     }

@@ -1,24 +1,28 @@
-"""Writing a shard, and the facts about it that the dataset's description is made of."""
+"""Write a shard, and beside it the facts that the dataset's description is made of."""
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from components import records, storage
-from components.preprocess import former, leaks, rows, threads
-from components.preprocess.examples import Rejected
-from components.preprocess.former import Member
+from components.core.artifacts import datasets
+from components.core.errors import TransientError
+from components.core.sources import concurrent
+from components.core.storage import atomic_files, tfrecord
+from components.preprocess import attempt, leaks, reuse, rows
 from components.preprocess.leaks import Leak
-from components.records import ImageShape
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Key, Place, Quarantined
 
 _LEVELS = np.arange(256, dtype=np.int64)
+_BLOCK_BYTES = 1 << 20  # of rows, which become records together
 _SHOWN = 3
-MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
+_FACTS = ".facts.json"  # ending of the facts of a shard, which is the last file that is written of it
+LEAKS = ".leaks.json"  # ending of the leaks that are found in a training shard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,7 @@ class ShardFacts:
     """
 
     split: str
-    shard: records.Shard
+    shard: datasets.Shard
     class_counts: list[int]
     pixel_sum: int
     pixel_square_sum: int
@@ -47,48 +51,54 @@ class ShardFacts:
     contradicting: list[str]
 
 
-class Made(NamedTuple):
-    """What came of a source: the facts of each shard, by file name; the images that were set aside, by name, the first
-    `MOST_SET_ASIDE` and one more, and how many they are; how many were taken over from each shard of earlier datasets,
-    and how many could not be, because the shard is damaged; images of `test` that are in `train` as well, or nearly.
+@dataclasses.dataclass
+class Made:
+    """What came of a source.
+
+    Attributes:
+        shards: The facts of each shard, by file name.
+        quarantined: The images that were set aside, by name, at least the first `MOST_SET_ASIDE` and one more.
+        quarantined_count: How many they are.
+        taken_over: Number of images taken over, by shard of an earlier dataset.
+        damaged: Number of images that could not be, because the shard is damaged.
+        leaks: Images of `test` that are in `train` as well, or nearly.
     """
 
     shards: list[ShardFacts]
-    rejected: list[Rejected]
-    rejected_count: int
-    taken_over: dict[str, int]
-    damaged: dict[str, int]
+    quarantined: list[Quarantined]
+    quarantined_count: int
+    taken_over: Counter[str]
+    damaged: Counter[str]
     leaks: list[Leak]
 
 
-def write_shard(
-    split: str,
-    name: str,
-    blocks: Iterable[np.ndarray],
-    folder: str,
-    class_count: int,
-    image: ImageShape,
-    recipe: bytes = b"",
-) -> ShardFacts:
-    """Writes a shard.
+def write_shard(key: Key, places: Iterable[Place], plan: Plan, rows_at: Path, folder: Path) -> str:
+    """Write a shard, what is kept beside it, and last its facts; return its name.
 
     Args:
-        split: The split that the shard belongs to.
-        name: The shard's file name.
-        blocks: Its examples in their order, some at a time and at least one: [n] of `rows.row_type` each.
+        key: Which one.
+        places: Where its rows are.
+        plan: How images become examples.
+        rows_at: The folder of the files of rows.
         folder: The folder of the dataset.
-        class_count: Number of classes; 0 where there are none.
-        image: The shape of its images.
-        recipe: If not empty, a members file is written as well, which names it.
+
+    Raises:
+        OSError: Rows cannot be read, or a file cannot be written.
     """
-    writing = _Writing(split, name, blocks, class_count, image)
-    storage.write_parts(Path(folder) / name, writing.parts())
+    split, number = key
+    name = plan.shard_name(split, number)
+    if (folder / f"{name}{_FACTS}").exists():  # somebody wrote it, and the runner did not learn of it
+        return name
+    kind = rows.row_type(plan.image)
+    blocks = rows.blocks_in_order(places, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
+    writing = _Writing(split, name, blocks, plan)
+    atomic_files.write_parts(folder / name, writing.parts())
     if (signed := writing.signed()) is not None:
-        leaks.write_signed(Path(folder), signed)
-    shard = records.Shard(name, sum(map(len, writing.offsets)), writing.bytes, writing.sha256.hexdigest())
-    if recipe:
-        former.write_members(Path(folder), shard, recipe, writing.members())
-    return ShardFacts(
+        leaks.write_signed(folder, signed)
+    shard = datasets.Shard(name, sum(map(len, writing.offsets)), writing.bytes, writing.sha256.hexdigest())
+    if plan.recipe:
+        reuse.write_members(folder, shard, plan.recipe, *writing.members())
+    facts = ShardFacts(
         split=split,
         shard=shard,
         class_counts=writing.class_counts.tolist(),
@@ -98,6 +108,45 @@ def write_shard(
         contradictions=len(writing.contradicting),
         contradicting=sorted(writing.contradicting)[:_SHOWN],
     )
+    attempt.write(folder / f"{name}{_FACTS}", dataclasses.asdict(facts))
+    return name
+
+
+def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
+    """Read what the workers left.
+
+    Args:
+        rows_at: The folder of the files of rows.
+        folder: The folder of the dataset.
+        chunk_count: Number of chunks.
+        plan: How images become examples.
+
+    Raises:
+        TransientError: Something is missing, although no step failed: it could not be written, or not here.
+    """
+    made = Made(_read_facts(folder), [], 0, Counter(), Counter(), [])
+    names, indexes = set(), sorted(rows_at.glob(f"*{rows.INDEX}"))
+    for index in indexes:
+        outcome = rows.read_outcome(index)
+        names |= {plan.shard_name(split, number) for split, number, *_ in outcome.places}
+        made.taken_over.update(outcome.taken_over)
+        made.damaged.update(outcome.damaged)
+        made.quarantined_count += outcome.quarantined_count
+        made.quarantined = sorted(made.quarantined + outcome.quarantined)[: rows.MOST_SET_ASIDE + 1]
+    found_leaks = {path.name.removesuffix(LEAKS): path for path in folder.glob(f"*{LEAKS}")}
+    searched = {facts.shard.file for facts in made.shards if facts.split == "train"}
+    is_complete = len(indexes) == chunk_count and names == {facts.shard.file for facts in made.shards}
+    if not is_complete or searched - found_leaks.keys():
+        raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
+    for path in found_leaks.values():
+        made.leaks += [Leak(*leak) for leak in atomic_files.read_json(path, "list of leaks")]
+    made.leaks = leaks.first_of_each(made.leaks)
+    return made
+
+
+def _read_facts(folder: Path) -> list[ShardFacts]:
+    found = (atomic_files.read_json(path, "shard") for path in sorted(folder.glob(f"*{_FACTS}")))
+    return [ShardFacts(**{**facts, "shard": datasets.Shard(**facts["shard"])}) for facts in found]
 
 
 class _Writing:
@@ -112,25 +161,23 @@ class _Writing:
         duplicates, contradicting: As `ShardFacts` counts them; the sha256 of all that contradict.
     """
 
-    def __init__(
-        self, split: str, name: str, blocks: Iterable[np.ndarray], class_count: int, image: ImageShape
-    ) -> None:
-        self._split, self._name, self._blocks, self._image = split, name, blocks, image
+    def __init__(self, split: str, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
+        self._split, self._name, self._blocks, self._image = split, name, blocks, plan.image
         self.bytes = 0
         self.sha256 = hashlib.sha256()
         self.offsets: list[np.ndarray] = []
         self.histogram = np.zeros(256, np.int64)
-        self.class_counts = np.zeros(class_count, np.int64)
+        self.class_counts = np.zeros(plan.class_count, np.int64)
         self.duplicates = 0
         self.contradicting: set[str] = set()
-        self._last = np.empty(0, rows.row_type(image))  # the row before the next block, if there is one
+        self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if there is one
         self._contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
         self._hashes: list[bytes] = []  # of the pixels of each image
         self._signatures: list[np.ndarray] = []
 
     def parts(self) -> Iterator[bytes]:
         """Yields the file's content, while another thread measures what comes next."""
-        return threads.overlapped(self._measure, map(self._encoded, self._blocks), threads=1)
+        return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
     def signed(self) -> leaks.Signed | None:
         """What tells images of the shard from others, once all are written; None for splits that are not compared."""
@@ -139,17 +186,15 @@ class _Writing:
         signatures, offsets = np.concatenate(self._signatures), np.concatenate(self.offsets)
         return leaks.Signed(self._split, self._name, signatures, leaks.digests(self._hashes), offsets)
 
-    def members(self) -> Iterator[Member]:
-        """What tells of each record, in order, where its pixels are, once all are written."""
-        contents, offsets = (np.concatenate(each) for each in (self._contents, self.offsets))
-        for content, pixels, offset in zip(contents, self._hashes, offsets.tolist(), strict=True):
-            yield Member(content.tobytes(), pixels, offset)
+    def members(self) -> tuple[np.ndarray, list[bytes], np.ndarray]:
+        """Return what the members file says of all records: as `reuse.write_members` takes it."""
+        return np.concatenate(self._contents), self._hashes, np.concatenate(self.offsets)
 
     def _encoded(self, block: np.ndarray) -> tuple[bytes, np.ndarray]:
         """A block as records, and its images."""
         labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
-        part = b"".join(records.frame(map(records.encode_example, images, labels)))
-        sizes, within = np.array([records.size_and_offset(len(images[0]), label) for label in labels]).T
+        part = b"".join(tfrecord.frame(map(tfrecord.encode_example, images, labels)))
+        sizes, within = np.array([tfrecord.size_and_offset(len(images[0]), label) for label in labels]).T
         self.offsets.append(self.bytes + np.cumsum(sizes) - sizes + within)
         self._contents.append(block["content"].copy())
         self._hashes += [hashlib.sha256(image).digest() for image in images]

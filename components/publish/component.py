@@ -1,7 +1,7 @@
 """The publish stage as Kubeflow sees it."""
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.publish.config import PublishConfig
 
 publish = component_of(
@@ -9,5 +9,5 @@ publish = component_of(
     PublishConfig,
     "Publishes a model as the registry's next version and champion.",
     {"version": int},
-    runs_in=images.TRAIN,
+    runs_in=container_images.TRAIN,
 )

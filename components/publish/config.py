@@ -1,9 +1,9 @@
-"""What the publish stage can be told."""
+"""Settings of the publish stage."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The publish stage, top to bottom: model, verdict, a new version with a card, and the champion moved last."""
+"""The publish stage: checks model and verdict, adds a version with a card, and moves the champion last."""
 
 import functools
 import logging
@@ -6,10 +6,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from components import card, evaluations, lineage, models, places, recipes, registry, storage
-from components.buckets import Conflict
-from components.errors import ConfigError, DataError, StageError, Superseded, naming
-from components.executor import StageResult
+from components.core.artifacts import evaluations, lineage, models, recipes
+from components.core.errors import ConfigError, DataError, StageError, Superseded, naming
+from components.core.registry import registry
+from components.core.reporting import model_card
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files
+from components.core.storage.buckets import Conflict
+from components.core.storage.location import Location
 from components.publish.config import PublishConfig
 
 log = logging.getLogger(__name__)
@@ -18,23 +22,17 @@ log = logging.getLogger(__name__)
 def run(config: PublishConfig) -> StageResult:
     """Publishes a promoted model as the next version and makes it the champion.
 
-    Every digest is computed again from the files: of the model, of the evaluation, and of what the evaluation says of
-    its dataset, checkpoint and embedding.
-
-    Returns:
-        version: Its version; an earlier one if this very model has been published before.
-        model_digest: Its digest.
+    All digests are computed again from the files. A model that was published before keeps its version.
 
     Raises:
         ConfigError: The verdict is not PROMOTE, or is about another checkpoint.
         DataError: The model, the evaluation, its lineage or the registry is missing or damaged, they contradict each
-            other, or the champion is another one than the one that the model was compared with.
-        Superseded: The champion was changed while this was at work; what changed it stands.
+            other, or the model was compared with another champion.
+        Superseded: Another process changed the champion meanwhile.
         TransientError: The bucket does not answer; the same again goes on.
     """
-    config = places.with_mirrors(config, model=models.MANIFEST, evaluation=evaluations.MANIFEST)
-    model = models.Description.of(config.model, config.model_digest)
-    evaluation = evaluations.Description.of(config.evaluation, config.evaluation_digest)
+    model = models.Description.fetch(config.model, config.model_digest)
+    evaluation = evaluations.Description.fetch(config.evaluation, config.evaluation_digest)
     _require_promoted(config, model, evaluation)
     origin = lineage.read(config.evaluation, evaluation)
     _require_same_origin(config, model, origin)
@@ -56,13 +54,13 @@ def _publish(
     evaluation: evaluations.Description,
     known: registry.Champion | None,
 ) -> StageResult:
-    """Adds the version and makes it champion, unless another process has changed the champion meanwhile.
+    """Adds the version and makes it champion, unless another process changed the champion meanwhile.
 
     Args:
         config: The configuration.
         fill: Puts the files of the version into a folder.
         model: The model.
-        evaluation: The evaluation of it.
+        evaluation: Its evaluation.
         known: The champion that the model was compared with.
     """
     version = None
@@ -76,7 +74,7 @@ def _publish(
             _require_compared_with(champion, evaluation, Superseded)
             known = champion
         if version is None:
-            # What a publication that was interrupted has added may have an earlier evaluation than the one given now.
+            # An interrupted publication may have added it, with an earlier evaluation.
             version = registry.find(config.registry, model.digest, champion)
         if version is None:
             version = registry.add(config.registry, fill, model.digest, champion)
@@ -97,7 +95,7 @@ def _publish(
 def _published_before(
     config: PublishConfig, model: models.Description, champion: registry.Champion | None
 ) -> StageResult | None:
-    """The result if this very model is or was champion; None if not."""
+    """The result if this model is or was champion."""
     version = registry.find(config.registry, model.digest, champion)
     if version is None or champion is None or version not in champion.been:
         return None
@@ -130,24 +128,23 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
 
 
 def _require_same_origin(config: PublishConfig, model: models.Description, origin: lineage.Lineage) -> None:
-    """Refuses a model that says of itself what its checkpoint does not say."""
+    """Refuses a model whose description contradicts that of its checkpoint."""
     for name in ("step", "dataset_digest", "classes"):
-        said, known = getattr(model, name), origin.checkpoint.get(name)
-        if said != known:
+        found, expected = getattr(model, name), origin.checkpoint.get(name)
+        if found != expected:
             raise DataError(
-                f"model {config.model} says that its {name} is {said!r}, but of the checkpoint that was judged it is "
-                f"{known!r}; export that checkpoint again"
+                f"model {config.model} says that its {name} is {found!r}, but of the checkpoint that was judged it is "
+                f"{expected!r}; export that checkpoint again"
             )
 
 
 def _judged_card(
     config: PublishConfig, model: models.Description, evaluation: evaluations.Description, origin: lineage.Lineage
 ) -> str:
-    """The card of the version."""
-    numbers = storage.read_json(Path(config.evaluation, evaluations.METRICS), "evaluation")
+    numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     try:
-        judgement = card.Judgement(evaluation=evaluation, numbers=numbers, lineage=origin)
-        return card.render(model, origin.checkpoint["settings"], judgement)
+        judgement = model_card.Judgement(evaluation=evaluation, numbers=numbers, lineage=origin)
+        return model_card.render(model, origin.checkpoint["settings"], judgement)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"evaluation {config.evaluation} lacks what a card tells ({error!r}): an earlier version of this program "
@@ -167,7 +164,7 @@ def _require_compared_with(
 
 
 def _require_next(version: int, champion: registry.Champion | None) -> None:
-    """Refuses a version that is older than one that has been champion: only a rollback goes back."""
+    """Refuses a version older than any champion: only a rollback goes back."""
     if champion is None:
         return
     if version in champion.removed:
@@ -190,7 +187,7 @@ def _fill(
     evaluation: evaluations.Description,
     judged_card: str,
 ) -> None:
-    """Copies the model and the evaluation into a folder for a new version, and checks the copies."""
+    """Copies the model and the evaluation into the folder of a new version, and checks the copies."""
     for source, names, target in (
         (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
         (config.model, model.files, folder),
@@ -198,7 +195,7 @@ def _fill(
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             with naming(target / name):
-                shutil.copyfile(Path(source, name), target / name)
+                shutil.copyfile(Location.of(source) / name, target / name)
     published = models.with_card(folder, model, judged_card)
     published.write(folder)
     if config.recipe:

@@ -2,7 +2,7 @@
 
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.record.config import RecordConfig
 
 if __name__ == "__main__":

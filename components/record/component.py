@@ -2,8 +2,8 @@
 
 from kfp import dsl
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.record.config import RecordConfig
 
 record = component_of(
@@ -11,6 +11,6 @@ record = component_of(
     RecordConfig,
     "Writes the final record of a run, however the run ended.",
     {"record_uri": str, "state": str},
-    runs_in=images.PREPROCESS,
+    runs_in=container_images.PREPROCESS,
     inputs={"status": dsl.PipelineTaskFinalStatus},
 )

@@ -1,18 +1,21 @@
-"""The record stage: the notes of a run's stages become its final record."""
+"""The record stage: makes the final record of a run from the notes of its stages."""
 
 import dataclasses
 import json
 from typing import Any
 
-from components import evaluations, places, run_records, storage
-from components.executor import RunOf, StageResult
-from components.recipes import SKIP
+from components.core.artifacts import evaluations
+from components.core.artifacts.recipes import SKIP
+from components.core.stage import run_notes
+from components.core.stage.executor import RunOf, StageResult
+from components.core.stage.run_notes import DONE, FAILED, KEPT, RUNNING, Note
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
 from components.record.config import RecordConfig
-from components.run_records import DONE, FAILED, KEPT, RUNNING, Note
 
 SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
 _FAILED = "FAILED"
-# Links by their name in the record: the stage and the output that say where, and the file there.
+# Links by their name in the record: the stage and the output with the folder, and the file in it.
 _LINKS = {
     "dataset": ("preprocess", "dataset_uri", ""),
     "checkpoint": ("train", "checkpoint_uri", ""),
@@ -26,23 +29,18 @@ _UNRESOLVED = "{{"
 
 
 def run(config: RecordConfig) -> StageResult:
-    """Writes `record.json` from what the stages noted. Light: standard library only.
-
-    Returns:
-        record_uri: Where it is.
-        state: `SUCCEEDED`, `SKIPPED`, `FAILED` or `CANCELED`.
-    """
+    """Writes `record.json` from the notes of the stages. Standard library only."""
     of_run = RunOf(config.records, config.run)
-    notes = {note.stage: _as_it_ended(note) for note in run_records.read(of_run)}
+    notes = {note.stage: _as_it_ended(note) for note in run_notes.read(of_run)}
     status = _status(config.status)
     state = _state(notes, status)
     outputs = {name: note.outputs for name, note in notes.items()}
-    path = run_records.folder_of(of_run) / run_records.RECORD
+    file = run_notes.folder_of(of_run) / run_notes.RECORD
     reason = _reason(state, notes, status)
-    storage.write_json(
-        path,
+    atomic_files.write_json(
+        file.path,
         {
-            "schema_version": run_records.SCHEMA_VERSION,
+            "schema_version": run_notes.SCHEMA_VERSION,
             "run": config.run,
             "run_name": config.run_name,
             "created": _resolved(config.created),
@@ -53,7 +51,7 @@ def run(config: RecordConfig) -> StageResult:
             "version": outputs.get("publish", {}).get("version"),
             "data": {
                 "source": config.source,
-                "source_fingerprint": outputs.get("fingerprint", {}).get("source_fingerprint"),
+                "source_fingerprint": outputs.get("decide", {}).get("source_fingerprint"),
                 **_made(notes.get("preprocess"), "dataset_digest"),
             },
             "training": {
@@ -67,25 +65,26 @@ def run(config: RecordConfig) -> StageResult:
             "links": _links(outputs, config.registry),
         },
     )
-    places.send_file(path)
-    return StageResult(parameters={"record_uri": places.given(path), "state": state, "summary": f"{state}: {reason}"})
+    file.put_file()
+    return StageResult(parameters={"record_uri": file.uri, "state": state, "summary": f"{state}: {reason}"})
 
 
 def _as_it_ended(note: Note) -> Note:
-    """A stage that still runs by its own word was killed: nothing else ends one without a word."""
+    """A stage whose note still says that it runs was killed."""
     if note.state != RUNNING:
         return note
-    said = "it ended without a word: killed, out of memory, or its machine was taken away"
-    return dataclasses.replace(note, state=FAILED, problems=[said])
+    problem = "it ended without a word: killed, out of memory, or its machine was taken away"
+    return dataclasses.replace(note, state=FAILED, problems=[problem])
 
 
 def _status(text: str) -> tuple[str, str]:
-    """State and message of a `PipelineTaskFinalStatus`, whose keys are in camel or in snake case."""
+    """State and message of a `PipelineTaskFinalStatus`; both empty for another text."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
-        value = {}
-    value = value if isinstance(value, dict) else {}
+        return "", ""
+    if not isinstance(value, dict):
+        return "", ""
     error = value.get("error")
     return str(value.get("state", "")), str(error.get("message", "")) if isinstance(error, dict) else ""
 
@@ -106,33 +105,26 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
         return "; ".join(broken) or status[1] or "a stage failed before it could say why"
     if state == CANCELED:
         return status[1] or "the run was canceled"
-    last = next((name for name in ("publish", "evaluate", "decide") if name in notes), "")
-    said = str(notes[last].outputs.get("summary", "")) if last else "no stage has run"
+    last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
+    summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
     trained = notes.get("train")
-    return said + ("; nothing was trained: the checkpoint was there already" if _is_kept(trained) else "")
-
-
-def _is_kept(note: Note | None) -> bool:
-    return note is not None and note.state == KEPT
+    is_kept = trained is not None and trained.state == KEPT
+    return summary + ("; nothing was trained: the checkpoint was there already" if is_kept else "")
 
 
 def _made(note: Note | None, digest: str) -> dict[str, Any]:
-    """Whether a stage made what it names in this run, and what it is."""
-    if note is None:
-        return {"made": False, digest: None, "summary": None}
-    return {
-        "made": note.state == DONE,
-        digest: note.outputs.get(digest),
-        "summary": note.outputs.get("summary"),
-    }
+    """The artefact of a stage, and whether this run made it."""
+    outputs = note.outputs if note else {}
+    made = note is not None and note.state == DONE
+    return {"made": made, digest: outputs.get(digest), "summary": outputs.get("summary")}
 
 
 def _of_stage(note: Note) -> dict[str, Any]:
-    """A note without what the record says elsewhere: the stage's name, and the recipe."""
-    said = dataclasses.asdict(note)
-    del said["stage"]
-    said["outputs"].pop("recipe", None)
-    return said
+    """A note without the stage's name and the recipe, which the record has elsewhere."""
+    value = dataclasses.asdict(note)
+    del value["stage"]
+    value["outputs"].pop("recipe", None)
+    return value
 
 
 def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
@@ -140,10 +132,10 @@ def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
     for name, (stage, output, file) in _LINKS.items():
         place = outputs.get(stage, {}).get(output)
         if place:
-            found[name] = places.file_of(place, file) if file else place
+            found[name] = Location.of(place).file(file) if file else place
     return found
 
 
 def _resolved(text: str) -> str | None:
-    """A time of the run; None from a server that is too old to tell it."""
+    """A time of the run; None from servers too old to fill it in."""
     return None if not text or text.startswith(_UNRESOLVED) else text

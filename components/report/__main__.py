@@ -2,7 +2,7 @@
 
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.report.config import ReportConfig
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 _PLACE = (
     "the folder of an evaluation, of a version in a registry, or the root of runs that has one evaluation; "

@@ -1,13 +1,10 @@
 """What the page of two evaluations shows."""
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
-from PIL import Image
-
-from components import score_names, training_curves
-from components.errors import DataError
+from components.core.errors import DataError
+from components.core.reporting import grids, metric_labels, training_curves
 from components.report.evaluation import Evaluation
 
 _SAMPLES_BYTES = 500_000  # of each sheet, so that the page stays small
@@ -71,25 +68,18 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
 
 def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
     """Scores of both models, and of real images: once where they are the same."""
-    columns = [score_names.Column(name, run.model, run.spaces) for name, run in runs.items()]
+    columns = [metric_labels.Column(name, run.model, run.spaces) for name, run in runs.items()]
     real = {f"real images of {name}": run for name, run in runs.items()}
     first, second = runs.values()
     if first.real == second.real:
         real = {"real images": first}
-    return score_names.tables(columns + [score_names.Column(name, run.real, run.spaces) for name, run in real.items()])
+    return metric_labels.tables(
+        columns + [metric_labels.Column(name, run.real, run.spaces) for name, run in real.items()]
+    )
 
 
 def _shrunk(run: Evaluation) -> bytes:
-    """The sheet of samples, by a whole factor smaller where it has too many bytes."""
     try:
-        with Image.open(io.BytesIO(run.samples), formats=["PNG"]) as sheet:
-            sheet.load()
-            png, factor = run.samples, 1
-            while len(png) > _SAMPLES_BYTES:
-                factor += 1
-                file = io.BytesIO()
-                sheet.reduce(factor).save(file, "PNG")
-                png = file.getvalue()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return grids.shrunk_sheet(run.samples, _SAMPLES_BYTES)
+    except ValueError as error:
         raise DataError(f"the samples of evaluation {run.given} cannot be read: {error}") from None
-    return png

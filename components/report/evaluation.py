@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from components import evaluations, places, storage
-from components.errors import DataError
+from components.core.artifacts import evaluations
+from components.core.errors import DataError
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,20 +43,20 @@ def read(given: str) -> Evaluation:
     Raises:
         DataError: There is none, it is damaged, or it was made by another version of this program.
     """
-    folder = find(places.local(given))
+    folder = find(Location.of(given))
     described = evaluations.Description.of(folder)
     try:
         missing = {evaluations.METRICS, evaluations.TRAINING, evaluations.SAMPLES} - described.files.keys()
         if missing:
             raise KeyError(*sorted(missing))
-        metrics = storage.read_json(folder / evaluations.METRICS, "evaluation")
-        training = storage.read_json(folder / evaluations.TRAINING, "evaluation")
+        metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
+        training = atomic_files.read_json(folder / evaluations.TRAINING, "evaluation")
         return Evaluation(
             given=given,
             described=described,
             spaces=[space["name"] for space in metrics["spaces"]],
             training={name: training[name] for name in ("step", "settings", "log", "scores")},
-            samples=(folder / evaluations.SAMPLES).read_bytes(),
+            samples=(folder.path / evaluations.SAMPLES).read_bytes(),
             **{name: metrics[name] for name in ("compared", "low_n", "model", "real")},
         )
     except (KeyError, TypeError) as error:
@@ -65,7 +66,7 @@ def read(given: str) -> Evaluation:
         ) from None
 
 
-def find(place: Path) -> Path:
+def find(place: Location) -> Location:
     """The folder of the evaluation that a place stands for, on this machine.
 
     Args:
@@ -75,9 +76,9 @@ def find(place: Path) -> Path:
         DataError: There is none, or a root has several.
     """
     for folder in (place, place / "evaluation"):
-        if places.holds(folder, evaluations.MANIFEST):
+        if folder.fetch(evaluations.MANIFEST):
             return folder
-    found = [each for each in places.folders(place / "evaluations") if places.holds(each, evaluations.MANIFEST)]
+    found = [each for each in (place / "evaluations").children() if each.fetch(evaluations.MANIFEST)]
     if not found:
         raise DataError(
             f"no evaluation at {place}: give the folder of an evaluation (it holds {evaluations.MANIFEST}), of a "

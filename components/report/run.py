@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from components import pages, storage
-from components.executor import StageResult
+from components.core.reporting import pages
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files
 from components.report import contents, evaluation
 from components.report.config import ReportConfig
 
@@ -21,9 +22,9 @@ def run(config: ReportConfig) -> StageResult:
         DataError: One of the two is no evaluation, or is damaged.
     """
     output = Path(config.output)
-    storage.require_writable(output, "output")
+    atomic_files.require_writable(output, "output")
     runs = {name: evaluation.read(place) for name, place in (("A", config.first), ("B", config.second))}
-    storage.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
+    atomic_files.write_file(output, pages.render(_PAGE, **contents.of(runs)).encode())
     verdicts = ", ".join(f"{name} {run.described.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in contents.differences(runs)) or "scored alike"
     return StageResult(parameters={"page_uri": str(output), "summary": f"{verdicts}; {scored}"})

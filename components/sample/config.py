@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from components.settings import Setting, require_valid
+from components.core.settings import Setting, require_valid
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from components import models, registry, storage
-from components.errors import ConfigError, DataError
-from components.executor import StageResult
+from components.core.artifacts import models
+from components.core.errors import ConfigError, DataError
+from components.core.registry import registry
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files
 from components.sample.config import SampleConfig
 
 
@@ -21,7 +23,7 @@ def run(config: SampleConfig) -> StageResult:
         DataError: There is no champion, or it is damaged.
     """
     out = Path(config.out)
-    storage.require_writable(out, "out")
+    atomic_files.require_writable(out, "out")
     registry.require_there(config.registry)
     champion = registry.read_champion(config.registry)
     if champion is None:
@@ -32,7 +34,8 @@ def run(config: SampleConfig) -> StageResult:
     import numpy as np
     import tensorflow as tf
 
-    from components import grids, saved_models
+    from components.core.networks import saved_models
+    from components.core.reporting import grids
 
     model = saved_models.load(folder, "model")
     seed = tf.constant(config.seed, tf.int64)
@@ -41,7 +44,7 @@ def run(config: SampleConfig) -> StageResult:
         images = np.concatenate([draw(seed=seed, labels=tf.constant(row, tf.int32))["images"] for row in rows])
     else:
         images = model.signatures["sample"](seed=seed, count=tf.constant(config.count, tf.int64))["images"].numpy()
-    storage.write_file(out, grids.png_grid(images, columns=len(rows[0]) if len(rows) > 1 else 0))
+    atomic_files.write_file(out, grids.png_grid(images, columns=len(rows[0]) if len(rows) > 1 else 0))
     summary = f"{len(images)} images from the champion, version {champion.version}"
     return StageResult(parameters={"image_uri": str(out), "summary": summary})
 

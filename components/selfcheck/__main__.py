@@ -2,7 +2,7 @@
 
 import sys
 
-from components import cli
+from components.core.stage import cli
 from components.selfcheck.config import SelfcheckConfig
 
 if __name__ == "__main__":

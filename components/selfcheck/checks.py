@@ -9,8 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import checkpoints, networks
-from components.data_order import EndlessOrder
+from components.core.artifacts import checkpoints
+from components.core.data.data_order import EndlessOrder
+from components.core.networks import gan
 from components.train import losses, second_order
 from components.train.config import TrainConfig
 from components.train.step import WganStep
@@ -40,7 +41,7 @@ class Subject:
     """
 
     config: TrainConfig
-    network: networks.NetworkConfig
+    network: gan.NetworkConfig
     one: tf.distribute.Strategy
     many: tf.distribute.Strategy
     tolerance: float
@@ -87,10 +88,10 @@ def check_losses(subject: Subject) -> Finding:
     single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
     batches, fresh = single.batches(1), single.make(single.one)
     pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
-    real = networks.to_unit_range(pixels)
+    real = gan.to_unit_range(pixels)
 
     def called(network: keras.Model, first: tf.Tensor, of_first: list[tf.Tensor]) -> tf.Tensor:
-        given = networks.with_labels(first, of_first[0] if of_first else None, single.network.classes)
+        given = gan.with_labels(first, of_first[0] if of_first else None, single.network.classes)
         return network(given, training=True)
 
     latents, weights = fresh.critic_noise(0)
@@ -115,7 +116,7 @@ def check_losses(subject: Subject) -> Finding:
 def check_second_order(subject: Subject) -> Finding:
     """The penalty's gradient against finite differences, for every weight of the critic."""
     network, seed = subject.network, subject.config.seed
-    errors = second_order.penalty_errors(lambda: networks.build_critic(network), network.image, seed, network.classes)
+    errors = second_order.penalty_errors(lambda: gan.build_critic(network), network.image, seed, network.classes)
     return _judged("penalty to second order, against finite differences", max(errors.values()), 1e-6)
 
 

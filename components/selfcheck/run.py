@@ -1,16 +1,17 @@
 """The selfcheck command, top to bottom: hardware, each check with what it found, what could not be checked."""
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-from components.accelerator import choose_strategy, detect
-from components.errors import ConfigError, StageError
-from components.executor import StageResult
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.strategies import choose_strategy, detect
+from components.core.errors import ConfigError, StageError
+from components.core.stage.executor import StageResult
 from components.selfcheck import checks
 from components.selfcheck.config import SelfcheckConfig
 from components.train.config import TrainConfig
@@ -55,22 +56,9 @@ def run(config: SelfcheckConfig) -> StageResult:
 
 
 def _subject(config: SelfcheckConfig, kind: str, many: tf.distribute.Strategy) -> checks.Subject:
-    training = TrainConfig(
-        dataset="none",
-        checkpoints="none",
-        batch_size=config.batch_size,
-        critic_steps=config.critic_steps,
-        constraint=config.constraint,
-        penalty_weight=config.penalty_weight,
-        latent_size=config.latent_size,
-        base_filters=config.base_filters,
-        critic_normalization=config.critic_normalization,
-        generator_normalization=config.generator_normalization,
-        conditioning=config.conditioning,
-        reproducibility=config.reproducibility,
-        virtual_shards=config.virtual_shards,
-        seed=config.seed,
-    )
+    of_training = {field.name for field in dataclasses.fields(TrainConfig)}
+    given = {name: value for name, value in dataclasses.asdict(config).items() if name in of_training}
+    training = TrainConfig(dataset="none", checkpoints="none", **given)
     return checks.Subject(
         config=training,
         network=network_of(training, ImageShape(config.height, config.width, config.channels), config.classes),

@@ -1,7 +1,7 @@
 """The train stage as Kubeflow sees it."""
 
-from components import images
-from components.component_of import component_of
+from components.core import container_images
+from components.core.stage.component import component_of
 from components.train.config import TrainConfig
 
 train = component_of(
@@ -9,5 +9,5 @@ train = component_of(
     TrainConfig,
     "Trains a WGAN-GP on a dataset.",
     {"checkpoint_uri": str, "checkpoint_digest": str},
-    runs_in=images.TRAIN,
+    runs_in=container_images.TRAIN,
 )

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from components.hardware import Accelerator, Replicas, Tpu, exact_problem
-from components.settings import Setting, require_valid, share_problem, values_in_key
+from components.core.settings import Setting, require_valid, share_problem, values_in_key
+from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +15,7 @@ class TrainConfig:
     checkpoints: Annotated[
         str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
     ]
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", in_key=False)] = ""
+    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
     initial_checkpoint: Annotated[
         str,
         Setting(
@@ -26,7 +26,7 @@ class TrainConfig:
         ),
     ] = ""
     initial_checkpoint_digest: Annotated[
-        str, Setting("The digest that initial_checkpoint must have; computed when empty.", in_key=False)
+        str, Setting("The digest that initial_checkpoint must have; computed when empty.", digest=True)
     ] = ""
     steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 20_000
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64

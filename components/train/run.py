@@ -3,14 +3,16 @@
 import contextlib
 import dataclasses
 import logging
-from pathlib import Path
 from typing import Any
 
-from components import cache_key, checkpoints, places, records, storage
-from components.cluster import Cluster, cluster_for
-from components.errors import ConfigError
-from components.executor import StageResult
-from components.train import initial, uploads
+from components.core.artifacts import checkpoints, datasets
+from components.core.distributed.cluster import Cluster, cluster_for
+from components.core.errors import ConfigError
+from components.core.stage import cache_key
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+from components.train import uploads, warm_start
 from components.train.config import TrainConfig, deciding_settings
 
 log = logging.getLogger(__name__)
@@ -36,20 +38,18 @@ def run(config: TrainConfig) -> StageResult:
         Superseded: Another process trains in the same folder of a bucket, and otherwise.
     """
     cluster = cluster_for(config.accelerator)
-    config = places.with_mirrors(config, "checkpoints", "initial_checkpoint")
-    dataset = places.fetched(config.dataset, records.MANIFEST, "dataset", whole=False)
-    manifest = records.Manifest.of(str(dataset), config.dataset_digest)
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     _require_labels(config, manifest)
-    config = dataclasses.replace(config, initial_checkpoint_digest=initial.digest(config))
+    config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
     place = place_of(config, manifest.digest)
     uploads.fetch(place)
     if config.initial_checkpoint and not checkpoints.steps(place):
-        initial.require_fitting(config, manifest)
+        warm_start.require_fitting(config, manifest)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
     if config.learning_rate_decay == "none":
         del identity["steps"]  # such a training may be lengthened
     _claim(place, identity, cluster)
-    with storage.only_one(place) if _writes(cluster) else contextlib.nullcontext():
+    with atomic_files.only_one(place.path) if _writes(cluster) else contextlib.nullcontext():
         found = checkpoints.newest(place)
         if found is not None:
             _require_own(*found, identity)
@@ -65,19 +65,20 @@ def run(config: TrainConfig) -> StageResult:
                 uploads.send_all(place, config.keep_checkpoints)
         else:
             if _writes(cluster):
-                places.require_writable(place)
+                place.require_writable()
             # Only here, so that a training that is complete says so at once, without TensorFlow.
-            from components.train.training import train
+            from components.train.loop import train
 
-            train(places.with_mirrors(config, dataset=records.MANIFEST), manifest, place, found, cluster)
+            Location.of(config.dataset).require(datasets.MANIFEST, "dataset")
+            train(config, manifest, place, found, cluster)
     folder = checkpoints.step_folder(place, config.steps)
     if not _writes(cluster):
-        places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
+        folder.require(checkpoints.MANIFEST, "checkpoint")
     description = checkpoints.Description.of(folder)
     summary = f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images"
     return StageResult(
         parameters={
-            "checkpoint_uri": places.given(folder),
+            "checkpoint_uri": folder.uri,
             "checkpoint_digest": description.digest,
             "summary": summary,
         },
@@ -85,20 +86,18 @@ def run(config: TrainConfig) -> StageResult:
     )
 
 
-def place_of(config: TrainConfig, dataset_digest: str) -> Path:
+def place_of(config: TrainConfig, dataset_digest: str) -> Location:
     """The training's folder; a `{key}` in it is of the content of dataset and initial checkpoint, not of their places.
 
     Args:
         config: With the digest of the initial checkpoint, if there is one.
         dataset_digest: Digest of the dataset.
     """
-    inputs = {"dataset": dataset_digest}
-    if config.initial_checkpoint_digest:
-        inputs["initial_checkpoint"] = config.initial_checkpoint_digest
-    return Path(cache_key.fill_key(config.checkpoints, "train", config, inputs))
+    parts = cache_key.key_parts("train", config, dataset_digest=dataset_digest)
+    return Location.of(cache_key.fill_key(config.checkpoints, parts))
 
 
-def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:
+def _require_labels(config: TrainConfig, manifest: datasets.Manifest) -> None:
     """Refuses conditional training on images without labels."""
     split = manifest.splits["train"]
     unlabelled = split.records - sum(split.class_counts)
@@ -110,12 +109,12 @@ def _require_labels(config: TrainConfig, manifest: records.Manifest) -> None:
         )
 
 
-def _require_own(folder: Path, description: checkpoints.Description, identity: dict[str, Any]) -> None:
+def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:
     """Refuses a checkpoint of another training, which somebody copied here, or of another step than its name says."""
     former = {**description.settings, "dataset_digest": description.dataset_digest}
     if "steps" not in identity:
         former.pop("steps", None)
-    storage.require_own_place(folder, "training", former, identity)
+    atomic_files.require_own_place(folder, "training", former, identity)
     if folder != checkpoints.step_folder(folder.parent, description.step):
         raise ConfigError(
             f"{folder} holds the checkpoint of step {description.step}; rename it to "
@@ -127,12 +126,12 @@ def _writes(cluster: Cluster | None) -> bool:
     return cluster is None or cluster.is_chief
 
 
-def _claim(place: Path, identity: dict[str, Any], cluster: Cluster | None) -> None:
+def _claim(place: Location, identity: dict[str, Any], cluster: Cluster | None) -> None:
     """Makes the folder this training's own, or refuses one that is another's."""
     claim = place / _CLAIM
-    former = storage.read_json(claim, "training") if places.fetch_file(claim) else None
+    former = atomic_files.read_json(claim, "training") if claim.fetch_file() else None
     if former is not None or _writes(cluster):  # else the chief may be making it right now
-        storage.require_own_place(place, "training", former, identity)
+        atomic_files.require_own_place(place, "training", former, identity)
     if former is None and _writes(cluster):
-        storage.write_json(claim, identity)
-        places.send_file(claim)
+        atomic_files.write_json(claim.path, identity)
+        claim.put_file()

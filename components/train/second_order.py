@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components import networks
-from components.errors import ConfigError
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import ConfigError
+from components.core.networks import gan
 from components.train import losses
 
 # tf.nn.moments stops the gradient of the mean: right for first derivatives alone (tensorflow/python/ops/nn_impl.py).
@@ -21,7 +21,7 @@ _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
 _RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty without a word"
 _RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
-_NO_NORMALISATION = "use ExactLayerNormalization of components/normalization.py, or none"
+_NO_NORMALISATION = "use ExactLayerNormalization of components/core/networks/normalization.py, or none"
 _WRONG = {
     "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALISATION),
     "GroupNormalization": (_MOMENTS, _NO_NORMALISATION),
@@ -80,7 +80,7 @@ def penalty_errors(
             variable.assign_add(random.normal(size=variable.shape) * 0.3)
 
         def score(images: tf.Tensor) -> tf.Tensor:
-            return critic(networks.with_labels(images, labels, classes), training=True)[:, 0]
+            return critic(gan.with_labels(images, labels, classes), training=True)[:, 0]
 
         def penalty() -> tf.Tensor:
             return tf.reduce_sum(losses.penalty(losses.gradient_norms(score, points)))

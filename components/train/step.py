@@ -9,10 +9,19 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from components import networks
-from components.distributed_step import Adam, Checked, Resumable, Share, Sharing, Terms, descend, of_one_replica
-from components.normalization import recorded_statistics
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.update import (
+    Adam,
+    BatchPartition,
+    BatchShard,
+    FiniteCheck,
+    LossOutput,
+    Resumable,
+    apply_update,
+    of_one_replica,
+)
+from components.core.networks import gan
+from components.core.networks.normalization import recorded_statistics
 from components.train import losses, second_order
 from components.train.config import TrainConfig
 
@@ -29,13 +38,13 @@ _DONE_BEFORE = 890.0
 NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
 # What a block reports for each step: global means, whether all was finite, and if not the number of what was not.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score")
-REPORTED = (*MEANS, "healthy", "fault")
+REPORTED = (*MEANS, "finite", "nonfinite")
 _OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
 
 
-def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> networks.NetworkConfig:
+def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
     """What both networks are built from, for images of a shape in so many classes."""
-    return networks.NetworkConfig(
+    return gan.NetworkConfig(
         image,
         config.latent_size,
         config.base_filters,
@@ -68,23 +77,23 @@ class WganStep(Resumable):
     def __init__(
         self,
         config: TrainConfig,
-        network: networks.NetworkConfig,
+        network: gan.NetworkConfig,
         strategy: tf.distribute.Strategy,
         precision: str = "float32",
     ) -> None:
         self._config, self._strategy, self._classes = config, strategy, network.classes
         exact = config.reproducibility == "exact"
-        self._sharing = Sharing(config.batch_size, config.virtual_shards if exact else 0)
+        self._sharing = BatchPartition(config.batch_size, config.virtual_shards if exact else 0)
         self._sharing.require_replicas(strategy.num_replicas_in_sync)
         self._float = tf.as_dtype(keras.config.floatx())
         # Replicas and virtual shards are side by side already.
         self._halved = _is_one_cpu(strategy) and not exact
         with strategy.scope():
             # A virtual shard is normalised by itself: what it computes may depend on no other.
-            self.generator = networks.build_generator(network, config.seed, synchronised=not exact, precision=precision)
-            self.critic = networks.build_critic(network, config.seed, precision=precision)
+            self.generator = gan.build_generator(network, config.seed, synchronised=not exact, precision=precision)
+            self.critic = gan.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
-            self.average = networks.build_generator(network, config.seed, name="average")
+            self.average = gan.build_generator(network, config.seed, name="average")
             self._generator_variables = _trainable(self.generator)
             self._critic_variables = _trainable(self.critic)
             betas = (config.beta_1, config.beta_2)
@@ -94,8 +103,8 @@ class WganStep(Resumable):
             self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
             self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
             self.roll_backs = tf.Variable(0, trainable=False, dtype=tf.int64)
-        self._of_critic = Checked([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
-        self._of_generator = Checked(
+        self._of_critic = FiniteCheck([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
+        self._of_generator = FiniteCheck(
             [f"{GENERATOR}/{variable.path}" for variable in self.generator.trainable_variables],
             # It decides no loss. After an update it is finite if it was before, and the generator is.
             {f"{AVERAGE}/{variable.path}": variable.value for variable in self.average.variables},
@@ -131,30 +140,30 @@ class WganStep(Resumable):
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
-        healthy, fault = tf.ones([], self._float), tf.zeros([], self._float)
+        finite, nonfinite = tf.ones([], self._float), tf.zeros([], self._float)
         for inner in range(self._config.critic_steps):
             of_batch = [] if labels is None else [labels[inner]]
             means = self._run(self.critic_update, real[inner], *self.critic_noise(inner), *of_batch)
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
-            healthy = tf.minimum(healthy, means["healthy"])
-            fault = tf.where(fault > 0, fault, means["fault"])
+            finite = tf.minimum(finite, means["finite"])
+            nonfinite = tf.where(nonfinite > 0, nonfinite, means["nonfinite"])
         means = self._run(self.generator_update, self.generator_noise(), *of_batch)
-        of_generator = tf.where(means["fault"] > 0, means["fault"] + len(self._of_critic.told), 0.0)
+        of_generator = tf.where(means["nonfinite"] > 0, means["nonfinite"] + len(self._of_critic.names), 0.0)
         return {
             "critic_loss": sums.pop("loss"),
             "generator_loss": means["loss"],
             **sums,
-            "healthy": tf.minimum(healthy, means["healthy"]),
-            "fault": tf.where(fault > 0, fault, of_generator),
+            "finite": tf.minimum(finite, means["finite"]),
+            "nonfinite": tf.where(nonfinite > 0, nonfinite, of_generator),
         }
 
-    def what(self, fault: float) -> str:
-        """What was not finite, in words, by the number that a block reported as its `fault`."""
-        told = [
-            *(f"{what} in a critic update" for what in self._of_critic.told),
-            *(f"{what} in a generator update" for what in self._of_generator.told),
+    def what(self, nonfinite: float) -> str:
+        """What was not finite, in words, by the number that a block reported as its `nonfinite`."""
+        names = [
+            *(f"{what} in a critic update" for what in self._of_critic.names),
+            *(f"{what} in a generator update" for what in self._of_generator.names),
         ]
-        return told[int(fault) - 1]
+        return names[int(nonfinite) - 1]
 
     def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
         """One update on every replica; each gets the whole global batch, and takes its share."""
@@ -171,12 +180,12 @@ class WganStep(Resumable):
             labels: Likewise, int32 [batch_size], for networks that take labels: of real, drawn and interpolated images.
 
         Returns:
-            The global means, as `descend` returns them.
+            The global means, as `apply_update` returns them.
         """
         config = self._config
 
-        def terms(share: Share) -> Terms:
-            real = networks.to_unit_range(share.of(pixels))
+        def terms(share: BatchShard) -> LossOutput:
+            real = gan.to_unit_range(share.of(pixels))
             mine = None if labels is None else share.of(labels)
             both = None if mine is None else tf.concat([mine, mine], axis=0)
             fake = tf.stop_gradient(self._draw(share.of(latents), mine))
@@ -189,9 +198,9 @@ class WganStep(Resumable):
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
             reported = {"penalty": penalty, "gradient_norm": norms, "critic_gap": gap, "real_score": real_scores}
-            return Terms(loss, reported)
+            return LossOutput(loss, reported)
 
-        means = descend(
+        means = apply_update(
             terms, self._critic_variables, self._critic_adam, self._sharing, self._rate_factor(), self._of_critic
         )
         if config.constraint == "weight_clipping":
@@ -202,13 +211,13 @@ class WganStep(Resumable):
     def generator_update(self, latents: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """One generator update, its average and the step, inside a replica; as `critic_update`."""
 
-        def terms(share: Share) -> Terms:
+        def terms(share: BatchShard) -> LossOutput:
             mine = None if labels is None else share.of(labels)
             with recorded_statistics() as statistics:
                 fake = self._draw(share.of(latents), mine)
-            return Terms(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
+            return LossOutput(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
 
-        means = descend(
+        means = apply_update(
             terms,
             self._generator_variables,
             self._generator_adam,
@@ -216,7 +225,7 @@ class WganStep(Resumable):
             self._rate_factor(),
             self._of_generator,
         )
-        tf.cond(means["healthy"] > 0, self._update_average, lambda: None)
+        tf.cond(means["finite"] > 0, self._update_average, lambda: None)
         self.step.assign_add(1)
         return means
 
@@ -227,7 +236,7 @@ class WganStep(Resumable):
         return 1.0 - tf.cast(self.step, self._float) / self._config.steps
 
     def _draw(self, latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        return self.generator(networks.with_labels(latents, labels, self._classes), training=True)
+        return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         """Scores [n]; on one CPU those of two halves of the images apart, which threads compute side by side."""
@@ -240,7 +249,7 @@ class WganStep(Resumable):
         return tf.concat([self._score_at_once(*half) for half in halves], axis=0)
 
     def _score_at_once(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        return self.critic(networks.with_labels(images, labels, self._classes), training=True)[:, 0]
+        return self.critic(gan.with_labels(images, labels, self._classes), training=True)[:, 0]
 
     def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Latents [batch_size, latent_size] and interpolation weights [batch_size] of a critic update at this step."""

@@ -11,10 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from components import buckets, checkpoints, places
-from components.errors import DataError, StageError, Superseded, TransientError
+from components.core.artifacts import checkpoints
+from components.core.errors import DataError, StageError, Superseded, TransientError
+from components.core.storage import buckets
+from components.core.storage.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ _Saved = tuple[int, dict[str, bytes], _Kept]
 _SAMPLES = "samples"
 
 
-def fetch(place: Path) -> None:
+def fetch(place: Location) -> None:
     """Brings the newest whole checkpoint of the bucket to this machine, with its logs, unless one here is as new.
 
     Args:
@@ -35,37 +36,34 @@ def fetch(place: Path) -> None:
     Raises:
         DataError: There are checkpoints in the bucket, and all are damaged: never a silent start from nothing.
     """
-    if not places.in_bucket(place):
+    if not place.in_bucket:
         return
     here = max(checkpoints.steps(place), default=-1)
     there = [step for step in _steps_in_bucket(place) if step > here]
     if _fetch_last_whole(place, there):
-        places.fetch_files(place, _LOGS)
+        place.fetch_files(_LOGS)
     elif there and here < 0:
-        raise DataError(
-            f"none of the {len(there)} checkpoints in {places.given(place)} is whole; remove them to start again"
-        )
+        raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
 
 
-def fetch_former(place: Path, step: int) -> None:
+def fetch_former(place: Location, step: int) -> None:
     """Brings the newest whole checkpoint up to a step to this machine, for a training that goes back there.
 
     Args:
         place: The training's folder; nothing is done for one of this machine.
         step: Generator updates done in it, at most.
     """
-    if places.in_bucket(place):
+    if place.in_bucket:
         here = max((found for found in checkpoints.steps(place) if found <= step), default=-1)
         _fetch_last_whole(place, [found for found in _steps_in_bucket(place) if here < found <= step])
 
 
-def _fetch_last_whole(place: Path, steps: list[int]) -> bool:
+def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
     """Fetches the last checkpoint that is whole, and tells of those that are not; whether there was one."""
     for step in reversed(steps):
         folder = checkpoints.step_folder(place, step)
         try:
-            places.fetched(folder, checkpoints.MANIFEST, "checkpoint")
-            checkpoints.Description.of(folder)
+            checkpoints.Description.fetch(folder)
         except DataError as error:
             log.error("passed over: %s", error)
             continue
@@ -73,7 +71,7 @@ def _fetch_last_whole(place: Path, steps: list[int]) -> bool:
     return False
 
 
-def send_all(place: Path, keep: int) -> None:
+def send_all(place: Location, keep: int) -> None:
     """Sends what is not in the bucket yet, and returns when it is there.
 
     Args:
@@ -84,7 +82,7 @@ def send_all(place: Path, keep: int) -> None:
         Superseded: Another process committed another checkpoint of a step.
         TransientError, ConfigError: It cannot be sent; it stays on this machine.
     """
-    if places.in_bucket(place):
+    if place.in_bucket:
         kept = functools.partial(checkpoints.kept, count=keep)
         _Sender(place).send((max(checkpoints.steps(place), default=0), _logs(place), kept))
 
@@ -96,8 +94,8 @@ class Uploads:
         place: The training's folder; None on a worker that writes nothing.
     """
 
-    def __init__(self, place: Path | None) -> None:
-        self._place = place if place is not None and places.in_bucket(place) else None
+    def __init__(self, place: Location | None) -> None:
+        self._place = place if place is not None and place.in_bucket else None
         self._sender = None if self._place is None else _Sender(self._place)
         self._went_back: tuple[int, dict[str, bytes]] | None = None
         self._saved: _Saved | None = None
@@ -208,8 +206,8 @@ class Uploads:
 class _Sender:
     """What is in the bucket already, and what is not."""
 
-    def __init__(self, place: Path) -> None:
-        self._place, self._uri = place, places.given(place)
+    def __init__(self, place: Location) -> None:
+        self._place = place
         self._samples: set[str] = set()
         self._sent: set[int] = set()
 
@@ -217,9 +215,9 @@ class _Sender:
         """Removes the checkpoints of later steps, and their rows of the logs: both will be others, as samples will."""
         for later in _steps_in_bucket(self._place):
             if later > step:
-                places.remove(places.given(checkpoints.step_folder(self._place, later)))
+                checkpoints.step_folder(self._place, later).remove()
         for name, content in sorted(logs.items()):
-            buckets.put(f"{self._uri}/{name}", content, position=step)
+            buckets.put(f"{self._place}/{name}", content, position=step)
         self._sent = {sent for sent in self._sent if sent <= step}
         self._samples = set()
 
@@ -230,35 +228,35 @@ class _Sender:
         self._send_samples()
         if missing:
             for name, content in sorted(logs.items()):
-                buckets.advance(f"{self._uri}/{name}", content, position=last)
+                buckets.advance(f"{self._place}/{name}", content, position=last)
         for step in missing:
             folder = checkpoints.step_folder(self._place, step)
             try:
-                ours = places.send(folder, places.given(folder))
+                ours = folder.commit(folder.path)
             except FileNotFoundError:
                 continue  # no longer among the newest
             if not ours:
                 raise Superseded(
-                    f"another process trains {self._uri} too and has committed another checkpoint of step {step}; "
+                    f"another process trains {self._place} too and has committed another checkpoint of step {step}; "
                     "this one stops, and the other's stands"
                 )
             self._sent.add(step)
         found = _steps_in_bucket(self._place)
         for step in sorted({*found} - {*kept(found)}):
-            places.remove(places.given(checkpoints.step_folder(self._place, step)))
+            checkpoints.step_folder(self._place, step).remove()
 
     def _send_samples(self) -> None:
-        for path in sorted((self._place / _SAMPLES).glob("*.png")):
+        for path in sorted((self._place.path / _SAMPLES).glob("*.png")):
             if path.name not in self._samples:
                 # What is there may be of before a roll-back.
-                buckets.put(f"{self._uri}/{_SAMPLES}/{path.name}", path.read_bytes())
+                buckets.put(f"{self._place}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._samples.add(path.name)
 
 
-def _logs(place: Path) -> dict[str, bytes]:
+def _logs(place: Location) -> dict[str, bytes]:
     """The logs as they are now, by name."""
-    return {path.name: path.read_bytes() for path in place.glob(f"*{_LOGS}") if path.name != "scores.jsonl"}
+    return {path.name: path.read_bytes() for path in place.path.glob(f"*{_LOGS}") if path.name != "scores.jsonl"}
 
 
-def _steps_in_bucket(place: Path) -> list[int]:
-    return checkpoints.steps_named(path.name for path in places.artefacts(place, checkpoints.MANIFEST))
+def _steps_in_bucket(place: Location) -> list[int]:
+    return checkpoints.steps_named(folder.name for folder in place.artefacts(checkpoints.MANIFEST))

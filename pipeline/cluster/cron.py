@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import re
 
-from pipeline.yaml_files import shown
+from pipeline.profiles.yaml_files import shown
 
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 _VALUES = ("0-59", "0-23", "1-31", "1-12, jan-dec", "0-7, sun-sat")

@@ -1,27 +1,28 @@
 """`wgan submit`, `status`, `logs`, `cancel` and `retry`: runs on a cluster or on Vertex AI."""
 
 import argparse
+import dataclasses
 import datetime
 import json
 import logging
 import re
 from pathlib import Path
-from typing import Any
 
-from components import cli, errors
-from components.errors import ConfigError, StageError
-from pipeline import parameters, tables
-from pipeline.cluster import kubeflow_connection, runs, waiting
-from pipeline.cluster.kubeflow_runs import KubeflowRuns
-from pipeline.cluster.runs import Runs, RunStatus
+from components.core import errors
+from components.core.errors import ConfigError, StageError
+from components.core.stage import cli
+from pipeline.cli import tables
+from pipeline.cluster import backend, backends, waiting
+from pipeline.cluster.backend import Runs, RunStatus
 from pipeline.cluster.submission import ClusterPackage, Submission, read_package, root_problems
-from pipeline.profiles import KFP, TARGETS, VERTEX
+from pipeline.package import parameters
+from pipeline.profiles.profiles import KFP, TARGETS
 
 log = logging.getLogger("pipeline")
 
 HELP = {
     "submit": "start a compiled package on a cluster or on Vertex AI",
-    "status": "tell how far a run on a cluster is, or list the newest runs",
+    "status": "show the state of a run on a cluster, or list the newest runs",
     "logs": "print what the stages of a run on a cluster have logged",
     "cancel": "end a run on a cluster",
     "retry": "start a failed run on a cluster again, from what failed",
@@ -29,18 +30,13 @@ HELP = {
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
 _SEARCHED_RUNS = 200
-# Servers store names of 128 letters at most; longer ones end in errors that say nothing of it.
+# Servers store names of 128 letters at most; longer ones end in errors that do not say so.
 _LONGEST_NAME = 128
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CONNECTIONS = {KFP: "the Kubeflow server", VERTEX: "Vertex AI"}
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Does what the verb says and returns the exit code (see `components.errors` and `pipeline.cluster.waiting`).
-
-    Args:
-        verb: A key of `HELP`.
-        words: The command line after the verb.
+    """Do what the verb, a key of `HELP`, says with the words after it, and return the exit code.
 
     Raises:
         StageError: It was not done.
@@ -57,20 +53,20 @@ def main(verb: str, words: list[str]) -> int:
     if verb in ("status", "retry"):
         _add_waiting(parser)
     parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
-    target = _target(words)
-    _add_connection(parser, target)
+    backends.add_flags(parser)
     parsed, unknown = parser.parse_known_args(words)
-    if unknown:
-        raise ConfigError(*_unknown(unknown, parsed, target))
+    problems = [*backends.misplaced_flags(parsed, parsed.target), *parameters.unknown_flags(unknown, parsed)]
     if getattr(parsed, "wait", False) and not parsed.run_id:
-        raise ConfigError("wait is for one run: give its id as well")
-    place = _place(target, parsed)
+        problems.append("wait is for one run: give its id as well")
+    if problems:
+        raise ConfigError(*problems)
+    place = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
         _print_runs(place.recent(_SHOWN_RUNS), parsed.json)
         return errors.OK
-    run_id = _found(place, parsed.run_id, target)
+    run_id = _found(place, parsed.run_id)
     if verb == "logs":
-        return _logs(place, run_id, parsed)
+        return _logs(place, run_id, parsed.stage, parsed.follow)
     if verb == "cancel":
         place.cancel(run_id)
         log.info("run %s is being canceled", run_id)
@@ -116,70 +112,23 @@ def _seconds(text: str) -> float:
     return found
 
 
-def _target(words: list[str]) -> str:
-    """The target that a command line names, before it is known which flags there are."""
-    first = cli.Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--target", default=KFP, choices=TARGETS)
-    return str(first.parse_known_args(words)[0].target)
-
-
-def _add_connection(parser: argparse.ArgumentParser, target: str) -> None:
-    if target == KFP:
-        kubeflow_connection.add_flags(parser)
-    else:
-        from pipeline.cluster import vertex_connection
-
-        vertex_connection.add_flags(parser)
-
-
-def _place(target: str, parsed: argparse.Namespace) -> Runs:
-    """Where the runs are; nothing is sent yet.
-
-    Raises:
-        ConfigError: With every mistake in the flags that say where.
-    """
-    if target == KFP:
-        return KubeflowRuns(kubeflow_connection.from_flags(parsed))
-    from pipeline.cluster import vertex_connection, vertex_runs
-
-    return vertex_runs.VertexRuns(vertex_connection.from_flags(parsed))
-
-
-def _unknown(words: list[str], parsed: argparse.Namespace, target: str) -> list[str]:
-    """A sentence for each word that no flag takes; flags of the other target are told as such."""
-    other = VERTEX if target == KFP else KFP
-    theirs = cli.Parser(add_help=False, allow_abbrev=False)
-    _add_connection(theirs, other)
-    flags = {flag for action in theirs._actions for flag in action.option_strings}
-    given = [word.partition("=")[0] for word in words if word.startswith("--")]
-    misplaced = [flag for flag in given if flag in flags]
-    problems = [f"{flag.lstrip('-')} is for {_CONNECTIONS[other]}, and this is for {target}" for flag in misplaced]
-    rest = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
-    if not misplaced or rest:
-        problems += parameters.unknown_flags(rest or words, parsed)
-    return problems
-
-
 def _submit(words: list[str]) -> int:
     # The package decides which flags there are, so it is read first.
     first = _parser("submit", add_help=False)
     _add_package(first)
     named = first.parse_known_args(words)[0]
-    path = named.package
-    if not path.exists() and {"-h", "--help"} & set(words):
-        parser = _parser("submit")
-        _add_submit_flags(parser, KFP)
+    parser = _parser("submit")
+    _add_submit_flags(parser)
+    if not named.package.exists() and {"-h", "--help"} & set(words):
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
-    package = read_package(path, named.target)
-    parser = _parser("submit")
-    _add_submit_flags(parser, package.target)
+    package = read_package(named.package, named.target)
     known = parameters.fields(package.found)
     if "root" in known:
         parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
     parameters.add_flags(parser, known)
     parsed, unknown = parser.parse_known_args(words)
-    problems = _unknown(unknown, parsed, package.target) if unknown else []
+    problems = [*backends.misplaced_flags(parsed, package.target), *parameters.unknown_flags(unknown, parsed)]
     submission, place = _checked(parsed, package, problems)
     run = place.submit(submission)
     log.info("run %s (%s) is started", run.run_id, run.name)
@@ -194,7 +143,7 @@ def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=TARGETS, help="refuse a package that was compiled for another one")
 
 
-def _add_submit_flags(parser: argparse.ArgumentParser, target: str) -> None:
+def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
     _add_package(parser)
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     parser.add_argument(
@@ -204,19 +153,19 @@ def _add_submit_flags(parser: argparse.ArgumentParser, target: str) -> None:
         *("--pipeline_root", "--pipeline-root"),
         default="",
         metavar="URI",
-        help="where the target keeps what stages hand it, metrics and reports (default: its own)",
+        help="where the target keeps metrics and reports of stages (default: Kubeflow's own; Vertex has none)",
     )
     parser.add_argument(
         *("--service_account", "--service-account"),
         default="",
-        help="whom the run is started as (default: that of the profile, else the target's)",
+        help="account to start the run as (default: that of the profile, else the target's)",
     )
     _add_waiting(parser)
-    _add_connection(parser, target)
+    backends.add_flags(parser)
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
-    """What to send, and where to.
+    """Return what to send, and where to.
 
     Raises:
         ConfigError: With every mistake; nothing was sent.
@@ -236,7 +185,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         problems.append("timeout is for waiting: give --wait as well")
     place: Runs | None = None
     try:
-        place = _place(package.target, parsed)
+        place = backends.runs(package.target, parsed)
     except ConfigError as error:
         problems.extend(error.problems)
     values = parameters.parse(package.found, given, problems)
@@ -247,29 +196,25 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         experiment=experiment,
         run_name=run_name,
         pipeline_root=parsed.pipeline_root,
-        service_account=parsed.service_account or package.service_account,
+        service_account=parsed.service_account,
     )
     return submission, place
 
 
-def _found(place: Runs, text: str, target: str) -> str:
-    """The id of the run that a word on the command line means.
+def _found(place: Runs, text: str) -> str:
+    """Return the id of the run that a word on the command line means: an id, the start of one, or a link.
 
     Raises:
-        ConfigError: It means none of the newest runs, or several.
+        ConfigError: It could be several of the newest runs.
     """
     words = text.split("?")[0].rstrip("/").rpartition("/")[2] if "/" in text else text
     if _UUID.fullmatch(words):
         return words
     ids = [run.run_id for run in place.recent(_SEARCHED_RUNS)]
     close = [run_id for run_id in ids if run_id.startswith(words)] if words else []
-    if words in close:
-        return words
-    if len(close) > 1:
+    if len(close) > 1 and words not in close:
         raise ConfigError(f"run {words} could be any of {', '.join(close)}: give more of its id")
-    if not close and target == KFP:
-        raise ConfigError(f"run {words} is none of the newest {_SEARCHED_RUNS} runs: give its whole id")
-    return close[0] if close else words
+    return close[0] if len(close) == 1 else words
 
 
 def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
@@ -286,8 +231,8 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
         return waiting.TIMED_OUT
     _print_run(run, as_json)
     code = waiting.EXIT_CODES[run.state]
-    if run.state == runs.FAILED:
-        failed = [stage.name for stage in run.stages if stage.state == runs.FAILED]
+    if run.state == backend.FAILED:
+        failed = [stage.name for stage in run.stages if stage.state == backend.FAILED]
         where = f" in {', '.join(failed)}: `{_command(place, 'logs', run_id, failed[0])}` tells why" if failed else ""
         log.error("run %s failed%s%s", run_id, f": {run.message}" if run.message else "", where)
     elif code:
@@ -296,43 +241,31 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
 
 
 def _command(place: Runs, verb: str, *words: str) -> str:
-    """The command that does something more with a run of that place."""
-    if not isinstance(place, KubeflowRuns):
-        words += ("--target", VERTEX)
-    elif verb == "logs":
-        # Logs are read from Kubernetes.
-        way = place.connection
-        words += ("--in_cluster",) if way.in_cluster else ("--kube_context", way.kube_context or "NAME")
-    return " ".join(["wgan", verb, *words])
+    """Return the command that does something more with a run."""
+    return " ".join(["wgan", verb, *words, *place.flags(verb)])
 
 
-def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
-    if parsed.follow and not parsed.stage:
-        raise ConfigError("follow is for one stage: name it after the run")
-    if parsed.follow and not isinstance(place, KubeflowRuns):
-        raise ConfigError("follow is for Kubeflow: Vertex AI's pages show logs as they come")
-    if parsed.stage:
-        if isinstance(place, KubeflowRuns):
-            lines = place.logs(run_id, parsed.stage, follow=parsed.follow)
-        else:
-            lines = place.logs(run_id, parsed.stage)
-        for line in lines:
-            print(line, flush=parsed.follow)
+def _logs(place: Runs, run_id: str, stage: str | None, follow: bool) -> int:
+    if stage:
+        for line in place.logs(run_id, stage, follow):
+            print(line, flush=follow)
         return errors.OK
-    begun = [stage for stage in place.status(run_id).stages if stage.state not in (runs.PENDING, runs.SKIPPED)]
+    if follow:
+        raise ConfigError("follow is for one stage: name it after the run")
+    begun = [stage for stage in place.status(run_id).stages if stage.state not in (backend.PENDING, backend.SKIPPED)]
     missing: list[str] = []
     shown = False
-    for stage in begun:
+    for each in begun:
         try:
-            for line in place.logs(run_id, stage.name):
-                print(f"{stage.name}: {line}")
+            for line in place.logs(run_id, each.name):
+                print(f"{each.name}: {line}")
             shown = True
         except ConfigError as error:
             # Without a way to Kubernetes every stage has the same problem.
             missing += [problem for problem in error.problems if problem not in missing]
     if not shown:
         raise ConfigError(*(missing or [f"run {run_id} has no logs: none of its stages has begun"]))
-    # One whose result was at hand already had no pod, as one whose pod was removed since has none.
+    # A stage whose result was reused had no pod, and a pod may have been removed since.
     for problem in missing:
         log.warning("%s", problem)
     return errors.OK
@@ -340,7 +273,7 @@ def _logs(place: Runs, run_id: str, parsed: argparse.Namespace) -> int:
 
 def _print_run(run: RunStatus, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(_as_json(run), indent=2))
+        _print_json(dataclasses.asdict(run))
         return
     print(f"{run.name}  {run.state.lower()}  {waiting.duration(run.created, run.finished)}".rstrip())
     print(run.link or run.run_id)
@@ -348,56 +281,32 @@ def _print_run(run: RunStatus, as_json: bool) -> None:
         print(run.message)
     if run.stages:
         print()
-        tables.print_rows(
-            ("stage", "state", "took", "message"),
-            [
-                (stage.name, stage.state.lower(), waiting.duration(stage.started, stage.finished), stage.message)
-                for stage in run.stages
-            ],
-        )
+        rows: list[tuple[str, ...]] = [
+            (stage.name, stage.state.lower(), waiting.duration(stage.started, stage.finished), stage.message)
+            for stage in run.stages
+        ]
+        tables.print_rows(("stage", "state", "took", "message"), rows)
 
 
 def _print_runs(found: list[RunStatus], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([_as_json(run) for run in found], indent=2))
-    elif found:
-        tables.print_rows(
-            ("run", "state", "began", "took", "name"),
-            [
-                (
-                    run.run_id,
-                    run.state.lower(),
-                    f"{run.created:%Y-%m-%d %H:%M}" if run.created else "",
-                    waiting.duration(run.created, run.finished),
-                    run.name,
-                )
-                for run in found
-            ],
-        )
-    else:
+        _print_json([dataclasses.asdict(run) for run in found])
+        return
+    if not found:
         print("no runs yet")
+        return
+    rows: list[tuple[str, ...]] = [
+        (
+            run.run_id,
+            run.state.lower(),
+            f"{run.created:%Y-%m-%d %H:%M}" if run.created else "",
+            waiting.duration(run.created, run.finished),
+            run.name,
+        )
+        for run in found
+    ]
+    tables.print_rows(("run", "state", "began", "took", "name"), rows)
 
 
-def _as_json(run: RunStatus) -> dict[str, Any]:
-    def time(found: datetime.datetime | None) -> str | None:
-        return found.isoformat() if found else None
-
-    return {
-        "run_id": run.run_id,
-        "name": run.name,
-        "state": run.state,
-        "link": run.link,
-        "created": time(run.created),
-        "finished": time(run.finished),
-        "message": run.message,
-        "stages": [
-            {
-                "name": stage.name,
-                "state": stage.state,
-                "started": time(stage.started),
-                "finished": time(stage.finished),
-                "message": stage.message,
-            }
-            for stage in run.stages
-        ],
-    }
+def _print_json(found: object) -> None:
+    print(json.dumps(found, indent=2, default=datetime.datetime.isoformat))

@@ -1,68 +1,65 @@
-"""`wgan schedule`: what a file of schedules says, brought to Kubeflow and to Vertex, looked at and steered by hand."""
+"""`wgan schedule`: brings the schedules of a file to Kubeflow and to Vertex, lists, pauses and resumes them."""
 
 import argparse
-import dataclasses
-import functools
-import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from components import cli, errors
-from components.errors import ConfigError, TransientError
-from pipeline import profiles, tables
-from pipeline.cluster import apply, schedule_file
+from components.core import errors
+from components.core.errors import ConfigError
+from components.core.stage import cli
+from pipeline.cli import tables
+from pipeline.cluster import apply, backends, schedule_file
 from pipeline.cluster.apply import Change
-from pipeline.cluster.runs import Runs
-from pipeline.cluster.schedule_file import ScheduleFile
-from pipeline.cluster.schedules import LiveSchedule, Schedule, Schedules
+from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
+from pipeline.profiles import profiles
 
 log = logging.getLogger("pipeline")
 
 HELP = {"schedule": "bring the schedules of a file to Kubeflow and Vertex, list, pause and resume them"}
 DIFFERENT = 1
-_DIFF, _APPLY, _LIST, _PAUSE, _RESUME, _DELETE, _RUN_NOW = (
-    "diff", "apply", "list", "pause", "resume", "delete", "run-now"
-)  # fmt: skip
+_DIFF, _APPLY, _LIST, _PAUSE, _RESUME = "diff", "apply", "list", "pause", "resume"
 _VERBS = {
-    _DIFF: "show what apply would change, setting by setting",
+    _DIFF: "show what apply would create, replace, pause, resume and delete",
     _APPLY: "make the place have what the file says; can be stopped anywhere and done again",
-    _LIST: "list the schedules: what the file says, and what is there",
+    _LIST: "list the schedules: what the file says, and what exists",
     _PAUSE: "let a schedule start no more runs, until it is resumed or the file is applied",
     _RESUME: "let a paused schedule start runs again",
-    _DELETE: "remove a schedule from its place, unless a run of it is at work",
-    _RUN_NOW: "start one run as the schedule would",
 }
 _DEFAULT_FILE = Path("schedules.yaml")
-_SHOWN = 60
+
+
+class _Place(NamedTuple):
+    """Where schedules are, and those that the file wants there."""
+
+    target: str
+    schedules: Schedules
+    wanted: list[Schedule]
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Runs `wgan schedule ...` and returns its exit code (see `components.errors`).
-
-    Args:
-        verb: A key of `HELP`.
-        words: The command line after it.
+    """Run `wgan schedule` with the words after it and return the exit code.
 
     Raises:
-        StageError: What is wrong with the file or the command, or what the place answered.
+        StageError: What is wrong with the file or the command, or a refusal of the place.
     """
     parsed = _parser(verb).parse_args(words)
-    file = _file(parsed)
-    places = {target: _Place(target, parsed, file) for target in _targets(parsed, file)}
-    if parsed.action == _DIFF:
-        return _diff(places, file, parsed.exit_code)
-    if parsed.action == _APPLY:
-        return _apply(places, file, parsed.prune)
+    wanted = _wanted(parsed)
+    places = [
+        _Place(target, backends.schedules(target, parsed), [each for each in wanted or () if each.target == target])
+        for target in _targets(parsed, wanted)
+    ]
     if parsed.action == _LIST:
-        return _list(places, file)
-    return _BY_HAND[parsed.action](places, file, parsed.name)
+        return _list(places, has_file=wanted is not None)
+    if parsed.action == _PAUSE:
+        return _pause(places, parsed.name)
+    if parsed.action == _RESUME:
+        return _resume(places, parsed.name)
+    apply.require_expressible((place.schedules, place.wanted) for place in places)
+    return _diff(places, parsed.exit_code) if parsed.action == _DIFF else _apply(places, parsed.prune)
 
 
 def _parser(verb: str) -> cli.Parser:
-    from pipeline.cluster import kubeflow_connection, vertex_connection
-
     shared = cli.Parser(add_help=False)
     shared.add_argument(
         "--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)"
@@ -70,8 +67,7 @@ def _parser(verb: str) -> cli.Parser:
     shared.add_argument(
         "--target", choices=profiles.TARGETS, help="only this place (default: those that the file has schedules for)"
     )
-    kubeflow_connection.add_flags(shared)
-    vertex_connection.add_flags(shared)
+    backends.add_flags(shared)
     parser = cli.Parser(prog=f"wgan {verb}", description="Schedules as a file.", allow_abbrev=False)
     verbs = parser.add_subparsers(
         dest="action", required=True, metavar="VERB", title=f"verbs (wgan {verb} VERB --help)"
@@ -79,7 +75,7 @@ def _parser(verb: str) -> cli.Parser:
     for name, text in _VERBS.items():
         description = f"{text[0].upper()}{text[1:]}."
         action = verbs.add_parser(name, help=text, description=description, parents=[shared], allow_abbrev=False)
-        if name in _BY_HAND:
+        if name in (_PAUSE, _RESUME):
             action.add_argument("name", metavar="NAME", help="the schedule's name")
         if name == _DIFF:
             action.add_argument(
@@ -96,154 +92,85 @@ def _parser(verb: str) -> cli.Parser:
     return parser
 
 
-def _file(parsed: argparse.Namespace) -> ScheduleFile | None:
-    """What the file says; None if there is none, none was asked for, and the verb can do without."""
-    optional = parsed.action in (_LIST, _PAUSE, _RESUME, _DELETE)
+def _wanted(parsed: argparse.Namespace) -> list[Schedule] | None:
+    """Return the file's schedules; None if there is no file, none was named, and the verb works without."""
+    optional = parsed.action in (_LIST, _PAUSE, _RESUME)
     if parsed.file is None and optional and not _DEFAULT_FILE.exists():
         return None
     return schedule_file.read(parsed.file or _DEFAULT_FILE)
 
 
-def _targets(parsed: argparse.Namespace, file: ScheduleFile | None) -> list[str]:
-    """The places that are meant, in the file's order."""
+def _targets(parsed: argparse.Namespace, wanted: list[Schedule] | None) -> list[str]:
+    """Return the targets that are meant, in the file's order."""
     if parsed.target:
         return [parsed.target]
-    schedules = file.schedules if file else ()
-    if parsed.action in _BY_HAND:
-        of_name = [schedule.target for schedule in schedules if schedule.name == parsed.name]
-        if of_name:
-            return of_name
-    targets = list(dict.fromkeys(schedule.target for schedule in schedules))
+    of_name = [each.target for each in wanted or () if each.name == getattr(parsed, "name", None)]
+    targets = of_name or list(dict.fromkeys(each.target for each in wanted or ()))
     if not targets:
-        why = "the file has no schedule" if file else f"there is no file {_DEFAULT_FILE}"
+        why = f"there is no file {_DEFAULT_FILE}" if wanted is None else "the file has no schedule"
         raise ConfigError(f"{why}: say which place is meant (--target {' or '.join(profiles.TARGETS)}, or --file)")
     return targets
 
 
-class _Place:
-    """One target: what the file wants there, and what can be asked of it, which is not reached before it is."""
-
-    def __init__(self, target: str, parsed: argparse.Namespace, file: ScheduleFile | None) -> None:
-        self.target = target
-        self.wanted = file.of_target(target) if file else []
-        self._parsed = parsed
-        self._controller_time_zone = file.controller_time_zone if file else schedule_file.UTC
-
-    @functools.cached_property
-    def schedules(self) -> Schedules:
-        return self._both[0]
-
-    @functools.cached_property
-    def runs(self) -> Runs:
-        return self._both[1]
-
-    @functools.cached_property
-    def _both(self) -> tuple[Schedules, Runs]:
-        if self.target == profiles.KFP:
-            from pipeline.cluster import kubeflow_connection
-            from pipeline.cluster.kubeflow_runs import KubeflowRuns
-            from pipeline.cluster.kubeflow_schedules import KubeflowSchedules
-
-            kubeflow = KubeflowRuns(kubeflow_connection.from_flags(self._parsed))
-            return KubeflowSchedules(kubeflow.connection, kubeflow, self._controller_time_zone), kubeflow
-        from pipeline.cluster import vertex_connection
-        from pipeline.cluster.vertex_runs import VertexRuns
-        from pipeline.cluster.vertex_schedules import VertexSchedules
-
-        vertex = vertex_connection.from_flags(self._parsed)
-        return VertexSchedules(vertex), VertexRuns(vertex)
-
-
-def _diff(places: dict[str, _Place], file: ScheduleFile | None, exit_code: bool) -> int:
+def _diff(places: list[_Place], exit_code: bool) -> int:
     needed = False
-    for place in _expressible(places):
+    for place in places:
         for change in apply.plan(place.wanted, place.schedules.live()):
             needed |= change.needed
-            print("\n".join(_told(change, place.target)))
+            print("\n".join(_described(change, place.target)))
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _expressible(places: dict[str, _Place]) -> list[_Place]:
-    """The places, once it is known that each can have what the file says: nothing is half done."""
-    problems: list[str] = []
-    for place in places.values():
-        try:
-            apply.require_expressible(place.schedules, place.wanted)
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(*problems)
-    return list(places.values())
-
-
-def _told(change: Change, target: str) -> list[str]:
-    """What apply would do for one name, as lines of text."""
-    lines = []
+def _described(change: Change, target: str) -> list[str]:
+    """Return what apply would do for one name, as lines."""
     if change.action == apply.DELETE:
-        lines.append(f"{apply.DELETE} {change.name} ({target}): the file has none; only with --prune")
+        lines = [f"{apply.DELETE} {change.name} ({target}): the file has none; only with --prune"]
     else:
         paused = ", paused" if change.wanted and not change.wanted.enabled else ""
-        lines.append(f"{change.action} {change.name} ({target}{paused})")
-    for difference in change.differences:
-        lines.append(f"  {difference.name}: {_value(difference.live)} -> {_value(difference.wanted)}")
-    if change.action == apply.CREATE and change.wanted:
-        content = apply.flat(change.wanted.content())
-        lines += [f"  {name}: {_value(value)}" for name, value in content.items() if value != ""]
+        lines = [f"{change.action} {change.name} ({target}{paused})"]
     for each in change.superseded:
-        # What is replaced by another is told of already, unless it is there besides.
-        at_work = f"; {_at_work(each)}" if each.active_runs else ""
-        if change.action not in (apply.DELETE, apply.REPLACE) or at_work:
-            lines.append(f"  {each.schedule_id} is to be deleted{at_work}")
+        waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
+        # The first line says already that what is deleted or replaced goes.
+        if waits or change.action not in (apply.DELETE, apply.REPLACE):
+            lines.append(f"  {each.schedule_id} is to be deleted{waits}")
     return lines
 
 
-def _at_work(live: LiveSchedule) -> str:
-    return f"it waits for {', '.join(live.active_runs)} to end"
-
-
-def _value(value: Any) -> str:
-    """A value for a line: as JSON, and short."""
-    if value is None:
-        return "not given"
-    text = value if isinstance(value, str) and value else json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-
-
-def _apply(places: dict[str, _Place], file: ScheduleFile | None, prune: bool) -> int:
-    for place in _expressible(places):
+def _apply(places: list[_Place], prune: bool) -> int:
+    for place in places:
         lines: list[str] = []
 
-        def tell(line: str, lines: list[str] = lines) -> None:
+        def show(line: str, lines: list[str] = lines) -> None:
             lines.append(line)
             print(line, flush=True)
 
-        if apply.apply(place.schedules, place.wanted, prune, tell):
+        if apply.apply(place.schedules, place.wanted, prune, show):
             print(f"{place.target}: apply again later to delete what stays")
         if not lines:
             print(f"{place.target}: nothing to change")
     return errors.OK
 
 
-def _list(places: dict[str, _Place], file: ScheduleFile | None) -> int:
+def _list(places: list[_Place], has_file: bool) -> int:
     rows: list[tuple[str, ...]] = []
-    for place in places.values():
+    for place in places:
         live = place.schedules.live()
-        said = {}
+        file_says = {}
         for change in apply.plan(place.wanted, live):
             for each in change.superseded:
-                said[each.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
+                file_says[each.schedule_id] = "nothing" if change.action == apply.DELETE else "to be deleted"
             if change.wanted and change.kept:
-                said[change.kept.schedule_id] = _said(change.wanted)
+                file_says[change.kept.schedule_id] = _state(change.wanted)
             elif change.wanted:
-                zone = f"{change.wanted.cron} {change.wanted.time_zone}"
-                rows.append((change.name, place.target, "not there", _said(change.wanted), zone, "", "", ""))
+                when = f"{change.wanted.cron} {change.wanted.time_zone}"
+                rows.append((change.name, place.target, "not there", _state(change.wanted), when, "", "", ""))
         rows += [
             (
                 each.name,
                 place.target,
-                "enabled" if each.enabled else "paused",
-                said[each.schedule_id] if file else "",
-                f"{each.content.get('cron', '')} {each.content.get('time_zone', '')}".strip(),
+                _state(each),
+                file_says[each.schedule_id] if has_file else "",
+                each.cron,
                 f"{each.next_run:%Y-%m-%d %H:%M} UTC" if each.next_run else "",
                 str(len(each.active_runs) or ""),
                 each.schedule_id,
@@ -255,47 +182,46 @@ def _list(places: dict[str, _Place], file: ScheduleFile | None) -> int:
     return errors.OK
 
 
-def _said(schedule: Schedule) -> str:
+def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _of_name(places: dict[str, _Place], name: str) -> tuple[_Place, list[LiveSchedule]]:
-    """The schedules of a name, and where they are.
+def _of_name(places: list[_Place], name: str) -> tuple[_Place, list[LiveSchedule], Schedule | None]:
+    """Return where the schedules of a name are, what they are, and what the file wants.
 
     Raises:
         ConfigError: There is none.
     """
-    known: list[str] = []
-    for place in places.values():
+    known: set[str] = set()
+    for place in places:
         live = place.schedules.live()
         found = [each for each in live if each.name == name]
         if found:
-            return place, found
-        known += [each.name for each in live]
-    there = f"there are {', '.join(sorted(set(known)))}" if known else "there is none"
-    raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {there}")
+            return place, found, next((each for each in place.wanted if each.name == name), None)
+        known |= {each.name for each in live}
+    others = f"there are {', '.join(sorted(known))}" if known else "there is none"
+    raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
 
 
-def _pause(places: dict[str, _Place], file: ScheduleFile | None, name: str) -> int:
-    place, live = _of_name(places, name)
-    for each in live:
-        if each.enabled:
-            place.schedules.pause(each.schedule_id)
-            print(f"{name}: paused")
-    if not any(each.enabled for each in live):
+def _pause(places: list[_Place], name: str) -> int:
+    place, live, wanted = _of_name(places, name)
+    enabled = [each for each in live if each.enabled]
+    for each in enabled:
+        place.schedules.pause(each.schedule_id)
+        print(f"{name}: paused")
+    if not enabled:
         print(f"{name}: is paused already")
-    _warn_of_file(place, name, enabled=False)
+    _warn_of_file(wanted, name, enabled=False)
     return errors.OK
 
 
-def _resume(places: dict[str, _Place], file: ScheduleFile | None, name: str) -> int:
-    place, live = _of_name(places, name)
+def _resume(places: list[_Place], name: str) -> int:
+    place, live, wanted = _of_name(places, name)
     if any(each.enabled for each in live):
         print(f"{name}: is enabled already")
         return errors.OK
-    schedule = _wanted(place, name)
-    if len(live) > 1 and schedule:
-        live = [each for each in live if apply.same(each, schedule)]
+    if len(live) > 1 and wanted:
+        live = [each for each in live if each.digest == wanted.digest()]
     if len(live) != 1:
         raise ConfigError(
             f"there are several schedules {name}, of which one at most may start runs: `wgan schedule apply` keeps the "
@@ -303,52 +229,11 @@ def _resume(places: dict[str, _Place], file: ScheduleFile | None, name: str) -> 
         )
     place.schedules.resume(live[0].schedule_id)
     print(f"{name}: resumed")
-    _warn_of_file(place, name, enabled=True)
+    _warn_of_file(wanted, name, enabled=True)
     return errors.OK
 
 
-def _wanted(place: _Place, name: str) -> Schedule | None:
-    return next((schedule for schedule in place.wanted if schedule.name == name), None)
-
-
-def _warn_of_file(place: _Place, name: str, enabled: bool) -> None:
-    """Says so where the file's word, which apply restores, is another."""
-    schedule = _wanted(place, name)
-    if schedule and schedule.enabled != enabled:
-        log.warning("the file says that %s is %s, which applying it restores", name, _said(schedule))
-
-
-def _delete(places: dict[str, _Place], file: ScheduleFile | None, name: str) -> int:
-    place, live = _of_name(places, name)
-    for each in live:
-        if each.enabled:
-            place.schedules.pause(each.schedule_id)
-    waiting = apply.remove(place.schedules, live, print)
-    if waiting:
-        at_work = ", ".join(run for each in waiting for run in each.active_runs)
-        raise TransientError(
-            f"{name} is paused, not deleted, as that could end run {at_work}: delete it once that has ended "
-            f"(`wgan cancel` ends it)"
-        )
-    if _wanted(place, name):
-        log.warning("the file has %s, and applying it makes it again", name)
-    return errors.OK
-
-
-def _run_now(places: dict[str, _Place], file: ScheduleFile | None, name: str) -> int:
-    for place in places.values():
-        schedule = _wanted(place, name)
-        if schedule:
-            run = place.runs.submit(dataclasses.replace(schedule.submission, run_name=f"{name}-now"))
-            print(f"{name}: run {run.run_id}{f' {run.link}' if run.link else ''}")
-            return errors.OK
-    known = [schedule.name for place in places.values() for schedule in place.wanted]
-    raise ConfigError(f"the file has no schedule {name}; there are {', '.join(known) or 'none'}")
-
-
-_BY_HAND: dict[str, Callable[[dict[str, _Place], ScheduleFile | None, str], int]] = {
-    _PAUSE: _pause,
-    _RESUME: _resume,
-    _DELETE: _delete,
-    _RUN_NOW: _run_now,
-}
+def _warn_of_file(wanted: Schedule | None, name: str, enabled: bool) -> None:
+    """Warn where the file says otherwise, which apply restores."""
+    if wanted and wanted.enabled != enabled:
+        log.warning("the file says that %s is %s, which applying it restores", name, _state(wanted))

@@ -9,32 +9,24 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from components import buckets, errors
-from components.errors import ConfigError
-from components.images import VERSION
-from pipeline import package, package_origin, yaml_files
-from pipeline.package import Package
+from components.core import errors
+from components.core.container_images import VERSION
+from components.core.errors import ConfigError
+from components.core.storage import buckets
+from pipeline.package import package_origin, reader
+from pipeline.package.reader import Package
+from pipeline.profiles import yaml_files
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterPackage:
-    """A compiled package as it is sent.
-
-    Attributes:
-        path: Its file.
-        text: The YAML, one document or two.
-        found: The package as read, for its parameters.
-        target: `kfp` or `vertex`.
-        profile: The hardware that it was compiled for.
-        service_account: Whom its runs are started as; empty for the target's default.
-    """
+    """A compiled package as it is sent."""
 
     path: Path
-    text: bytes
-    found: Package
-    target: str
-    profile: str
-    service_account: str
+    text: bytes  # the YAML, one document or two
+    found: Package  # the package as read, for its parameters
+    target: str  # `kfp` or `vertex`
+    service_account: str  # whom its runs are started as; empty for the target's default
 
     @property
     def name(self) -> str:
@@ -49,27 +41,18 @@ class ClusterPackage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A run to start.
-
-    Attributes:
-        package: What to run.
-        parameters: Its parameters, typed and checked; those left out have the package's defaults.
-        experiment: The experiment that the run belongs to.
-        run_name: What people call the run.
-        pipeline_root: Where the target keeps artefacts that stages hand it (metrics, reports); empty for its default.
-        service_account: Whom the run is started as; empty for the target's default.
-    """
+    """A run to start."""
 
     package: ClusterPackage
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # typed and checked; those left out have the package's defaults
     experiment: str
-    run_name: str
-    pipeline_root: str = ""
-    service_account: str = ""
+    run_name: str  # what people call the run
+    pipeline_root: str = ""  # where the target keeps metrics and reports of stages; empty for its default
+    service_account: str = ""  # whom the run is started as; empty for that of the package
 
 
 def root_problems(root: str) -> list[str]:
-    """What is wrong with the folder that is to keep everything made, where stages run on other machines than this."""
+    """Return what is wrong with `root` where stages run on other machines than this."""
     if buckets.is_uri(root):
         try:
             buckets.split(root)
@@ -85,7 +68,7 @@ def root_problems(root: str) -> list[str]:
 
 
 def read_package(path: Path, target: str | None) -> ClusterPackage:
-    """Reads a package for a target, or for its own if that is None, and refuses what would not run there.
+    """Read a package for a target, or for its own if that is None, and refuse what would not run there.
 
     Raises:
         ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
@@ -94,7 +77,7 @@ def read_package(path: Path, target: str | None) -> ClusterPackage:
         text = yaml_files.read_bytes(path)
     except OSError as error:
         raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
-    found = package.read(text, f"package {path}", to_execute=False)
+    found = reader.read(text, f"package {path}", to_execute=False)
     origin = package_origin.read(found.description)
     if origin is None:
         raise ConfigError(f"package {path} does not say what it was compiled for: compile it with `wgan compile`")
@@ -109,6 +92,5 @@ def read_package(path: Path, target: str | None) -> ClusterPackage:
         text=text,
         found=found,
         target=target,
-        profile=origin.profile,
         service_account=origin.service_account,
     )

@@ -4,15 +4,20 @@ import datetime
 import logging
 import time
 
-from components import errors
-from components.errors import TransientError
-from pipeline.cluster import runs
-from pipeline.cluster.runs import Runs, RunStatus, StageStatus
+from components.core import errors
+from components.core.errors import TransientError
+from pipeline.cluster import backend
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus
 
 log = logging.getLogger("pipeline")
 
 FAILED, CANCELED, TIMED_OUT = 1, 3, 4
-EXIT_CODES = {runs.SUCCEEDED: errors.OK, runs.SKIPPED: errors.OK, runs.FAILED: FAILED, runs.CANCELED: CANCELED}
+EXIT_CODES = {
+    backend.SUCCEEDED: errors.OK,
+    backend.SKIPPED: errors.OK,
+    backend.FAILED: FAILED,
+    backend.CANCELED: CANCELED,
+}
 EXIT_CODES_HELP = (
     "With --wait the exit code is 0 if the run succeeded, 1 if it failed, 3 if it was canceled and 4 if --timeout "
     "passed before its end."
@@ -24,27 +29,19 @@ PATIENCE_SECONDS = 600.0
 
 
 def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
-    """Waits for the end of a run, which goes on if we do not.
-
-    Args:
-        place: Where the run is.
-        run_id: The run.
-        timeout: Seconds to wait at most; None for no limit.
-
-    Returns:
-        The run at its end; None if the time passed before.
+    """Wait for the end of a run, for `timeout` seconds at most; return None if they passed before.
 
     Raises:
         StageError: The run cannot be asked for, or nobody answered for ten minutes.
     """
-    began = heard = told = time.monotonic()
+    began = answered = logged = time.monotonic()
     shown: dict[str, str] = {}
     state, away = "", False
     while True:
         try:
             found = place.status(run_id)
         except TransientError as error:
-            if time.monotonic() - heard > PATIENCE_SECONDS:
+            if time.monotonic() - answered > PATIENCE_SECONDS:
                 raise
             if not away:
                 log.warning("%s; the run goes on, and is asked for again", error)
@@ -52,17 +49,17 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
         else:
             if away:
                 log.info("the server answers again")
-            heard, away = time.monotonic(), False
+            answered, away = time.monotonic(), False
             for stage in found.stages:
                 if shown.get(stage.name) != stage.state:
                     log.info("%s", _line(stage))
-                    shown[stage.name], told = stage.state, heard
+                    shown[stage.name], logged = stage.state, answered
             if found.state != state:
                 log.info("run %s is %s", run_id, found.state.lower())
-                state, told = found.state, heard
-            elif heard - told >= HEARTBEAT_SECONDS:
-                log.info("still %s after %s%s", state.lower(), _span(heard - began), _at_work(found))
-                told = heard
+                state, logged = found.state, answered
+            elif answered - logged >= HEARTBEAT_SECONDS:
+                log.info("still %s after %s%s", state.lower(), _span(answered - began), _active(found))
+                logged = answered
             if found.ended:
                 return found
         left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()
@@ -72,7 +69,7 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
 
 
 def duration(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
-    """How long something took, or has taken up to now, as people write it; empty if it has not begun."""
+    """How long something took, or has taken up to now, as text; empty if it has not begun."""
     if started is None:
         return ""
     end = finished or datetime.datetime.now(datetime.UTC)
@@ -93,6 +90,6 @@ def _line(stage: StageStatus) -> str:
     return f"{stage.name}: {stage.state.lower()}{took}" + (f": {stage.message}" if stage.message else "")
 
 
-def _at_work(found: RunStatus) -> str:
-    names = [stage.name for stage in found.stages if stage.state == runs.RUNNING]
+def _active(found: RunStatus) -> str:
+    names = [stage.name for stage in found.stages if stage.state == backend.RUNNING]
     return f": {', '.join(names)}" if names else ""

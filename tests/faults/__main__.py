@@ -10,7 +10,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig
 from tests.conftest import write_dataset
 from tests.faults.counts import Counts
@@ -39,18 +39,18 @@ def main() -> None:
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
         training = Stage("train", TrainConfig, {"dataset": dataset, "checkpoints": OUTPUT, **_SHORT})
-        importlib.import_module("components.preprocess.beam_job")
+        importlib.import_module("components.preprocess.beam.pipeline")
         light = light_stages(folder / "inputs")
         if given.light:
             found["kills"] |= kill_stages(given.light, chance, light, folder / "kills")
         if given.zombies:
-            # The fingerprint is left out: it keeps nothing that another process of it would read.
+            # Decide is left out: it keeps nothing that another process of it would read.
             found["zombies"] |= wake_late(light[1:], given.zombies, chance, folder / "zombies")
             found["zombies"]["publish, then the next version"] = publish_late(
                 light[2], given.zombies, chance, folder / "late"
             )
         # Only now, so that forks of what needs no TensorFlow are quicker.
-        for module in ("train.training", *(("embed.artefact", "evaluate.run", "export.run") if given.heavy else ())):
+        for module in ("train.loop", *(("embed.artefact", "evaluate.make", "export.run") if given.heavy else ())):
             importlib.import_module(f"components.{module}")
         if given.trainings:
             by_moment = kill_training(given.trainings, chance, dataset, folder / "trainings")

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from components import datasets, digests, records
-from components.preprocess import decoder
+from components.core.artifacts import datasets
+from components.core.data import dataset_reader
+from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.pixels import UndecodableImage
+from components.preprocess.decode import pool
+from components.preprocess.decode.pixels import UndecodableImage
 from tests.faults import broken_decoder
 from tests.faults.corruption import damages
 from tests.faults.counts import Counts
@@ -44,7 +46,7 @@ def decode_everything(folder: Path) -> dict[str, Counts]:
 def _each_kind() -> Counts:
     counts = Counts()
     for name, case in CASES.items():
-        (found,) = decoder.decode([case.make()], SHAPE, "fill")
+        (found,) = pool.decode([case.make()], SHAPE, "fill")
         problem = case.problem(_pixels(found))
         counts.add(True, f"{name}: {problem}" if problem else "")
     return counts
@@ -64,10 +66,10 @@ def _in_one_source(folder: Path) -> Counts:
     height, width = SHAPE.height, SHAPE.width
     given = PreprocessConfig(source=str(source), dataset=str(dataset), height=height, width=width, bad_images_limit=0.5)
     preprocess.run(given)
-    manifest = records.Manifest.of(str(dataset))
+    manifest = datasets.Manifest.of(str(dataset))
     lines = (dataset / preprocess.QUARANTINE).read_text(encoding="utf-8").splitlines()
     aside = {entry["name"]: entry for entry in map(json.loads, lines)}
-    kept = [image for split in records.SPLITS for image in datasets.load_split(str(dataset), manifest, split)[0]]
+    kept = [image for split in datasets.SPLITS for image in dataset_reader.load_split(str(dataset), manifest, split)[0]]
     for name, case in files.items():
         if isinstance(case.expected, str):
             entry = aside.pop(name, {"reason": "it is not set aside", "sha256": ""})
@@ -89,7 +91,7 @@ def _damaged(names: list[str], kind: str = "") -> Counts:
     for name in names:
         content = CASES[name].make()
         chosen = [(damage, left) for damage, left in damages(content) if damage.startswith(kind)]
-        found = decoder.decode([left for _, left in chosen], SHAPE, "fill")
+        found = pool.decode([left for _, left in chosen], SHAPE, "fill")
         for (damage, left), each in zip(chosen, found, strict=True):
             counts.add(left != content, "" if isinstance(each, UndecodableImage) else f"{name}, {damage}: it is used")
     return counts
@@ -100,10 +102,10 @@ def _crashing(folder: Path) -> Counts:
     counts = Counts()
     with broken_decoder.broken_decoder(folder):
         good = [broken_decoder.png(number) for number in range(4)]
-        wanted = decoder.decode(good, broken_decoder.SHAPE, "fill")
+        wanted = pool.decode(good, broken_decoder.SHAPE, "fill")
         for fault, reason in broken_decoder.REASONS.items():
             batch = [*good[:2], broken_decoder.png(9, fault), *good[2:]]
-            found = decoder.decode(batch, broken_decoder.SHAPE, "fill")
+            found = pool.decode(batch, broken_decoder.SHAPE, "fill")
             failed = found.pop(2)
             problem = "" if found == wanted else "it cost another image"
             counts.add(str(failed) == reason, f"{fault}: {problem}" if problem else "")

@@ -12,20 +12,20 @@ from unittest import mock
 import numpy as np
 from PIL import Image, PngImagePlugin
 
-from components.preprocess import decoder
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.preprocess.decode import pool
 
 SHAPE = ImageShape(6, 5, 3)
-LIMITS = decoder.Limits(memory=512 << 20, processor_seconds=1, seconds=60)
+LIMITS = pool.Limits(memory=512 << 20, processor_seconds=1, seconds=60)
 FAULTS = """
-import ctypes, os, signal, time
+import ctypes, json, os, signal, sys, time
 import numpy
 from PIL import PngImagePlugin
 
 load = PngImagePlugin.PngImageFile.load_prepare
 
 def load_prepare(self):
-    match self.info.get("fault"):
+    match self.info.get("nonfinite"):
         case "segfault":
             ctypes.string_at(0)
         case "kill":
@@ -45,10 +45,11 @@ def load_prepare(self):
         case "memory":
             held = [numpy.empty(50 << 20, numpy.uint8) for _ in range(1000)]  # not touched, so that it takes no time
         case "nonsense":
-            os.write(1, bytes([9] * 100))
+            os.write(json.loads(sys.argv[1])[1], bytes([9] * 100))
             os._exit(0)
         case "too many pixels":
-            os.write(1, bytes([0, 0, 0, 1, 0]) + bytes(1 << 16))
+            answer = bytes([0, 0, 0, 1, 0]) + bytes(1 << 16)
+            os.write(json.loads(sys.argv[1])[1], len(answer).to_bytes(4, "big") + answer)
         case "once" if not os.path.exists(os.environ["ONCE"]):
             open(os.environ["ONCE"], "w").close()
             os.abort()
@@ -76,15 +77,15 @@ def broken_decoder(folder: Path) -> Iterator[None]:
     Args:
         folder: A place for the module; its file "once" says that a fault has happened once, and lets "wait" go on.
     """
-    decoder.end_processes()
+    pool.end_processes()
     (folder / "faulty").mkdir()
     (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)
     environment = {"PYTHONPATH": str(folder / "faulty"), "ONCE": str(folder / "once")}
-    with mock.patch.dict(os.environ, environment), mock.patch.object(decoder, "LIMITS", LIMITS):
+    with mock.patch.dict(os.environ, environment), mock.patch.object(pool, "LIMITS", LIMITS):
         try:
             yield
         finally:
-            decoder.end_processes()
+            pool.end_processes()
 
 
 def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
@@ -92,7 +93,7 @@ def png(seed: int, fault: str = "", shape: ImageShape = SHAPE) -> bytes:
     values = np.random.default_rng(seed).integers(0, 256, (shape.height, shape.width, 3), np.uint8)
     words = PngImagePlugin.PngInfo()
     if fault:
-        words.add_text("fault", fault)
+        words.add_text("nonfinite", fault)
     file = io.BytesIO()
     Image.fromarray(values).save(file, "PNG", pnginfo=words)
     return file.getvalue()

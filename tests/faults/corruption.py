@@ -1,4 +1,4 @@
-"""Artefacts with one bit of each byte flipped, and cut at each length: the project's readers notice before any use.
+"""Artefacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
 
 A file that a manifest names is guarded by its sha256. A manifest, the champion, the index of a source and a kept result
 have to guard themselves, whatever digest their reader expects.
@@ -6,15 +6,18 @@ have to guard themselves, whatever digest their reader expects.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from components import checkpoints, digests, embeddings, evaluations, lineage, models, records, storage
-from components.errors import DataError
-from components.whitening import Whitening
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage, models
+from components.core.errors import DataError
+from components.core.metrics import feature_spaces
+from components.core.metrics.whitening import Whitening
+from components.core.storage import atomic_files
+from tests import artifacts
 from tests.faults import writers
 from tests.faults.counts import Counts
 
@@ -26,74 +29,56 @@ class Artefact:
     Attributes:
         make: Makes one in an empty folder.
         part: Which of the files there are looked at, as for `Path.glob`.
-        read: Reads it as a stage does: raises `DataError` if it is damaged, or makes do without it.
+        read: Reads it as a stage does: raises `DataError` if it is damaged.
+        optional: Whether the reader makes do without it instead.
     """
 
     make: Callable[[Path], object]
     part: str
     read: Callable[[Path], Any]
+    optional: bool = False
 
 
 def _make_dataset(folder: Path) -> None:
-    splits = {}
-    for split in records.SPLITS:
-        path = folder / f"{split}-00000-of-00001.tfrecord"
-        path.write_bytes(b"".join(records.frame([records.encode_example(bytes(4), 0)] * 2)))
-        shard = records.Shard(path.name, 2, path.stat().st_size, digests.sha256_of_file(path))
-        splits[split] = records.Split(2, [2], [shard])
-    manifest = records.Manifest(
-        image=records.ImageShape(2, 2, 1),
-        classes=["one"],
-        splits=splits,
-        statistics={"mean": 1.5, "std": 0.5},
-        source={"kind": "test", "fingerprint": "f" * 64},
-        preprocessing={"height": 2},
-        quarantine={"count": 0},
-    )
-    manifest.write(folder)
+    examples = dict.fromkeys(datasets.SPLITS, (np.zeros((2, 2, 2, 1), np.uint8), [0, 0]))
+    artifacts.write_dataset(folder, examples, ["only é"])
 
 
 def _read_dataset(folder: Path) -> Any:
-    from components import datasets  # with TensorFlow
+    from components.core.data import dataset_reader  # with TensorFlow
 
-    manifest = records.Manifest.of(str(folder))
-    loaded = [datasets.load_split(str(folder), manifest, split) for split in records.SPLITS]
-    return manifest, [array.tolist() for split in loaded for array in split]
+    manifest = datasets.Manifest.of(str(folder))
+    for split in manifest.splits.values():
+        for shard in split.shards:
+            dataset_reader.require_shard(folder / shard.file, shard)
+    return manifest
 
 
 def _make_checkpoint(folder: Path) -> None:
-    description = checkpoints.Description(
-        step=1,
-        network={"latent_size": 4},
-        settings={"seed": 0},
-        classes=["one"],
-        dataset_digest="0" * 64,
-        state_sha256="",
-        made_with={"replicas": 1},
-    )
-    checkpoints.save(folder, description, {"a": np.arange(4, dtype=np.float32)})
+    checkpoints.save(folder, artifacts.checkpoint(), {"a": np.arange(4, dtype=np.float32)})
 
 
 def _read_checkpoint(folder: Path) -> Any:
-    found = checkpoints.newest(folder)
-    assert found
-    return found, {name: array.tolist() for name, array in checkpoints.load_state(found[0]).items()}
+    (place,) = folder.glob("step-*")
+    return checkpoints.Description.of(place), {
+        name: array.tolist() for name, array in checkpoints.load_state(place).items()
+    }
 
 
 def _make_embedding(folder: Path) -> None:
     (folder / embeddings.MODEL_FOLDER).mkdir()
     (folder / embeddings.MODEL_FOLDER / "saved_model.pb").write_bytes(b"graph")
     whitening = Whitening(np.zeros(2), np.eye(2))
-    embeddings.save_whitenings(folder, {embeddings.UNTRAINED: whitening})
+    feature_spaces.save_whitenings(folder, {embeddings.UNTRAINED: whitening})
     description = embeddings.Description(
-        image=records.ImageShape(2, 2, 1),
+        image=datasets.ImageShape(2, 2, 1),
         spaces=[embeddings.Space(name=embeddings.UNTRAINED, feature_size=2, components=2)],
         class_count=0,
         test_accuracy=None,
         certificate={"outcome": embeddings.PASSED, "images": 0, "checks": []},
         dataset_digest="0" * 64,
         settings={"seed": 0},
-        files=storage.files_in(folder),
+        files=atomic_files.files_in(folder),
     )
     description.write(folder)
 
@@ -119,12 +104,12 @@ def _of_writer(name: str, part: str) -> Artefact:
         writer.prepare(folder)
         writer.write(folder)
 
-    return Artefact(make, part, writer.read)
+    return Artefact(make, part, writer.read, optional=True)
 
 
 ARTEFACTS = {
     "shard": Artefact(_make_dataset, "*.tfrecord", _read_dataset),
-    "dataset.json": Artefact(_make_dataset, records.MANIFEST, _read_dataset),
+    "dataset.json": Artefact(_make_dataset, datasets.MANIFEST, _read_dataset),
     "checkpoint's state": Artefact(_make_checkpoint, "*/state.npz", _read_checkpoint),
     "checkpoint.json": Artefact(_make_checkpoint, f"*/{checkpoints.MANIFEST}", _read_checkpoint),
     "embedding's files": Artefact(_make_embedding, "*[!j][!s][!o][!n]", _read_embedding),
@@ -143,22 +128,27 @@ ARTEFACTS = {
 }
 
 
-def damages(content: bytes, every: int = 1) -> Iterator[tuple[str, bytes]]:
-    """Each damage and what it leaves: one bit of each byte flipped, and the file cut at each length."""
+def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield each damage and what it leaves: flipped bits of each byte, and the file cut at each length.
+
+    Args:
+        content: Of the file.
+        every: 1 for all bytes, else only each such one.
+        bits: Which bits of a byte; one, in turn, if empty.
+    """
     for at in range(0, len(content), every):
-        flipped = bytearray(content)
-        flipped[at] ^= 1 << at % 8
-        yield f"bit {at % 8} of byte {at} flipped", bytes(flipped)
+        for bit in bits or (at % 8,):
+            yield f"bit {bit} of byte {at} flipped", content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
         yield f"cut at {at}", content[:at]
 
 
-def damage_everywhere(kind: str, folder: Path, every: int = 1) -> Counts:
-    """Damages each file of an artefact in each way and reads it.
+def damage_everywhere(kind: str, folder: Path, every: int = 1, bits: Sequence[int] = ()) -> Counts:
+    """Damage each file of an artefact in each way and read it.
 
     Args:
         kind: Of `ARTEFACTS`.
         folder: An empty folder to work in.
-        every: 1 for all bytes, else only each such one, for a quick look.
+        every, bits: As for `damages`.
     """
     counts, artefact = Counts(), ARTEFACTS[kind]
     folder.mkdir(parents=True)
@@ -168,9 +158,9 @@ def damage_everywhere(kind: str, folder: Path, every: int = 1) -> Counts:
         whole = repr(artefact.read(folder))
         for path in sorted(path for path in folder.glob(artefact.part) if path.is_file()):
             content = path.read_bytes()
-            for damage, left in damages(content, every):
+            for damage, left in (*damages(content, every, bits), ("made longer", content + b"\n")):
                 path.write_bytes(left)
-                problem = _problem_of(artefact, folder, whole)
+                problem = _problem_of(artefact, folder, path.name, whole)
                 counts.add(left != content, f"{kind}, {path.name}, {damage}: {problem}" if problem else "")
             path.write_bytes(content)
         assert repr(artefact.read(folder)) == whole
@@ -179,12 +169,14 @@ def damage_everywhere(kind: str, folder: Path, every: int = 1) -> Counts:
     return counts
 
 
-def _problem_of(artefact: Artefact, folder: Path, whole: str) -> str:
+def _problem_of(artefact: Artefact, folder: Path, name: str, whole: str) -> str:
     try:
         found = artefact.read(folder)
-    except DataError:
-        return ""
+    except DataError as error:
+        told = str(error)
+        return "" if name in told and told.isprintable() else f"its message is {told!r}"
     except Exception as error:
         return f"it is no error for the user: {type(error).__name__}: {error}"
-    # Nothing, or another state than was written, which is made again, is as good as an error.
-    return "" if not found or repr(found) == whole else f"it is taken for {found!r}"[:300]
+    if artefact.optional and (not found or repr(found) == whole):
+        return ""
+    return f"it is taken for {found!r}"[:300]

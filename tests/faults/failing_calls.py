@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from components import errors
+from components.core import errors
 from tests.faults import traced
 from tests.faults.counts import Counts
 from tests.faults.crash_points import attempts, problem_of, states_of
@@ -36,7 +36,7 @@ ERRORS = {
 
 
 def exit_code_of(writer: Writer, work: Path) -> int:
-    """Runs a writer and ends as `components.cli` does; the reason is printed."""
+    """Runs a writer and ends as `components.core.stage.cli` does; the reason is printed."""
     try:
         writer.write(work)
     except errors.StageError as error:
@@ -44,7 +44,7 @@ def exit_code_of(writer: Writer, work: Path) -> int:
         return error.exit_code
     except OSError as error:
         print(errors.describe_os_error(error), flush=True)
-        return errors.exit_code_of_os_error(error)
+        return errors.exit_code_of(error)
     return errors.OK
 
 
@@ -85,7 +85,7 @@ def fail_everywhere(writer: Writer, folder: Path, every: int = 1) -> Counts:
 def _problem_of_ending(code: int, said: str, failure: int, work: Path) -> str:
     if code == errors.OK:
         return ""
-    expected = errors.exit_code_of_os_error(OSError(failure, ""))
+    expected = errors.exit_code_of(OSError(failure, ""))
     if code != expected:
         return f"it ended with {code}, expected {expected}: {said}"
     reason = os.strerror(failure)

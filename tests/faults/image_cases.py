@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from components.preprocess import pixels
-from components.preprocess.pixels import UndecodableImage
-from components.records import ImageShape
+from components.core.artifacts.datasets import ImageShape
+from components.preprocess.decode import pixels
+from components.preprocess.decode.pixels import UndecodableImage
 
 SHAPE = ImageShape(16, 16, 3)  # of every case
 LEVELS = np.arange(256).reshape(16, 16)

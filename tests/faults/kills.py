@@ -16,11 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components import checkpoints, cli
+from components.core.artifacts import checkpoints
+from components.core.stage import cli
+from components.decide.config import DecideConfig
 from components.embed.config import EmbedConfig
 from components.evaluate.config import EvaluateConfig
 from components.export.config import ExportConfig
-from components.fingerprint.config import FingerprintConfig
 from components.preprocess.config import PreprocessConfig
 from components.publish.config import PublishConfig
 from components.train.config import TrainConfig
@@ -227,7 +228,7 @@ def light_stages(folder: Path) -> list[Stage]:
     prepare_first_version(folder)
     made = dataclasses.asdict(publish_config(folder, 1))
     return [
-        Stage("fingerprint", FingerprintConfig, {"source": "digits", "index": OUTPUT}),
+        Stage("decide", DecideConfig, {"source": "digits", "registry": folder / "registry", "source_index": OUTPUT}),
         Stage("preprocess", PreprocessConfig, {"source": "digits", "dataset": f"{OUTPUT}/dataset"}),
         Stage("publish", PublishConfig, {"model": made["model"], "evaluation": made["evaluation"], "registry": OUTPUT}),
     ]

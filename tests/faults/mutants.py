@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from components import storage
+from components.core.storage import atomic_files
 from tests.faults.counts import Counts
 from tests.faults.crash_points import kill_everywhere
 from tests.faults.failing_calls import fail_everywhere
 from tests.faults.power_loss import lose_power_everywhere
 from tests.faults.writers import Writer
 
-_write_file, _new_folder = storage.write_file, storage.new_folder
+_write_file, _new_folder = atomic_files.write_file, atomic_files.new_folder
 
 
 def _without_sync() -> Any:
@@ -29,7 +29,7 @@ def _overwrites() -> Any:
             file.flush()
             os.fsync(file.fileno())
 
-    return mock.patch.multiple(storage, write_file=write_file)
+    return mock.patch.multiple(atomic_files, write_file=write_file)
 
 
 def _renames_first() -> Any:
@@ -42,7 +42,7 @@ def _renames_first() -> Any:
             file.flush()
             os.fsync(file.fileno())
 
-    return mock.patch.multiple(storage, write_file=write_file)
+    return mock.patch.multiple(atomic_files, write_file=write_file)
 
 
 def _manifest_first() -> Any:
@@ -55,7 +55,7 @@ def _manifest_first() -> Any:
                 path.rename(place / path.name)
             (folder / complete).touch()
 
-    return mock.patch.multiple(storage, new_folder=new_folder)
+    return mock.patch.multiple(atomic_files, new_folder=new_folder)
 
 
 def _ignores_errors() -> Any:
@@ -63,7 +63,7 @@ def _ignores_errors() -> Any:
         with contextlib.suppress(OSError):
             _write_file(path, content)
 
-    return mock.patch.multiple(storage, write_file=write_file)
+    return mock.patch.multiple(atomic_files, write_file=write_file)
 
 
 MUTANTS: dict[str, Callable[[], Any]] = {

@@ -18,11 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components import checkpoints, cli, registry
+from components.core.artifacts import checkpoints
+from components.core.artifacts.datasets import ImageShape
+from components.core.registry import registry
+from components.core.stage import cli
 from components.preprocess.config import PreprocessConfig
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from components.records import ImageShape
 from components.train.config import TrainConfig
 from tests.conftest import write_dataset
 from tests.faults import writers
@@ -101,7 +103,7 @@ def _preprocess(place: Path) -> dict[str, Any]:
 
 def trainings(folder: Path) -> dict[str, Any]:
     """A training whose disk is full after one checkpoint or two, once more, and then with room."""
-    importlib.import_module("components.train.training")  # once, for all the processes
+    importlib.import_module("components.train.loop")  # once, for all the processes
     disk, counts = folder / "disk", {"train": 60, "validation": 10, "test": 40}
     dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
     reference = _train(dataset, folder / "training")

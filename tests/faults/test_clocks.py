@@ -13,14 +13,14 @@ _CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", 
 _STAMPS = {"st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"}
 # Every file that looks at a clock or at a file's times, and what for.
 ALLOWED = {
-    "components/preprocess/former.py": "which earlier dataset is looked through first; any order gives the same",
-    "components/run_records.py": "when a stage began, for people",
-    "components/source_index.py": "whether a file is as it was when it was read, as git's index does; see there",
+    "components/preprocess/reuse.py": "which earlier dataset is looked through first; any order gives the same",
+    "components/core/stage/run_notes.py": "when a stage began, for people",
+    "components/core/sources/index.py": "whether a file is as it was when it was read, as git's index does; see there",
     "pipeline/cluster/run_commands.py": "how long ago a run began, for people",
-    "pipeline/cluster/vertex_runs.py": "how long ago a run began, for people",
-    "pipeline/cluster/vertex_schedules.py": "the start that Vertex asks of a schedule, by its own clock in the end",
+    "pipeline/cluster/vertex/runs.py": "how long ago a run began, for people",
+    "pipeline/cluster/vertex/schedules.py": "the start that Vertex asks of a schedule, by its own clock in the end",
     "pipeline/cluster/waiting.py": "how long a task has run, for people",
-    "pipeline/resolve.py": "Kubeflow's placeholder of when a run was made, which no stage of ours takes",
+    "pipeline/package/values.py": "Kubeflow's placeholder of when a run was made, which no stage of ours takes",
 }
 
 
@@ -58,10 +58,11 @@ def test_a_look_at_a_clock_is_seen(source: str) -> None:
 
 _READS = """
 import sys
-from components import datasets, records
-manifest = records.Manifest.of(sys.argv[1])
+from components.core.data import dataset_reader
+from components.core.artifacts import datasets
+manifest = datasets.Manifest.of(sys.argv[1])
 for _ in range(300):
-    datasets.load_split(sys.argv[1], manifest, "train")
+    dataset_reader.load_split(sys.argv[1], manifest, "train")
 print("read")
 """
 

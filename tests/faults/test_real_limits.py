@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components import errors
+from components.core import errors
 from tests.faults.kills import TRAINING
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ def counted() -> dict[str, dict[str, Any]]:
 def test_killed_stages_leave_the_bytes_of_those_that_were_not(counted: dict[str, dict[str, Any]]) -> None:
     kinds = counted["kills"]
     assert [violation for count in kinds.values() for violation in count["violations"]] == []
-    assert all(kinds[stage]["fired"] == 5 for stage in ("fingerprint", "preprocess", "publish"))
+    assert all(kinds[stage]["fired"] == 5 for stage in ("decide", "preprocess", "publish"))
     of_train = {kind: count for kind, count in kinds.items() if kind.startswith("train, ")}
     assert of_train.pop("train, trainings ended")["fired"] > 0
     assert sum(count["fired"] for count in of_train.values()) == 5

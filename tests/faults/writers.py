@@ -15,22 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from components import checkpoints, evaluations, lineage, models, records, registry, run_records, storage
-from components.executor import RunOf
+from components.core.artifacts import checkpoints, evaluations, lineage, models
+from components.core.registry import registry
+from components.core.sources.index import SourceIndex
+from components.core.stage import run_notes
+from components.core.stage.executor import RunOf
+from components.core.storage import atomic_files
 from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.record import run as record
 from components.record.config import RecordConfig
-from components.source_index import SourceIndex
-from components.train import window
-from pipeline import model_upkeep
-from pipeline.cache import Cache
-from pipeline.history import History
-from pipeline.package import Task
-from pipeline.resolve import Outputs
-
-_SHAPE = records.ImageShape(4, 4, 1)
-_CLASSES = ["left", "right"]
+from components.train.monitoring import window
+from pipeline.local.cache import Cache
+from pipeline.local.history import History
+from pipeline.models import upkeep
+from tests import artifacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,19 +60,19 @@ def _read_file(folder: Path) -> Any:
 
 
 def _fill(folder: Path) -> None:
-    with storage.new_folder(folder / "deep" / "place", "done.json") as aside:
+    with atomic_files.new_folder(folder / "deep" / "place", "done.json") as aside:
         (aside / "inner").mkdir()
         (aside / "inner" / "data").write_bytes(b"data" * 3000)
         (aside / "more").write_bytes(b"more")
-        storage.write_json(aside / "done.json", storage.files_in(aside))
+        atomic_files.write_json(aside / "done.json", atomic_files.files_in(aside))
 
 
 def _read_folder(folder: Path) -> Any:
     place = folder / "deep" / "place"
     if not place.exists():
         return None
-    listed = storage.read_json(place / "done.json", "folder")
-    storage.require_files(place, listed, "folder", "done.json")
+    listed = atomic_files.read_json(place / "done.json", "folder")
+    atomic_files.require_files(place, listed, "folder", "done.json")
     return listed
 
 
@@ -81,21 +80,9 @@ def _state(step: int) -> dict[str, np.ndarray]:
     return {"a": np.full(500, step, np.float32), "b/step": np.array(step)}
 
 
-def _describe(step: int) -> checkpoints.Description:
-    return checkpoints.Description(
-        step=step,
-        network={},
-        settings={"seed": 0},
-        classes=_CLASSES,
-        dataset_digest="0" * 64,
-        state_sha256="",
-        made_with={},
-    )
-
-
 def _save(folder: Path, step: int) -> None:
     if step not in checkpoints.steps(folder / "training"):
-        checkpoints.save(folder / "training", _describe(step), _state(step))
+        checkpoints.save(folder / "training", artifacts.checkpoint(step), _state(step))
     checkpoints.keep(folder / "training", functools.partial(checkpoints.kept, count=2))
 
 
@@ -140,16 +127,14 @@ def _read_rows(folder: Path) -> Any:
 
 def _note(state: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        run_records.write(RunOf(str(folder / "records"), "run-1"), run_records.Note(stage="train", state=state))
+        run_notes.write(RunOf(str(folder / "records"), "run-1"), run_notes.Note(stage="train", state=state))
 
     return write
 
 
 def _note_stages(folder: Path) -> None:
-    for stage in ("fingerprint", "decide"):
-        run_records.write(
-            RunOf(str(folder / "records"), "run-1"), run_records.Note(stage=stage, state=run_records.DONE)
-        )
+    for stage in ("decide", "preprocess"):
+        run_notes.write(RunOf(str(folder / "records"), "run-1"), run_notes.Note(stage=stage, state=run_notes.DONE))
 
 
 def _record(folder: Path) -> None:
@@ -157,24 +142,23 @@ def _record(folder: Path) -> None:
 
 
 def _read_record(folder: Path) -> Any:
-    path = folder / "records" / "run-1" / run_records.RECORD
-    return storage.read_json(path, "record") if path.exists() else None
+    path = folder / "records" / "run-1" / run_notes.RECORD
+    return atomic_files.read_json(path, "record") if path.exists() else None
 
 
 def _read_notes(folder: Path) -> Any:
-    return run_records.read(RunOf(str(folder / "records"), "run-1"))
+    return run_notes.read(RunOf(str(folder / "records"), "run-1"))
 
 
-_TASK = Task(name="train", container={})
-_PARTS = {"inputs": {"steps": 2}}
+_PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
 
 
 def _keep(folder: Path) -> None:
-    Cache(folder).keep(_TASK, _PARTS, Outputs({"checkpoint_digest": "d"}, {}), 1)
+    Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1)
 
 
 def _look_up(folder: Path) -> Any:
-    return Cache(folder).look_up(_TASK, _PARTS).outputs
+    return Cache(folder).look_up("train", _PARTS, {}).outputs
 
 
 def _begin_run(folder: Path) -> None:
@@ -189,7 +173,7 @@ def _end_run(folder: Path) -> None:
 
 
 def _read_run(folder: Path) -> Any:
-    return storage.read_json(folder / "history" / "0001" / "state.json", "state")
+    return atomic_files.read_json(folder / "history" / "0001" / "state.json", "state")
 
 
 def _index(sha256: str) -> Callable[[Path], None]:
@@ -207,66 +191,22 @@ def _read_index(folder: Path) -> Any:
 
 def make_model(place: Path, seed: int, size: int = 10) -> Path:
     """A checkpoint and the model of it: real manifests, but no network; the graph is of so many bytes."""
-    checkpoints.save(place / "checkpoints", _describe(seed), _state(seed))
-    described = checkpoints.Description.of(checkpoints.step_folder(place / "checkpoints", seed))
-    with storage.new_folder(place / "model", models.MANIFEST) as folder:
-        (folder / "variables").mkdir()
-        (folder / "variables" / "variables.index").write_bytes(b"index %d" % seed)
-        (folder / "saved_model.pb").write_bytes(bytes([seed]) * size)
-        description = models.Description(
-            files=models.list_files(folder),
-            checkpoint_digest=described.digest,
-            step=described.step,
-            image=_SHAPE,
-            latent_size=4,
-            classes=described.classes,
-            dataset_digest=described.dataset_digest,
-        )
-        description.write(folder)
+    trained = artifacts.checkpoint(seed, classes=artifacts.CLASSES, dataset_digest=artifacts.dataset().digest)
+    checkpoints.save(place / "checkpoints", trained, _state(seed))
+    with atomic_files.new_folder(place / "model", models.MANIFEST) as folder:
+        files = {"variables/variables.index": b"index %d" % seed, "saved_model.pb": bytes([seed]) * size}
+        artifacts.write_model(folder, _origin(place), files)
     return place / "model"
 
 
-def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0)) -> Path:
-    """An evaluation of such a model, which promotes it."""
-    folder.mkdir(parents=True)
-    manifest = records.Manifest(
-        image=_SHAPE,
-        classes=_CLASSES,
-        splits={split: records.Split(2, [1, 1], []) for split in records.SPLITS},
-        statistics={},
-        source={"kind": "test", "fingerprint": "f" * 64},
-        preprocessing={"height": 4},
-        quarantine={"count": 0},
-    )
-    (checkpoint,) = (model.parent / "checkpoints").glob("step-*")
-    embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}}
-    origin = lineage.of(manifest.to_json(), checkpoints.Description.of(checkpoint).to_json(), embedding)
-    numbers = {
-        "distance": "fcd",
-        "names": [["fcd", "Fréchet distance"]],
-        "model": {"fcd": 1.5, "fcd_ratio": 1.5},
-        "champion": {"fcd": 2.5} if champion[1] else None,
-        "real": {"fcd": 1.0},
-        "noise": {"fcd": 9.0},
-        "compared": 2,
-        "low_n": True,
-    }
-    storage.write_json(folder / evaluations.METRICS, numbers)
-    storage.write_json(folder / evaluations.LINEAGE, origin.to_json())
-    description = evaluations.Description(
-        verdict=evaluations.PROMOTE,
-        reasons=["as the test wants it"],
-        rules=[],
-        checkpoint_digest=models.Description.of(model).checkpoint_digest,
-        dataset_digest=origin.digests["dataset"],
-        embedding_digest=origin.digests["embedding"],
-        champion_digest=champion[0],
-        champion_version=champion[1],
-        settings={},
-        files=storage.files_in(folder),
-    )
-    description.write(folder)
-    return folder
+def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0)) -> None:
+    """Write an evaluation of such a model, which promotes it."""
+    artifacts.write_evaluation(folder, _origin(model.parent), champion)
+
+
+def _origin(place: Path) -> lineage.Lineage:
+    (trained,) = (place / "checkpoints").glob("step-*")
+    return artifacts.origin(artifacts.dataset(), checkpoints.Description.of(trained).to_json())
 
 
 def publish_config(folder: Path, number: int) -> PublishConfig:
@@ -315,12 +255,12 @@ def _roll_back(folder: Path) -> None:
     champion = registry.read_champion(folder / "registry")
     if champion and champion.version == 2:
         with contextlib.redirect_stdout(io.StringIO()):
-            model_upkeep.rollback(str(folder / "registry"))
+            upkeep.rollback(str(folder / "registry"))
 
 
 def _remove_versions(folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
-        model_upkeep.gc(str(folder / "registry"), keep=1, uncommitted=False, yes=True)
+        upkeep.gc(str(folder / "registry"), keep=1, uncommitted=False, yes=True)
 
 
 def read_registry(folder: Path) -> Any:
@@ -334,12 +274,15 @@ def read_registry(folder: Path) -> Any:
 WRITERS = [
     Writer(
         "file",
-        lambda folder: storage.write_file(folder / "a" / "file", b"old" * 1000),
-        lambda folder: storage.write_file(folder / "a" / "file", b"new" * 2000),
+        lambda folder: atomic_files.write_file(folder / "a" / "file", b"old" * 1000),
+        lambda folder: atomic_files.write_file(folder / "a" / "file", b"new" * 2000),
         _read_file,
     ),
     Writer(
-        "file in a new folder", _nothing, lambda folder: storage.write_file(folder / "a" / "file", b"new"), _read_file
+        "file in a new folder",
+        _nothing,
+        lambda folder: atomic_files.write_file(folder / "a" / "file", b"new"),
+        _read_file,
     ),
     Writer("folder", _nothing, _fill, _read_folder),
     Writer("first checkpoint", _nothing, lambda folder: _save(folder, 1), _read_checkpoint),

@@ -11,7 +11,7 @@ import signal
 import time
 from pathlib import Path
 
-from components import registry
+from components.core.registry import registry
 from tests.faults.counts import Counts
 from tests.faults.kills import Stage, content, differences, ended
 from tests.faults.writers import make_evaluation, make_model, prepare_first_version, publish_config

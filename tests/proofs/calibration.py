@@ -1,6 +1,7 @@
 """Healthy and sabotaged trainings on Fashion-MNIST: the numbers between which the default limits lie.
 
-`make calibrate` runs it, by the stages as a user runs them: too long for the tests. docs/calibration.md keeps what it
+`make prove NAME=calibration` runs it, by the stages as a user runs them: too long for the tests.
+docs/calibration.md keeps what it
 showed. What is there already is not made again.
 """
 
@@ -11,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from components import errors
-from components.train import health
+from components.core import errors
 from components.train.config import TrainConfig
+from components.train.monitoring import limits
 from tests.proofs.stages import arguments, command, make_dataset, make_embedding, stage
 
 STEPS, SABOTAGED_STEPS = 8000, 2500
@@ -58,13 +59,13 @@ def windows(training: Path, steps: int) -> list[dict[str, Any]]:
     """The rows of health.jsonl that are past the beginning."""
     config = TrainConfig(dataset="-", checkpoints="-", steps=steps)
     rows = [json.loads(line) for line in (training / "health.jsonl").read_text().splitlines()]
-    return [row for row in rows if health.is_warm(row["step"], config)]
+    return [row for row in rows if limits.is_warm(row["step"], config)]
 
 
 def print_signals(trainings: dict[str, Path]) -> None:
     """The lowest and the highest value of each signal in each training."""
     print(f"{'signal':26}" + "".join(f"{name:>22}" for name in trainings))
-    for field in dataclasses.fields(health.Signals):
+    for field in dataclasses.fields(limits.Diagnostics):
         cells = []
         for place in trainings.values():
             values = [row[field.name] for row in windows(place, STEPS) if row[field.name] is not None]

@@ -1,6 +1,7 @@
 """How often the verdict calls a model better than its equal, on Fashion-MNIST: at most as often as it says.
 
-`make prove-verdict` runs it: too long for the tests. Two models are equal that draw from one generator; a pair is two
+`make prove NAME=equal_models` runs it: too long for the tests.
+Two models are equal that draw from one generator; a pair is two
 disjoint draws of 10,000 from a pool of its samples, both compared with the 10,000 test images. docs/proofs.md keeps
 what it showed.
 """
@@ -12,9 +13,12 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from components import checkpoints, datasets, embeddings, metrics, records
-from components.evaluate import contestants, samples
-from components.evaluate.comparison import LEVEL, Difference, compare
+from components.core.artifacts import checkpoints, datasets
+from components.core.data import dataset_reader
+from components.core.metrics import feature_spaces, set_distances
+from components.evaluate.judging import contestants
+from components.evaluate.judging.comparison import LEVEL, Difference, compare
+from components.evaluate.scoring import samples
 from tests.proofs.stages import arguments, make_dataset, make_embedding, stage
 
 PAIRS = 400
@@ -24,13 +28,13 @@ STEPS = 2000
 
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
     """Features of the pool, of test images and of training images in random order, by the name of the space."""
-    manifest, loaded = records.Manifest.of(str(dataset), ""), embeddings.load(embedding)
+    manifest, loaded = datasets.Manifest.of(str(dataset), ""), feature_spaces.load(embedding)
     generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     random, found = np.random.default_rng(0), [drawn]
     for split in ("test", "train"):
-        images, _ = datasets.load_split(str(dataset), manifest, split)
+        images, _ = dataset_reader.load_split(str(dataset), manifest, split)
         found.append(loaded.embed(images[random.permutation(len(images))[:DRAWN]])[0])
     return found
 
@@ -51,7 +55,8 @@ def main() -> int:
     stage("train", dataset=dataset, checkpoints=given.root / "checkpoints", steps=STEPS)
     drawn, real, train = features_of(dataset, embedding, checkpoints.step_folder(given.root / "checkpoints", STEPS))
     floor_errors = {
-        space: metrics.mean_and_error(metrics.kernel_distances(train[space], real[space]))[1] for space in real
+        space: set_distances.mean_and_error(set_distances.kernel_distances(train[space], real[space]))[1]
+        for space in real
     }
     random, outcomes, better = np.random.default_rng(0), Counter[str](), 0
     for pair in range(PAIRS):
@@ -59,7 +64,8 @@ def main() -> int:
         differences = []
         for space, features in drawn.items():
             one, other = (
-                list(metrics.kernel_distances(features[chosen[at : at + DRAWN]], real[space])) for at in (0, DRAWN)
+                list(set_distances.kernel_distances(features[chosen[at : at + DRAWN]], real[space]))
+                for at in (0, DRAWN)
             )
             differences.append(compare(one, other, floor_errors[space], len(drawn)))
         outcomes[outcome(differences)] += 1

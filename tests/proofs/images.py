@@ -1,6 +1,6 @@
 """Builds each image twice without what is cached, and compares all files: bytes, modes, owners, links, times.
 
-    make prove-images IMAGES="preprocess train-cpu"
+    make prove NAME=images IMAGES="preprocess train-cpu"
 
 Prints a line for each difference and one digest for each image; exits with 1 if anything differs.
 """
@@ -12,8 +12,8 @@ import sys
 import tarfile
 from typing import NamedTuple
 
-from components import digests
-from components.errors import StageError
+from components.core.errors import StageError
+from components.core.storage import digests
 from docker import build
 from docker.engine import ROOT, Engine
 
@@ -38,7 +38,7 @@ def listing(engine: Engine, image: str) -> dict[str, Entry]:
     try:
         found = {}
         with (
-            subprocess.Popen([engine.client, "export", container], stdout=subprocess.PIPE) as export,
+            subprocess.Popen([engine.program, "export", container], stdout=subprocess.PIPE) as export,
             tarfile.open(fileobj=export.stdout, mode="r|") as archive,
         ):
             for member in archive:
@@ -79,7 +79,7 @@ def main(targets: tuple[str, ...]) -> int:
         listings = []
         for attempt in ("first", "second"):
             tag = f"wgan-proof/{target}:{attempt}"
-            engine.build(target, tag, build.build_arguments(base))
+            engine.build(target, tag, build.build_arguments(base), build.labels())
             listings.append(listing(engine, tag))
             engine.read("rmi", tag)
         lines = differences(*listings)

@@ -1,6 +1,7 @@
 """What a certificate cannot say by itself, on Fashion-MNIST: a second classifier, precision blinded, real trainings.
 
-`make prove-protocol` runs it after `make calibrate`, whose trainings it ranks; docs/certificate.md says what it showed.
+`make prove NAME=protocol` runs it after `make prove NAME=calibration`, whose trainings it ranks; docs/certificate.md
+says what it showed.
 """
 
 import argparse
@@ -10,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from components import checkpoints, datasets, embeddings, metrics, neighbours, records
+from components.core.artifacts import checkpoints, datasets, embeddings
+from components.core.data import dataset_reader
+from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.embed.disturbances import disturbances
-from components.evaluate import contestants, samples
+from components.evaluate.judging import contestants
+from components.evaluate.scoring import samples
 from tests.proofs.stages import stage
 
 COUNT = 5000
@@ -22,15 +26,18 @@ TRAINING = "seed0"
 
 def fcd(features: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
     """The Fréchet distance in each space."""
-    return {space: metrics.frechet_distance(features[space], reference[space]) for space in reference}
+    return {space: set_distances.frechet_distance(features[space], reference[space]) for space in reference}
 
 
 def disturbed(
-    first: embeddings.Embedding, second: embeddings.Embedding, dataset: Path, manifest: records.Manifest
+    first: feature_spaces.FeatureSpaces,
+    second: feature_spaces.FeatureSpaces,
+    dataset: Path,
+    manifest: datasets.Manifest,
 ) -> tuple[list[dict[str, float]], dict[str, neighbours.Overlap]]:
     """Distances of every disturbed set, those of a second classifier beside them; neighbours of some, by name."""
-    test, _ = datasets.load_split(str(dataset), manifest, "test")
-    pool, labels = datasets.load_split(str(dataset), manifest, "train")
+    test, _ = dataset_reader.load_split(str(dataset), manifest, "test")
+    pool, labels = dataset_reader.load_split(str(dataset), manifest, "train")
     random = np.random.default_rng(0)
     test = test[random.permutation(len(test))]
     reference, base = test[:COUNT], test[COUNT : 2 * COUNT]
@@ -40,7 +47,7 @@ def disturbed(
     distances = []
     for found in disturbances(base, pool, labels, manifest.class_count, random):
         seen, other = first.embed(found.images)[0], second.embed(found.images)[0]
-        of_second = metrics.frechet_distance(other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER])
+        of_second = set_distances.frechet_distance(other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER])
         distances.append({**fcd(seen, references[0]), "second": of_second})
         if (found.kind, found.strength) in (("blur", 0.5), ("repeats", 5)):
             overlaps[f"{found.kind} {found.strength:g}"] = overlap(seen, balls)
@@ -53,11 +60,11 @@ def overlap(features: dict[str, np.ndarray], reference: neighbours.Balls) -> nei
 
 
 def ranked(
-    embedding: embeddings.Embedding, dataset: Path, manifest: records.Manifest, training: Path
+    embedding: feature_spaces.FeatureSpaces, dataset: Path, manifest: datasets.Manifest, training: Path
 ) -> dict[str, dict[str, float]]:
     """Distances to test images of what is better and worse beyond doubt, from the best to the worst."""
-    test, _ = datasets.load_split(str(dataset), manifest, "test")
-    train, _ = datasets.load_split(str(dataset), manifest, "train")
+    test, _ = dataset_reader.load_split(str(dataset), manifest, "test")
+    train, _ = dataset_reader.load_split(str(dataset), manifest, "train")
     random = np.random.default_rng(0)
     sets = {"training images": train[random.permutation(len(train))[: len(test)]]}
     first, *_, last = checkpoints.steps(training)
@@ -74,12 +81,14 @@ def ranked(
 def main() -> int:
     """Prints what was found; 1 if a rule does not hold, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--root", type=Path, default=Path("build/calibration"), help="folder of `make calibrate`")
+    parser.add_argument(
+        "--root", type=Path, default=Path("build/calibration"), help="folder of `make prove NAME=calibration`"
+    )
     root = parser.parse_args().root
     dataset, wrong = root / "dataset", []
     stage("embed", dataset=dataset, embedding=root / "second-embedding", seed=1)
-    manifest = records.Manifest.of(str(dataset))
-    first, second = (embeddings.load(root / name) for name in ("embedding", "second-embedding"))
+    manifest = datasets.Manifest.of(str(dataset))
+    first, second = (feature_spaces.load(root / name) for name in ("embedding", "second-embedding"))
     distances, overlaps = disturbed(first, second, dataset, manifest)
     of_classifier, of_untrained, of_second = (
         [row[name] for row in distances] for name in (embeddings.CLASSIFIER, embeddings.UNTRAINED, "second")

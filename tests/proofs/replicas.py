@@ -1,7 +1,7 @@
 """The same training on 1, 2, 4 and 8 replicas, as a table: by how much each kind of result differs from one replica's.
 
-`make prove-replicas` runs it. The cases are those of tests/components/train/test_step.py, here each on every count.
-docs/proofs.md keeps what it showed.
+`make prove NAME=replicas` runs it. The cases are those of tests/unit/components/train/test_step.py, here each
+on every count. docs/proofs.md keeps what it showed.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ KINDS = {
     "losses": ("reported/",),
     "samples": ("samples",),
 }
-STEP_TESTS = Path(__file__).parents[1] / "components" / "train" / "test_step.py"
+STEP_TESTS = Path(__file__).parents[1] / "unit" / "components" / "train" / "test_step.py"
 _PROCESS = """
 import sys
 import tensorflow as tf

@@ -1,6 +1,7 @@
 """Retraining on Fashion-MNIST, as a schedule would start it: more data, nothing new, worse data.
 
-`make prove-retraining` runs it, by `wgan run` as a user runs it: too long for the tests. docs/proofs.md keeps what it
+`make prove NAME=retraining` runs it, by `wgan run` as a user runs it: too long for the tests.
+docs/proofs.md keeps what it
 showed. The test images are the same throughout, some of the official ones; what is new is new among those to train on.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from components import sources
+from components.core.sources import sources
 from components.preprocess import download
 from tests.proofs.stages import arguments
 

@@ -1,6 +1,6 @@
 """How often the verdict promotes garbage and healthy generators, by the number of test images.
 
-`make prove-small-data` runs it on Fashion-MNIST: too long for the tests. docs/small-data.md keeps what it showed.
+`make prove NAME=small_data` runs it on Fashion-MNIST: too long for the tests. docs/small-data.md keeps what it showed.
 
 A trial draws new test images and new samples of every generator, and judges them by the functions of the evaluate
 stage, with its default limits and `--uncertified judge`. Images are embedded once, in pools, whose rows a trial takes.
@@ -19,13 +19,18 @@ import numpy as np
 import scipy.ndimage
 import scipy.stats
 
-from components import array_files, checkpoints, datasets, embeddings, records, score_names
-from components.evaluate import contestants, samples, scores
+from components.core.artifacts import checkpoints, datasets, embeddings
+from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
+from components.core.data import dataset_reader
+from components.core.metrics import feature_spaces
+from components.core.reporting import metric_labels
+from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
-from components.evaluate.run import limits_of
-from components.evaluate.scores import Seen
-from components.evaluate.verdict import Standing, Verdict, judge
-from components.evaluations import HOLD, PROMOTE, REJECT
+from components.evaluate.judging import contestants
+from components.evaluate.judging.verdict import Standing, Verdict, judge
+from components.evaluate.make import limits_of
+from components.evaluate.scoring import samples, scores
+from components.evaluate.scoring.scores import Seen
 from tests.proofs.stages import arguments, make_embedding, stage
 
 TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 50}  # by the number of test images
@@ -158,7 +163,7 @@ def narrowed(seen: Seen, directions: int) -> Seen:
 
 
 def verdicts(
-    embedding: embeddings.Embedding,
+    embedding: feature_spaces.FeatureSpaces,
     pools: Pools,
     labels: np.ndarray,
     generators: Mapping[str, Draw],
@@ -176,7 +181,7 @@ def verdicts(
         embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
     )
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
-    errors = [score_names.name_of("kcd_error", space, reference.spaces) for space in reference.spaces]
+    errors = [metric_labels.name_of("kcd_error", space, reference.spaces) for space in reference.spaces]
     found = {}
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
@@ -194,7 +199,7 @@ def verdicts(
     return found
 
 
-def see_pool(embedding: embeddings.Embedding, name: str, make: Callable[[], np.ndarray], place: Path) -> Seen:
+def see_pool(embedding: feature_spaces.FeatureSpaces, name: str, make: Callable[[], np.ndarray], place: Path) -> Seen:
     """What the embedding makes of the images of a pool; read from a file if it is there."""
     if not place.is_file():
         images = make()
@@ -215,22 +220,22 @@ def see_pool(embedding: embeddings.Embedding, name: str, make: Callable[[], np.n
         )
 
 
-def make_pools(root: Path, embedding: embeddings.Embedding) -> tuple[Pools, np.ndarray]:
+def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
     """Every pool but that of the trained generator, and the classes of the real images."""
-    manifest = records.Manifest.of(str(root / "dataset"))
-    real, labels = datasets.load_split(str(root / "dataset"), manifest, "validation")
-    train, train_labels = datasets.load_split(str(root / "dataset"), manifest, "train")
+    manifest = datasets.Manifest.of(str(root / "dataset"))
+    real, labels = dataset_reader.load_split(str(root / "dataset"), manifest, "validation")
+    train, train_labels = dataset_reader.load_split(str(root / "dataset"), manifest, "train")
     made = images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES])
     return {
         name: see_pool(embedding, name, make, root / "pools" / f"{name}.npz") for name, make in made.items()
     }, labels
 
 
-def trained_pool(root: Path, embedding: embeddings.Embedding) -> Seen:
+def trained_pool(root: Path, embedding: feature_spaces.FeatureSpaces) -> Seen:
     """Samples of the trained generator."""
     folder = checkpoints.step_folder(root / "checkpoints", STEPS)
     description = checkpoints.Description.of(folder)
-    image = records.Manifest.of(str(root / "dataset")).image
+    image = datasets.Manifest.of(str(root / "dataset")).image
 
     def draw() -> np.ndarray:
         generator = contestants.averaged(folder, description)
@@ -241,7 +246,7 @@ def trained_pool(root: Path, embedding: embeddings.Embedding) -> Seen:
 
 def run_trials(
     root: Path,
-    embedding: embeddings.Embedding,
+    embedding: feature_spaces.FeatureSpaces,
     pools: Pools,
     labels: np.ndarray,
     generators: Mapping[str, Draw],
@@ -304,7 +309,7 @@ def main() -> int:
     dataset, training = given.root / "dataset", given.root / "checkpoints"
     downloads = given.root / "downloads"
     stage("preprocess", source=given.source, dataset=dataset, downloads=downloads, validation_fraction=UNSEEN)
-    embedding = embeddings.load(make_embedding(given, dataset))
+    embedding = feature_spaces.load(make_embedding(given, dataset))
     stage("train", dataset=dataset, checkpoints=training, steps=STEPS, keep_checkpoints=0)
     pools, labels = make_pools(given.root, embedding)
     pools["trained"] = trained_pool(given.root, embedding)

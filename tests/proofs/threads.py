@@ -1,7 +1,7 @@
 """The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
 
-`make prove-threads` prints the digests as a table; docs/proofs.md keeps them. tests/components/train/test_threads.py
-asserts a part of it.
+`make prove NAME=threads` prints the digests as a table; docs/proofs.md keeps them. A part of it is in
+tests/unit/components/train/test_threads.py.
 """
 
 import os
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from components import checkpoints
-from components.records import ImageShape
+from components.core.artifacts import checkpoints
+from components.core.artifacts.datasets import ImageShape
 from tests import programs
 from tests.conftest import write_dataset
 

@@ -1,0 +1,1 @@
+"""What the README says of speed and memory, measured: `make bench` runs all of it."""

@@ -1,0 +1,213 @@
+"""The checkpoint artefact: `step-NNNNNNNNNN/` with everything that training needs to go on, and `checkpoint.json`.
+
+`state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
+slot and counter. `checkpoint.json`, written last, has its sha256. Nothing here needs TensorFlow.
+"""
+
+import dataclasses
+import logging
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from components.core.artifacts.manifest import Incompatible, Manifest
+from components.core.errors import DataError, TrainingDiverged, describe_os_error
+from components.core.storage import array_files, atomic_files, digests
+from components.core.storage.location import Location, Place
+
+log = logging.getLogger(__name__)
+
+MANIFEST = "checkpoint.json"
+_STATE = "state.npz"
+Folder = TypeVar("Folder", Path, Location)
+_STEP_FOLDER = re.compile(r"step-(\d{10})")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description(Manifest):
+    """The content of `checkpoint.json`."""
+
+    FILE = MANIFEST
+    WHAT = "checkpoint"
+    VERSION = 1
+    LEFT_OUT_IF_EMPTY = ("class_counts",)
+
+    step: int  # generator updates done
+    network: dict[str, Any]  # a `gan.NetworkConfig`
+    settings: dict[str, Any]  # those that decide the result
+    classes: list[str]
+    dataset_digest: str
+    state_sha256: str
+    made_with: dict[str, Any]  # code, image, libraries, hardware, and settings that decide no weight
+    class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The sha256 of the state."""
+        return {_STATE: self.state_sha256}
+
+
+def step_folder(checkpoints: Folder, step: int) -> Folder:
+    """The folder of the checkpoint of a step."""
+    return checkpoints / f"step-{step:010d}"
+
+
+def steps(checkpoints: Place) -> list[int]:
+    """The steps of all checkpoints on this machine, whole or not, ascending."""
+    return steps_named(path.name for path in Path(checkpoints).glob("step-*"))
+
+
+def steps_named(folders: Iterable[str]) -> list[int]:
+    """The steps of folders with the names of checkpoints, ascending."""
+    return sorted(int(found[1]) for name in folders if (found := _STEP_FOLDER.fullmatch(name)))
+
+
+def save(checkpoints: Folder, description: Description, state: Mapping[str, np.ndarray]) -> Description:
+    """Writes one checkpoint of a training, whole or not at all; one of this step stays, unless it is damaged.
+
+    Args:
+        checkpoints: The training's folder.
+        description: Without `state_sha256`, which is filled in.
+        state: Every variable by name.
+
+    Returns:
+        The description as it was written.
+
+    Raises:
+        TrainingDiverged: A variable is not finite; nothing was written.
+    """
+    wrong = not_finite(state)
+    if wrong:
+        raise TrainingDiverged(
+            f"{_listed(wrong)} is not finite at step {description.step}, and no checkpoint is made of that; start "
+            "again to go on from the newest one"
+        )
+    place = step_folder(checkpoints, description.step)
+    _remove_damaged(place)
+    with atomic_files.new_folder(Path(place), MANIFEST) as folder:
+        array_files.write_arrays(folder / _STATE, state)
+        description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
+        description.write(folder)
+    return description
+
+
+def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
+    """The names of the arrays with NaN or infinity."""
+    return [
+        name
+        for name, array in sorted(state.items())
+        if np.issubdtype(np.asarray(array).dtype, np.inexact) and not np.isfinite(array).all()
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
+
+
+def _remove_damaged(checkpoint: Path | Location) -> None:
+    """Removes a checkpoint if it is damaged."""
+    path = Path(checkpoint)
+    if not path.exists():
+        return
+    try:
+        Description.of(checkpoint)
+    except Incompatible:
+        raise
+    except DataError as error:
+        log.error("made again, as %s", error)
+        atomic_files.remove_folder(path) if path.is_dir() else path.unlink()
+
+
+def newest(checkpoints: Folder, at_most: int | None = None) -> tuple[Folder, Description] | None:
+    """The newest whole checkpoint, up to a step if one is given; logs and skips damaged ones.
+
+    Raises:
+        DataError: All are damaged, as training must not start from scratch unnoticed; or one is of another version.
+    """
+    found_steps = [step for step in steps(checkpoints) if at_most is None or step <= at_most]
+    found = next(_whole(checkpoints, reversed(found_steps)), None)
+    if found_steps and found is None:
+        raise DataError(
+            f"none of the {len(found_steps)} checkpoints in {checkpoints} is whole; remove them to start again"
+        )
+    return found
+
+
+def all_whole(checkpoints: Folder) -> list[tuple[Folder, Description]]:
+    """Every whole checkpoint, by step; logs and skips damaged ones."""
+    return list(_whole(checkpoints, steps(checkpoints)))
+
+
+def _whole(checkpoints: Folder, some_steps: Iterable[int]) -> Iterator[tuple[Folder, Description]]:
+    for step in some_steps:
+        folder = step_folder(checkpoints, step)
+        try:
+            yield folder, Description.of(folder)
+        except Incompatible:
+            raise
+        except DataError as error:
+            log.error("passed over: %s", error)
+
+
+def load_state(checkpoint: Place, prefix: str = "") -> dict[str, np.ndarray]:
+    """The variables of a checkpoint whose names begin with the prefix; raises `DataError` if it cannot be read."""
+    path = Location.of(checkpoint) / _STATE
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def kept(found: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
+    """The steps of the checkpoints that are still needed.
+
+    Args:
+        found: The steps of all, ascending.
+        count: How many of the newest are needed; 0 for all.
+        good: If given, the last step whose checkpoint is known to be good; of later ones only the newest is needed,
+            beside the `count`.
+        back: Steps to which training may roll back; each needs the newest checkpoint up to it.
+    """
+    if count == 0:
+        return found
+    sure = [step for step in found if good is None or step <= good]
+    needed = {*sure[-count:], *found[len(sure) :][-1:]}
+    for target in back:
+        needed |= {*[step for step in sure if step <= target][-1:]}
+    return sorted(needed)
+
+
+def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
+    """Removes the checkpoints that are not needed, and what crashes left; logs what cannot be removed."""
+    folder = Path(checkpoints)
+    found = steps(folder)
+    for step in sorted({*found} - {*needed(found)}):
+        try:
+            atomic_files.remove_folder(step_folder(folder, step))
+        except OSError as error:
+            log.warning("an old checkpoint stays: %s", describe_os_error(error))
+    atomic_files.sweep(folder, "step-*")
+
+
+def remove_after(checkpoints: Place, step: int) -> None:
+    """Removes every checkpoint after a step, the last first."""
+    for later in reversed(steps(checkpoints)):
+        if later > step:
+            atomic_files.remove_folder(step_folder(Path(checkpoints), later))
+
+
+def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:
+    """The differences in names, shapes and types between the variables wanted and those of a checkpoint."""
+    missing = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
+    extra = [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]
+    changed = [
+        f"{name} is {found[name].dtype}{found[name].shape}, expected {wanted[name].dtype}{wanted[name].shape}"
+        for name in sorted(wanted.keys() & found.keys())
+        if (wanted[name].shape, wanted[name].dtype) != (found[name].shape, found[name].dtype)
+    ]
+    return missing + extra + changed

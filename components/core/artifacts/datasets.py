@@ -1,0 +1,85 @@
+"""The dataset artefact: TFRecord shards per split, and `dataset.json`, which describes them and is written last.
+
+A record is a `tf.train.Example` with `image` (height x width x channels uint8, row by row) and `label` (int64, -1 where
+the source has no classes); `tfrecord` encodes it.
+"""
+
+import dataclasses
+import reprlib
+from typing import Any
+
+from components.core.artifacts import manifest
+
+MANIFEST = "dataset.json"
+SPLITS = ("train", "validation", "test")
+NO_LABEL = -1
+_PIXEL_RANGE = (0, 255)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageShape:
+    """Shape of an image, in pixels and channels (1 grey, 3 RGB)."""
+
+    height: int
+    width: int
+    channels: int
+
+    def __str__(self) -> str:
+        return f"{self.height}x{self.width}x{self.channels}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One TFRecord file; its name is relative to the dataset."""
+
+    file: str
+    records: int
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if self.file in ("", ".", "..") or "/" in self.file or "\0" in self.file:
+            raise ValueError(f"a shard is {reprlib.repr(self.file)}, expected the name of a file beside it")
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split, with its shards in order."""
+
+    records: int
+    class_counts: list[int]
+    shards: list[Shard]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest(manifest.Manifest):
+    """The content of `dataset.json`. Reading it does not check the shards; `dataset_reader` does."""
+
+    FILE = MANIFEST
+    WHAT = "dataset"
+    VERSION = 1
+
+    image: ImageShape
+    classes: list[str]  # names by label; empty where the source has none
+    splits: dict[str, Split]  # `train`, `validation` and `test`
+    statistics: dict[str, float]  # mean and standard deviation of the training pixels, on the scale 0 to 255
+    source: dict[str, Any]  # kind, fingerprint and the number of images found
+    preprocessing: dict[str, Any]  # the settings that decide the images
+    quarantine: dict[str, Any]  # how many images were set aside, and the reasons for the first ones
+    pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image, libraries, and the source
+
+    def __post_init__(self) -> None:
+        if self.splits.keys() != set(SPLITS):
+            raise ValueError(f"splits are {reprlib.repr(sorted(self.splits))}, expected {', '.join(SPLITS)}")
+        if self.pixel_range != [*_PIXEL_RANGE]:
+            raise ValueError(f"pixel_range is {reprlib.repr(self.pixel_range)}, expected {[*_PIXEL_RANGE]}")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings and the fingerprint of the source."""
+        return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
+
+    @property
+    def class_count(self) -> int:
+        return len(self.classes)

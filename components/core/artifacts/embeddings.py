@@ -1,0 +1,91 @@
+"""The embedding artefact: the spaces in which images are compared.
+
+A SavedModel from pixels to the features of each space, and to logits; `whitening.npz`, which makes the directions of
+each space comparable; `embedding.json`, written last. `components.core.metrics.feature_spaces` loads it.
+"""
+
+import dataclasses
+from typing import Any
+
+from components.core.artifacts import datasets
+from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError
+from components.core.storage.location import Place
+
+MANIFEST = "embedding.json"
+MODEL_FOLDER = "model"
+CLASSIFIER, UNTRAINED = "classifier", "untrained"
+PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
+CERTIFIABLE = 2000  # test images, and training images, without which there is no certificate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Space:
+    """One feature space."""
+
+    name: str  # `classifier`: features of the trained network; `untrained`: of one with random weights; or a user's own
+    feature_size: int
+    components: int  # whitened directions that are compared
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description(Manifest):
+    """The content of `embedding.json`."""
+
+    FILE = MANIFEST
+    WHAT = "embedding"
+    VERSION = 2
+    LEFT_OUT_IF_EMPTY = ("own_embedding_digest",)
+
+    image: datasets.ImageShape
+    spaces: list[Space]  # the one that matters most is the first
+    class_count: int  # number of logits; 0 without a classifier that is significantly better than chance
+    test_accuracy: float | None  # of the classifier; None if none was trained
+    # `outcome`; `images`, how many each set had; `checks`, each with `check`, `space`, `value`, `limit` and `passed`
+    certificate: dict[str, Any]
+    dataset_digest: str
+    settings: dict[str, Any]  # those that decide the result
+    files: dict[str, str]  # sha256 of every other file, by path
+    own_embedding_digest: str = ""  # of the SavedModel that the user gave, whose space is the first
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What readers of scores must know: whether the classifier was dropped."""
+        if self.test_accuracy is None or self.class_count:
+            return []
+        return [
+            f"the classifier was dropped: a test accuracy of {self.test_accuracy:.4g} is not significantly better than "
+            "chance; there are no rules on its features and none on classes"
+        ]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings, the dataset and the user's own embedding."""
+        digests = {"dataset_digest": self.dataset_digest, "own_embedding_digest": self.own_embedding_digest}
+        return {**self.settings, **digests}
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The sha256 of every other file."""
+        return self.files
+
+
+def require_certified(embedding: Place, description: Description) -> None:
+    """Raises `DataError` for an embedding that failed its certificate, with the checks that failed."""
+    if description.certificate["outcome"] == FAILED:
+        failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
+        remedy = "with another own_embedding" if description.own_embedding_digest else "with more classifier_epochs"
+        raise DataError(
+            f"embedding {embedding} failed its certificate, so that nothing can be judged in it: {'; '.join(failed)}; "
+            f"make another, {remedy} or of more images"
+        )
+
+
+def why_uncertified(description: Description, manifest: datasets.Manifest) -> str:
+    """Why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
+    if description.certificate["outcome"] == PASSED:
+        return ""
+    kind = min(("test", "train"), key=lambda split: manifest.splits[split].records)
+    name = "training" if kind == "train" else kind
+    return f"{manifest.splits[kind].records:,} {name} images, {CERTIFIABLE:,} needed"

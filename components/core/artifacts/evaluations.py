@@ -1,0 +1,82 @@
+"""The evaluation artefact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from components.core.artifacts.manifest import Manifest
+
+MANIFEST = "verdict.json"
+METRICS, SAMPLES, REPORT, LINEAGE = "metrics.json", "samples.png", "report.html", "lineage.json"
+TRAINING = "training.json"
+# Not part of the digest: they show the training's speed, which varies, and each stage's image and libraries, which
+# differ between a container and a process.
+_FOR_THE_RECORD = (REPORT, TRAINING, LINEAGE)
+PROMOTE, HOLD, REJECT = "PROMOTE", "HOLD", "REJECT"
+PASSED, HELD, FAILED = "passed", "held", "failed"  # outcomes of a rule
+NO_CHAMPION = "none"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description(Manifest):
+    """The content of `verdict.json`."""
+
+    FILE = MANIFEST
+    WHAT = "evaluation"
+    VERSION = 2
+    NOT_IN_DIGEST = ("source",)
+    LEFT_OUT_IF_EMPTY = ("candidates_digest",)
+
+    verdict: str  # `PROMOTE`, `HOLD` or `REJECT`
+    reasons: list[str]  # sentences
+    rules: list[dict[str, Any]]  # `rule`, `value`, `low` and `high` (its confidence interval), `limit`, `outcome`
+    checkpoint_digest: str
+    dataset_digest: str
+    embedding_digest: str
+    champion_digest: str  # of the model that was champion then; `NO_CHAMPION` if there was none
+    champion_version: int  # 0 if there was none
+    settings: dict[str, Any]  # those that decide the result
+    files: dict[str, str]  # sha256 of every other file, by name
+    uncertified: str = ""  # why the embedding has no certificate, such as `34 test images, 2,000 needed`
+    candidates_digest: str = ""  # names the checkpoints of which the best was judged; empty if the last was
+    source: str = ""  # where the images lay
+
+    def __post_init__(self) -> None:
+        _ = follows(rule["outcome"] for rule in self.rules)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The part of the JSON value that decides the digest: without the files that are for the record."""
+        decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
+        return {**super().content, "files": decisive}
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The sha256 of every other file."""
+        return self.files
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings, and the digests of the inputs."""
+        return {
+            **self.settings,
+            "checkpoint_digest": self.checkpoint_digest,
+            "dataset_digest": self.dataset_digest,
+            "embedding_digest": self.embedding_digest,
+            "champion_digest": self.champion_digest,
+            **({"candidates_digest": self.candidates_digest} if self.candidates_digest else {}),
+        }
+
+
+def follows(outcomes: Iterable[str]) -> str:
+    """The verdict that follows from the outcomes of the rules; an unknown outcome counts as a failure."""
+    found = set(outcomes)
+    if not found <= {PASSED, HELD}:
+        return REJECT
+    return HOLD if HELD in found else PROMOTE
+
+
+def distance_name(numbers: dict[str, Any]) -> str:
+    """Name of the Fréchet distance in the first space in a `metrics.json`; NAME_ratio is relative to real images."""
+    # In older files, which have no such field, the distance is the first score.
+    return str(numbers["distance"] if "distance" in numbers else numbers["names"][0][0])

@@ -1,0 +1,131 @@
+"""The description of an artefact: a frozen dataclass, kept beside the artefact's files as sealed JSON, written last.
+
+Standard library only.
+"""
+
+import dataclasses
+import reprlib
+import types
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_args, get_origin
+
+from components.core.errors import DataError
+from components.core.storage import atomic_files, digests
+from components.core.storage.location import Location, Place
+
+
+class Incompatible(DataError):
+    """A description that is whole, but of another version of this program: not to be passed over as damaged."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The description of an artefact. Each field stands in the file under its name; reading checks its type."""
+
+    FILE: ClassVar[str]
+    WHAT: ClassVar[str]  # the kind of artefact, for messages
+    VERSION: ClassVar[int]
+    NOT_IN_DIGEST: ClassVar[tuple[str, ...]] = (digests.MADE_WITH,)
+    # Fields that older artefacts do not have: not written while empty, so that those keep their digest.
+    LEFT_OUT_IF_EMPTY: ClassVar[tuple[str, ...]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value of the file, without its seal."""
+        value = {"schema_version": self.VERSION, **dataclasses.asdict(self)}
+        return {name: found for name, found in value.items() if found or name not in self.LEFT_OUT_IF_EMPTY}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The part of the JSON value that decides the digest."""
+        return {name: value for name, value in self.to_json().items() if name not in self.NOT_IN_DIGEST}
+
+    @property
+    def digest(self) -> str:
+        """sha256 that names the artefact's content."""
+        return digests.digest_of(self.content)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that decided the artefact and the digests of its inputs."""
+        raise NotImplementedError
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The sha256 of each file that `of` checks, by its path within the artefact."""
+        return {}
+
+    def write(self, folder: Path) -> None:
+        """Writes the file, sealed."""
+        atomic_files.write_sealed_json(folder / self.FILE, self.to_json())
+
+    @classmethod
+    def read(cls, folder: Place) -> Self:
+        """Reads the description of an artefact, and no other file of it.
+
+        Raises:
+            DataError: It is missing or damaged.
+            Incompatible: Another version of this program made it.
+        """
+        path = Location.of(folder) / cls.FILE
+        value = atomic_files.read_sealed_json(path, cls.WHAT)
+        try:
+            version = value.pop("schema_version")
+            if version != cls.VERSION:
+                raise Incompatible(
+                    f"{path} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
+                    "again, or go on with the version of this program that made it"
+                )
+            found: Self = _typed(cls, value, "")
+            _ = found.digest, found.listed  # raise for what no file of ours holds, such as NaN
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            # A sealed description was written like this; an unsealed one may be damaged.
+            sealed = isinstance(value, dict) and digests.SEAL in atomic_files.read_json(path, cls.WHAT)
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            kind = Incompatible if sealed else DataError
+            raise kind(f"{path} does not describe the {cls.WHAT}: {reason}") from None
+        return found
+
+    @classmethod
+    def fetch(cls, folder: Place, expected_digest: str = "", whole: bool = True) -> Self:
+        """Reads an artefact as `of` does, after fetching it from its bucket: all of it or its description alone."""
+        return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest)
+
+    @classmethod
+    def of(cls, folder: Place, expected_digest: str = "") -> Self:
+        """Reads the description of an artefact and checks the listed files.
+
+        Raises:
+            DataError: The artefact is missing, damaged, of another schema, or has another digest than the one expected.
+        """
+        found = cls.read(folder)
+        atomic_files.require_files(Location.of(folder), found.listed, cls.WHAT, cls.FILE)
+        if expected_digest and found.digest != expected_digest:
+            raise DataError(f"{cls.WHAT} {folder} has digest {found.digest}, expected {expected_digest}")
+        return found
+
+
+def _typed(kind: Any, value: Any, what: str) -> Any:
+    """Converts a JSON value to a type; an integer passes for a float, and none may be negative."""
+    if kind is Any:
+        return value
+    if isinstance(kind, types.UnionType):  # a type or None
+        return _typed(get_args(kind)[0], value, what) if value is not None else None
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        field_types = {field.name: field.type for field in dataclasses.fields(kind)}
+        given = _typed(dict[str, Any], value, what)
+        unknown = sorted(given.keys() - field_types.keys())
+        if unknown:
+            raise ValueError(f"unknown {reprlib.repr(unknown)}")
+        within = f" of {what}" if what else ""
+        fields = {name: _typed(field_types[name], found, f"{name}{within}") for name, found in given.items()}
+        return kind(**fields)
+    plain = get_origin(kind) or kind
+    accepted: Any = (int, float) if plain is float else plain
+    if not isinstance(value, accepted) or isinstance(value, bool) or (plain is int and value < 0):
+        raise TypeError(f"{what} is {reprlib.repr(value)}")
+    match get_args(kind):
+        case (item,):
+            return [_typed(item, each, f"one of {what}") for each in value]
+        case (_, item):
+            return {name: _typed(item, each, f"{reprlib.repr(name)} of {what}") for name, each in value.items()}
+    return value

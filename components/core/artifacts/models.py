@@ -1,0 +1,59 @@
+"""The model artefact: a SavedModel that needs nothing of this package, and `MANIFEST.json`, written last."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from components.core.artifacts import datasets
+from components.core.artifacts.manifest import Manifest
+from components.core.storage import atomic_files, digests
+
+MANIFEST = "MANIFEST.json"
+CARD = "CARD.md"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Description(Manifest):
+    """The content of `MANIFEST.json`."""
+
+    FILE = MANIFEST
+    WHAT = "model"
+    VERSION = 1
+    NOT_IN_DIGEST = ("made_with", "card_sha256")
+    LEFT_OUT_IF_EMPTY = ("class_counts",)
+
+    files: dict[str, dict[str, Any]]  # bytes and sha256 of every file but manifest and card, by path
+    checkpoint_digest: str
+    step: int
+    image: datasets.ImageShape
+    latent_size: int
+    classes: list[str]
+    dataset_digest: str
+    class_counts: list[int] = dataclasses.field(default_factory=list)  # of training images; empty if unconditional
+    card_sha256: str = ""  # empty in older models, which list the card among the files
+    made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image and libraries
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The checkpoint alone: the export has no settings."""
+        return {"checkpoint_digest": self.checkpoint_digest}
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The sha256 of every file, and of the card."""
+        files = {name: entry["sha256"] for name, entry in self.files.items()}
+        return {**files, CARD: self.card_sha256} if self.card_sha256 else files
+
+
+def list_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Bytes and sha256 of every file below a folder, by its path within it."""
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
+        for name, sha256 in atomic_files.files_in(folder).items()
+    }
+
+
+def with_card(folder: Path, description: Description, card: str) -> Description:
+    """Writes the card of a model, and returns the description that names it; the caller writes that."""
+    atomic_files.write_file(folder / CARD, card.encode())
+    return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))

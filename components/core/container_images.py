@@ -1,0 +1,21 @@
+"""The container images of the stages, each a target of docker/Dockerfile."""
+
+import os
+
+VERSION = "0.1.0"
+PREPROCESS = "preprocess"
+TRAIN = "train"
+# The images of the train stage by hardware; every other stage runs in the first.
+TRAIN_IMAGES = {"cpu": TRAIN, "gpu": "train-gpu", "tpu": "train-tpu"}
+NAMES = (PREPROCESS, *TRAIN_IMAGES.values())
+NO_IMAGE = "none: run as a process"
+
+
+def image(name: str) -> str:
+    """The local name of an image, such as `wgan/train:0.1.0`."""
+    return f"wgan/{name}:{VERSION}"
+
+
+def running_image() -> str:
+    """The image that this process runs in, as its starter says in `WGAN_IMAGE`."""
+    return os.environ.get("WGAN_IMAGE") or NO_IMAGE

@@ -1,0 +1,50 @@
+"""The order in which training sees its examples: a pure function of seed and position, the same on any machine.
+
+Nothing but the position needs to be kept to go on after an interruption, and no number of replicas, threads or
+earlier attempts changes it.
+"""
+
+import numpy as np
+
+
+class EndlessOrder:
+    """Positions 0, 1, 2, ... of an endless pass over `count` examples, each epoch in an order of its own.
+
+    Args:
+        count: Examples in the data set.
+        seed: Decides the orders.
+    """
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count, self._seed = count, seed
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def at(self, start: int, length: int) -> np.ndarray:
+        """The examples at positions start to start + length: int64 [length] of indices below `count`."""
+        parts = []
+        while length > 0:
+            epoch, offset = divmod(start, self._count)
+            if epoch != self._epoch:
+                self._epoch, self._order = epoch, permutation(self._count, self._seed, epoch)
+            parts.append(self._order[offset : offset + length])
+            start, length = start + len(parts[-1]), length - len(parts[-1])
+        return np.concatenate(parts)
+
+
+def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
+    """A permutation of 0 .. count - 1 (int64): the indices sorted by a hash of seed, epoch and index.
+
+    NumPy's own generators may change their streams between versions; this cannot.
+    """
+    of_seed = _splitmix64(np.array([seed], np.uint64))
+    of_epoch = _splitmix64(of_seed + np.array([epoch], np.uint64))
+    return np.argsort(_splitmix64(of_epoch + np.arange(count, dtype=np.uint64)), kind="stable")
+
+
+def _splitmix64(value: np.ndarray) -> np.ndarray:
+    """SplitMix64's output function (Steele, Lea & Flood 2014): uint64 [n] to uint64 [n], wrapping."""
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.ndarray = value ^ (value >> np.uint64(31))
+    return mixed

@@ -1,0 +1,166 @@
+"""Reading a dataset back: every shard is checked against `dataset.json`, then its images are read where they lie.
+
+A record's place follows from the sizes of the records before it, so that any order of images is there at once. The
+system keeps in memory what of the files there is room for.
+"""
+
+import collections
+from pathlib import Path
+
+import numpy as np
+
+from components.core.artifacts import datasets
+from components.core.errors import DataError
+from components.core.storage import digests, tfrecord
+from components.core.storage.location import Location, Place
+
+_LONGEST_LABEL = 10  # bytes of a label's varint, as of a negative one
+
+
+class Images:
+    """Images of shards by their number, as an array of uint8 [n, height, width, channels] would give them.
+
+    Args:
+        folder: The dataset's folder. Its shards must be those of the manifest, which is for the caller to check.
+        shards: The shards to read, in order.
+        image: Shape of their images.
+
+    Attributes:
+        labels: int32 [n]; -1 where there are no classes.
+        shape: (n, height, width, channels).
+    """
+
+    def __init__(self, folder: Path, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
+        size = image.height * image.width * image.channels
+        self._windows: list[np.ndarray] = []  # of each shard: the bytes of an image from every offset on
+        offsets, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
+        for shard in shards:
+            content = np.memmap(folder / shard.file, np.uint8, "r").view(np.ndarray)
+            these_offsets, these_labels = _places(folder / shard.file, content, shard, size)
+            offsets.append(these_offsets)
+            labels.append(these_labels)
+            self._windows.append(np.lib.stride_tricks.sliding_window_view(content, size))
+        self._offsets, self.labels = np.concatenate(offsets), np.concatenate(labels)
+        self._ends = np.cumsum([shard.records for shard in shards])
+        self.shape = (len(self.labels), image.height, image.width, image.channels)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, numbers: np.ndarray | slice) -> np.ndarray:
+        """The images of some numbers: int64 [m] to uint8 [m, height, width, channels]."""
+        chosen = np.arange(len(self))[numbers]
+        files = np.searchsorted(self._ends, chosen, side="right")
+        found = np.empty((len(chosen), *self.shape[1:]), np.uint8)
+        for file in np.unique(files).tolist():
+            here = files == file
+            found[here] = self._windows[file][self._offsets[chosen[here]]].reshape(-1, *self.shape[1:])
+        return found
+
+
+def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Images:
+    """Checks the shards of a split, and opens it.
+
+    Args:
+        dataset: The dataset's folder.
+        manifest: What `dataset.json` says of it.
+        split: `train`, `validation` or `test`.
+
+    Raises:
+        DataError: A shard is missing or is not the one that the manifest describes.
+    """
+    described = manifest.splits[split]
+    held = sum(shard.records for shard in described.shards)
+    if held != described.records:
+        raise DataError(
+            f"{datasets.MANIFEST} of {dataset} says {described.records} records of {split}, and {held} of its shards"
+        )
+    return _open(dataset, described.shards, manifest.image)
+
+
+def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """All images of a split, uint8 [n, height, width, channels], and their labels, int32 [n]; as `open_split`."""
+    images = open_split(dataset, manifest, split)
+    try:
+        return images[:], images.labels
+    except MemoryError as error:
+        raise DataError(f"the {split} split does not fit into memory ({error}); take a larger machine") from None
+
+
+def load_first(dataset: Place, manifest: datasets.Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first images of a split and their labels, of no more shards than hold them: they are in random order."""
+    shards: list[datasets.Shard] = []
+    for shard in manifest.splits[split].shards:
+        if sum(each.records for each in shards) < most:
+            shards.append(shard)
+    images = _open(dataset, shards, manifest.image)
+    return images[:most], images.labels[:most]
+
+
+def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
+    """Checks a shard against what the manifest says of it.
+
+    Raises:
+        DataError: It is missing or another; the message names the first damaged record, where there is one.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise DataError(f"shard {file} is missing; make the dataset again")
+    size = path.stat().st_size
+    if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
+        found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 is another"
+        where = _find_damage(path)
+        raise DataError(
+            f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}{where and ', '}{where}); "
+            "make the dataset again"
+        )
+
+
+def _open(dataset: Place, shards: list[datasets.Shard], image: datasets.ImageShape) -> Images:
+    folder = Location.of(dataset)
+    for shard in shards:
+        require_shard(folder / shard.file, shard)
+    return Images(folder.path, shards, image)
+
+
+def _find_damage(path: Path) -> str:
+    """Says which record of a shard is damaged first; empty if each is as it was framed.
+
+    Only for the message: a cut between two records leaves whole ones.
+    """
+    try:
+        with open(path, "rb") as file:
+            collections.deque(tfrecord.read(file, largest=path.stat().st_size), maxlen=0)
+    except tfrecord.Damage as damage:
+        return str(damage)
+    return ""
+
+
+def _places(path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the pixels of each record begin, int64 [n], and its label, int32 [n]."""
+    # Records of a dataset differ in size only by the number of bytes that the label takes.
+    forms = {}
+    for label_bytes in range(1, _LONGEST_LABEL + 1):
+        label = -1 if label_bytes == _LONGEST_LABEL else 1 << 7 * (label_bytes - 1)
+        size, offset = tfrecord.size_and_offset(image_bytes, label)
+        forms[size] = offset, label_bytes
+    with open(path, "rb") as file:
+        sizes = np.fromiter(tfrecord.read_sizes(file, len(content)), np.int64)
+    if len(sizes) != shard.records or not forms.keys() >= {*np.unique(sizes).tolist()}:
+        raise DataError(
+            f"shard {path} does not have {shard.records:,} images of {image_bytes:,} bytes, as {datasets.MANIFEST} "
+            "says; make the dataset again"
+        )
+    starts = np.cumsum(sizes) - sizes
+    offsets, labels = np.empty_like(starts), np.empty(len(starts), np.int64)
+    for size in np.unique(sizes).tolist():
+        offset, label_bytes = forms[size]
+        these = sizes == size
+        offsets[these] = starts[these] + offset
+        last = starts[these] + size - tfrecord.CRC_BYTES
+        varint = np.zeros(len(last), np.uint64)
+        for place in range(label_bytes):
+            varint |= (content[last - label_bytes + place].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
+        labels[these] = varint.view(np.int64)
+    return offsets, labels.astype(np.int32)

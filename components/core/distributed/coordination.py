@@ -1,0 +1,112 @@
+"""What the workers of one training tell each other besides gradients: small whole numbers, over the same strategy."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.core.distributed.cluster import Cluster
+from components.core.errors import ConfigError, TransientError
+
+log = logging.getLogger(__name__)
+
+# What TensorFlow raises where a collective operation cannot end, depending on who notices what first.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.UnavailableError,
+)
+_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_HASH_DIGITS = 15  # of hexadecimal: 60 bits, which an int64 holds
+
+
+class Agreement:
+    """The workers of a training as a group; a process that trains alone agrees with itself at no cost.
+
+    Every worker must call the same methods in the same order: each waits until all have.
+
+    Args:
+        strategy: The strategy that the workers share.
+        cluster: The workers; None for a process that trains alone.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster | None) -> None:
+        self._strategy, self._cluster = strategy, cluster
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes."""
+        return self._cluster is None or self._cluster.is_chief
+
+    def all_gather(self, values: list[int]) -> np.ndarray:
+        """Each worker's values, int64 [workers, values]."""
+        if self._cluster is None:
+            return np.array([values], np.int64)
+        rows = np.zeros((self._cluster.size, len(values)), np.int64)
+        rows[self._cluster.number] = values
+        # A sum of rows that are zero but for one worker's own is a gathering that every collective can do.
+        gathered: np.ndarray = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(rows), axis=None).numpy()
+        return gathered
+
+    def largest(self, value: int) -> int:
+        """The largest of the workers' values."""
+        return int(self.all_gather([value]).max())
+
+    def wait(self) -> None:
+        """Returns when every worker has come here."""
+        self.all_gather([0])
+
+    def require_same(self, settings: Mapping[str, Any], step: int) -> None:
+        """Refuses to train where the workers would not do the same.
+
+        Args:
+            settings: JSON values by name.
+            step: Of the checkpoint that this worker found; 0 for none.
+
+        Raises:
+            ConfigError: Some setting differs, or the step; raised on every worker.
+        """
+        names = sorted(settings)
+        rows = self.all_gather([step, *(_number_of(settings[name]) for name in names)])
+        differing = [name for name, column in zip(names, rows[:, 1:].T, strict=True) if len(set(column.tolist())) > 1]
+        if differing:
+            raise ConfigError(
+                f"workers were given different values of {', '.join(differing)}; give all of them the same"
+            )
+        steps = rows[:, 0].tolist()
+        if len(set(steps)) > 1:
+            raise ConfigError(
+                f"the newest checkpoints that workers 0 to {len(steps) - 1} find are of steps "
+                f"{', '.join(map(str, steps))}; checkpoints must be in storage that all workers share"
+            )
+
+    @contextlib.contextmanager
+    def or_try_again(self) -> Iterator[None]:
+        """Within the block, a worker that is gone ends this one with what means `try again`."""
+        try:
+            yield
+        except _LOST as error:
+            if self._cluster is None:
+                raise
+            raise TransientError(
+                f"{_who(str(error), self._cluster)} is gone, and a training cannot go on without; start every worker "
+                "again, and they go on from the newest checkpoint"
+            ) from None
+
+
+def _number_of(value: Any) -> int:
+    return int(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS], 16)
+
+
+def _who(message: str, cluster: Cluster) -> str:
+    found = _TASK.search(message)
+    address = found and cluster.jobs.get(found[1], ())[int(found[2]) : int(found[2]) + 1]
+    return f"the worker at {address[0]}" if address else "another worker"

@@ -1,0 +1,251 @@
+"""From what the user asks for to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers."""
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+
+from components.core.distributed import cluster as workers
+from components.core.distributed.cluster import Cluster
+from components.core.errors import ConfigError, TransientError
+from components.core.stage.hardware import exact_problem, has_tpu
+
+log = logging.getLogger(__name__)
+
+# For what TensorFlow does without a time limit of its own, after every other party has answered.
+_PATIENCE_SECONDS = 300
+_GRPC_PORT = 8470
+_INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
+
+
+def choose_strategy(
+    accelerator: str,
+    replicas: int,
+    batch_size: int,
+    tpu: str = "",
+    cluster: Cluster | None = None,
+    reproducibility: str = "standard",
+) -> tf.distribute.Strategy:
+    """Makes the strategy; to be called before TensorFlow touches a device.
+
+    Args:
+        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first of these that the machine has; of no account where
+            there is a cluster.
+        replicas: How many; 0 for all there are (one on a CPU).
+        batch_size: The global batch, which the replicas share; evenly on a TPU, else as evenly as can be.
+        tpu: `local`, a name or an address; empty for what `TPU_NAME` says, or `local`.
+        cluster: The workers to train with, from `cluster.cluster_for`; None where this process trains alone.
+        reproducibility: `exact` makes TensorFlow's operations on GPUs deterministic.
+
+    Raises:
+        ConfigError: The hardware is not there, has fewer devices, cannot share the batch, or cannot be exact.
+        TransientError: Another worker did not come.
+    """
+    kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
+    problem = exact_problem(reproducibility, kind)
+    if problem:
+        raise ConfigError(problem)
+    if cluster is not None:
+        strategy = _workers(cluster, replicas)
+    elif kind == "tpu":
+        strategy = _tpu(replicas, tpu or os.environ.get("TPU_NAME") or "local")
+    else:
+        strategy = {"gpu": _gpus, "cpu": _cpus}[kind](replicas)
+    count = strategy.num_replicas_in_sync
+    if batch_size < count:
+        raise ConfigError(f"a batch of {batch_size} leaves some of the {count} replicas without an image; enlarge it")
+    if kind == "tpu" and batch_size % count:
+        raise ConfigError(
+            f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
+            f"give a multiple of {count}"
+        )
+    if reproducibility == "exact" and tf.config.get_visible_devices("GPU"):
+        tf.config.experimental.enable_op_determinism()
+    log.info("%d x %s: %d images per batch, %s", count, kind, batch_size, shares(batch_size, count))
+    return strategy
+
+
+def kind_of(strategy: tf.distribute.Strategy) -> str:
+    """What a strategy trains on, as the accelerator is called: `tpu`, `gpu`, `cpu` or `multi-worker`."""
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return "multi-worker"
+    device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    return str(device).lower()
+
+
+def set_threads(exact: bool = False) -> None:
+    """Set how many threads one operation may use; has no effect once TensorFlow has started.
+
+    Kernels split their sums by this number, so it decides the last bits of a result. Standard training takes half of
+    the cores, unless `TF_NUM_INTRAOP_THREADS` is set: its graph has two operations ready at any time, and by
+    TensorFlow's default each uses all cores and they wait for each other.
+
+    Args:
+        exact: Take one thread instead, on any machine and despite the variable. The virtual shards, which do not
+            depend on each other, keep the cores busy.
+    """
+    if exact:
+        count = 1
+    elif _INTRA_OP_THREADS in os.environ:
+        return
+    else:
+        count = max(1, _cores() // 2)
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+
+
+def threads() -> int:
+    """Return how many threads one operation may use."""
+    given = os.environ.get(_INTRA_OP_THREADS, "")
+    from_environment = int(given) if given.isdigit() else 0
+    return tf.config.threading.get_intra_op_parallelism_threads() or from_environment or _cores()
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use, as TensorFlow counts them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shares(batch_size: int, replicas: int) -> str:
+    """How many examples each replica gets, in words; the first ones get one more where the batch does not divide."""
+    each, more = divmod(batch_size, replicas)
+    if not more:
+        return f"{each} on each replica"
+    if replicas <= 8:
+        counts = [str(each + 1)] * more + [str(each)] * (replicas - more)
+        spread = f"{', '.join(counts[:-1])} and {counts[-1]} on the replicas"
+    else:
+        spread = f"{each + 1} on {more} replicas and {each} on {replicas - more}"
+    return f"{spread}; a multiple of {replicas} would keep all of them equally busy"
+
+
+def detect() -> str:
+    """What `auto` means here for a process that trains alone: `tpu`, `gpu` or `cpu`."""
+    if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
+        return "tpu"
+    return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
+
+
+def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
+    def refuse(reason: str) -> ConfigError:
+        return ConfigError(
+            f"no TPU could be initialised at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
+            "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
+            "--accelerator cpu"
+        )
+
+    if "://" in address:
+        reason = _silence(address)
+        if reason:
+            raise refuse(reason)
+    try:
+        with _bounded(f"connecting to the TPU at {address!r}"):
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            strategy = tf.distribute.TPUStrategy(resolver)
+    except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
+        absent = address == "local" and not has_tpu()
+        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else _first_line(error)
+        raise refuse(reason) from None
+    if replicas not in (0, strategy.num_replicas_in_sync):
+        raise ConfigError(f"replicas must be 0 or {strategy.num_replicas_in_sync} on this TPU, got {replicas}")
+    return strategy
+
+
+def _silence(address: str) -> str:
+    """Why nobody answers at grpc://HOST:PORT (several with commas between); empty if all do.
+
+    TensorFlow would try for many minutes.
+    """
+    for one in address.split(","):
+        scheme, _, place = one.partition("://")
+        host, _, port = place.partition(":")
+        if scheme != "grpc" or not host or not (port or "0").isdigit():
+            return f"{one!r} is not grpc://HOST:PORT"
+        reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
+        if reason:
+            return f"nobody answers there: {reason}"
+    return ""
+
+
+def _gpus(replicas: int) -> tf.distribute.Strategy:
+    found = tf.config.list_physical_devices("GPU")
+    if not found:
+        raise ConfigError("TensorFlow sees no GPU on this machine; use --accelerator cpu, or check driver and image")
+    if replicas > len(found):
+        raise ConfigError(f"replicas must be at most {len(found)}, the GPUs of this machine, got {replicas}")
+    for device in found:
+        tf.config.experimental.set_memory_growth(device, True)
+    count = replicas or len(found)
+    if count == 1:
+        return tf.distribute.OneDeviceStrategy("/gpu:0")
+    return tf.distribute.MirroredStrategy([f"/gpu:{index}" for index in range(count)])
+
+
+def _cpus(replicas: int) -> tf.distribute.Strategy:
+    tf.config.set_visible_devices([], "GPU")
+    if replicas <= 1:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    device = tf.config.list_physical_devices("CPU")[0]
+    virtual = [tf.config.LogicalDeviceConfiguration()] * replicas
+    if len(tf.config.get_logical_device_configuration(device) or []) != replicas:
+        tf.config.set_logical_device_configuration(device, virtual)
+    return tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+
+
+def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
+    """All GPUs of every worker, or one CPU replica on each; every worker must have as many."""
+    log.info("this is %s", cluster)
+    gpus = tf.config.list_physical_devices("GPU")
+    for device in gpus:
+        tf.config.experimental.set_memory_growth(device, True)
+    total = cluster.size * max(1, len(gpus))
+    if replicas not in (0, total):
+        raise ConfigError(
+            f"replicas must be 0 or {total} for {cluster.size} workers with {max(1, len(gpus))} each, got {replicas}"
+        )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({job: list(addresses) for job, addresses in cluster.jobs.items()}),
+        task_type=cluster.job,
+        task_id=cluster.index,
+        num_accelerators={"GPU": len(gpus)},
+        rpc_layer="grpc",
+    )
+    # Named, because what `AUTO` chooses, and so the last bits of a sum, can differ from run to run.
+    implementations = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=implementations.NCCL if gpus else implementations.RING
+    )
+    workers.meet(cluster)
+    try:
+        with _bounded(f"joining {cluster.size} workers"):
+            return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    except (RuntimeError, tf.errors.OpError) as error:
+        raise TransientError(
+            f"the workers could not be joined: {_first_line(error)}; start every worker again"
+        ) from None
+
+
+@contextlib.contextmanager
+def _bounded(what: str) -> Iterator[None]:
+    """Ends this process by SIGALRM if the block has not ended in time.
+
+    TensorFlow's waits for others know no end, and hold Python's lock: neither a thread nor a handler would run.
+    """
+    log.info("%s; this process ends if that takes more than %d s", what, _PATIENCE_SECONDS)
+    former = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_PATIENCE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,91 @@
+"""Errors with a message for the user, and the exit code of each."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+OK = 0
+BAD_CONFIGURATION = 64
+BAD_DATA = 65
+DEFECT = 70
+SUPERSEDED = 73
+TRANSIENT = 75
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class StageError(Exception):
+    """A failure that the user can read and act on."""
+
+    exit_code = DEFECT
+
+
+class ConfigError(StageError, ValueError):
+    """Settings that cannot work; nothing was done. Names every problem found, not only the first."""
+
+    exit_code = BAD_CONFIGURATION
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class DataError(StageError):
+    """Input that cannot be used: missing, damaged, or of another kind than it says."""
+
+    exit_code = BAD_DATA
+
+
+class TransientError(StageError):
+    """A failure that may pass when the same is tried again (a full disk, a network that does not answer)."""
+
+    exit_code = TRANSIENT
+
+
+class Superseded(StageError):
+    """A concurrent writer committed a different result first; this attempt is discarded."""
+
+    exit_code = SUPERSEDED
+
+
+class TrainingDiverged(StageError):
+    """A loss, gradient or weight is no longer finite; the message names it and the step."""
+
+    exit_code = DEFECT
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived. Not an `Exception`, so that no stage swallows it."""
+
+
+def describe_os_error(error: OSError) -> str:
+    """One line for the user: why, on which paths, and which user was refused if that is why."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+    description = f"{reason}: {names}" if names else reason
+    if error.errno in (errno.EACCES, errno.EPERM):
+        who = f"{os.getuid()}:{os.getgid()}"
+        remedy = "run as its owner, in a container by --user UID:GID, or let that user write there"
+        description += f" (for user {who}; {remedy})"
+    return description
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds the path to an `OSError` without one, as what fails after a file was opened never names it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a stage that an error ends."""
+    if isinstance(error, StageError):
+        return error.exit_code
+    if isinstance(error, OSError):  # missing permission does not pass by itself
+        return BAD_CONFIGURATION if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else TRANSIENT
+    return {KeyboardInterrupt: INTERRUPTED, Terminated: TERMINATED}.get(type(error), DEFECT)

@@ -1,0 +1,74 @@
+"""A frozen linear map that makes directions of real features comparable, so that no few of them rule a distance.
+
+NumPy in float64 throughout.
+"""
+
+import dataclasses
+
+import numpy as np
+
+COMPONENTS_AT_MOST = 64
+SMALLEST_EIGENVALUE = 1e-4  # of the largest; directions below it are rounding or all but dead units
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitening:
+    """Subtracts `mean` [d], then projects onto principal directions scaled to unit variance: `projection` [d, k]."""
+
+    mean: np.ndarray
+    projection: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """How many directions it keeps: k."""
+        return int(self.projection.shape[1])
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Whitens features [n, d] to float64 [n, k]."""
+        whitened: np.ndarray = (np.asarray(features, np.float64) - self.mean) @ self.projection
+        return whitened
+
+
+def fit_whitening(features: np.ndarray, components: int) -> Whitening:
+    """Fits a PCA whitening.
+
+    Args:
+        features: Real features [n, d].
+        components: Most principal directions to keep; those that hardly vary are left out.
+
+    Raises:
+        ValueError: Fewer than two rows, a number that is not finite, or features that do not vary at all.
+    """
+    mean, covariance = moments(features)
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    eigenvalues, vectors = eigenvalues[::-1][:components], vectors[:, ::-1][:, :components]
+    kept = eigenvalues > SMALLEST_EIGENVALUE * max(eigenvalues[0], np.finfo(np.float64).tiny)
+    if not kept.any():
+        raise ValueError("the features do not vary")
+    return Whitening(mean, vectors[:, kept] / np.sqrt(eigenvalues[kept]))
+
+
+def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [d] and unbiased covariance [d, d] of features [n, d], in two passes.
+
+    Raises:
+        ValueError: Fewer than two rows, or a number that is not finite.
+    """
+    features = checked(features)
+    mean = features.mean(axis=0)
+    centred = features - mean
+    return mean, centred.T @ centred / (len(features) - 1)
+
+
+def checked(features: np.ndarray) -> np.ndarray:
+    """Features [n, d] as float64.
+
+    Raises:
+        ValueError: Fewer than two rows, or a number that is not finite.
+    """
+    features = np.asarray(features, np.float64)
+    if features.ndim != 2 or len(features) < 2:
+        raise ValueError(f"at least two rows of features are needed, got an array of shape {features.shape}")
+    if not np.isfinite(features).all():
+        raise ValueError("the features are not all finite")
+    return features

@@ -1,0 +1,206 @@
+"""Generator and critic for images of any shape, and the step between pixels and numbers.
+
+The generator is one dense and a few transposed convolutions with batch normalisation, after DCGAN (Radford et al.
+2016); the critic is strided convolutions, without batch normalisation, as the gradient penalty is per example
+(Gulrajani et al. 2017, section 4). No layer of the critic may have a wrong second derivative in TensorFlow, as every
+normalisation of Keras by moments and every resize has: components/train/second_order.py refuses and measures them.
+
+Both can be conditional on a class: the generator has it beside the latents, the critic scores by projection (Miyato &
+Koyama 2018, equation 3).
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks.convolutions import KERNEL, STRIDE, FeaturesToPixels, PixelsToFeatures
+from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization
+
+_LEAK = 0.2
+_LARGEST_SEED = 8
+_WEIGHTS_STDDEV = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """What both networks are built from.
+
+    Attributes:
+        image: Shape of the images.
+        latent_size: Numbers in a latent vector.
+        base_filters: Filters of the layers nearest to the image; deeper layers have twice as many.
+        critic_normalization: `none`, or `layer` for an exact layer normalisation after all but the first convolution.
+        generator_normalization: `batch` normalisation before each activation, or `none`.
+        classes: Classes that both networks are conditional on; 0 for networks that take no labels.
+    """
+
+    image: ImageShape
+    latent_size: int
+    base_filters: int
+    critic_normalization: str = "none"
+    generator_normalization: str = "batch"
+    classes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "NetworkConfig":
+        return NetworkConfig(**{**value, "image": ImageShape(**value["image"])})
+
+
+def doublings(image: ImageShape) -> int:
+    """How often the generator doubles its sides: until what it starts from is at most 8 pixels, and at least once."""
+    return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
+
+
+def build_generator(
+    config: NetworkConfig,
+    seed: int = 0,
+    name: str = "generator",
+    *,
+    synchronised: bool = True,
+    precision: str = "float32",
+) -> keras.Model:
+    """Latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
+
+    With classes it takes two inputs, as `with_labels` makes them: latents, and one-hot labels float32 [n, classes].
+    Sides that no doubling reaches are cropped from the next larger ones.
+
+    Args:
+        config: What to build.
+        seed: Decides the initial weights.
+        name: Of the model, and the beginning of its variables' paths.
+        synchronised: Whether batch normalisation spans all replicas.
+        precision: `bfloat16` multiplies in it; weights, normalisation and pixels stay float32.
+    """
+    inner = _dtype(precision)
+    image, levels = config.image, doublings(config.image)
+    filters = [config.base_filters * (1 if level == 1 else 2) for level in range(levels, 0, -1)]
+    height, width = (math.ceil(side / 2**levels) for side in (image.height, image.width))
+    seeds = iter(range(seed * 1000, seed * 1000 + 1000))
+
+    inputs = x = keras.Input((config.latent_size,), name="latents")
+    if config.classes:
+        inputs = [x, keras.Input((config.classes,), name="labels")]
+        x = keras.layers.Concatenate(name="latents_and_labels")(inputs)
+    x = keras.layers.Dense(
+        height * width * filters[0],
+        use_bias=config.generator_normalization == "none",
+        kernel_initializer=_normal(next(seeds)),
+        dtype=inner,
+        name="project",
+    )(x)
+    x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
+    for level, count in enumerate([*filters[1:], image.channels]):
+        if config.generator_normalization == "batch":
+            x = BatchNormalization(synchronised=synchronised, name=f"normalise_{level}")(x)
+        x = keras.layers.ReLU(name=f"relu_{level}")(x)
+        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner}
+        if level == levels - 1:
+            x = FeaturesToPixels(count, **of_layer, name="to_image")(x)
+        else:
+            biased = config.generator_normalization == "none"
+            name = f"double_{level}"
+            x = keras.layers.Conv2DTranspose(count, KERNEL, STRIDE, "same", use_bias=biased, **of_layer, name=name)(x)
+    crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
+    x = keras.layers.Cropping2D(crop, name="crop")(x)
+    return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
+
+
+def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
+    """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
+
+    With classes it takes one-hot labels beside the images, as the generator does. `precision` as of `build_generator`;
+    the last layer, and so the scores, are float32 in any case.
+    """
+    inner = _dtype(precision)
+    seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
+    inputs = x = keras.Input(dataclasses.astuple(config.image), name="images")
+    for level in range(doublings(config.image) + 1):
+        filters = config.base_filters * (1 if level == 0 else 2)
+        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner, "name": f"halve_{level}"}
+        if level == 0:
+            x = PixelsToFeatures(filters, **of_layer)(x)
+        else:
+            x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **of_layer)(x)
+        if config.critic_normalization == "layer" and level > 0:
+            x = ExactLayerNormalization(name=f"normalise_{level}")(x)
+        x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
+    x = keras.layers.Flatten(name="flatten")(x)
+    # No bias: it cancels in the loss, so that only rounding would move it, and on each number of replicas elsewhere.
+    score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
+    if config.classes:
+        labels = keras.Input((config.classes,), name="labels")
+        inputs = [inputs, labels]
+        # All classes' scores, then the one: looking a class up would have a sparse gradient. No bias here either.
+        initial = _normal(next(seeds))
+        of_classes = keras.layers.Dense(
+            config.classes, use_bias=False, kernel_initializer=initial, name="score_of_classes"
+        )(x)
+        score = score + keras.ops.sum(of_classes * labels, axis=-1, keepdims=True)
+    return keras.Model(inputs, score, name="critic")
+
+
+def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.Tensor | list[tf.Tensor]:
+    """What a network is called with.
+
+    Args:
+        first: Latents or images, [n, ...].
+        labels: The class of each, int32 [n]; None for networks that take none.
+        classes: How many there are.
+
+    Returns:
+        `first` alone, or with one-hot labels [n, classes] of its type.
+    """
+    if labels is None:
+        return first
+    first = tf.convert_to_tensor(first)  # Keras takes no tensor beside an array
+    return [first, tf.one_hot(labels, classes, dtype=first.dtype)]
+
+
+class LeakyReLU(keras.layers.Layer):
+    """Leaky ReLU (Maas et al. 2013) whose second derivative, which is zero, costs nothing.
+
+    TensorFlow's returns zeros for the features (`_LeakyReluGradGrad` in nn_grad.py), and the gradient of the penalty
+    then walks once more through the whole critic to multiply them: an eighth of what a step computes. The first
+    derivative is taken from the outputs, which have the signs of the features: where nothing else needs the features,
+    TensorFlow computes convolution, bias and activation in one piece.
+    """
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return _leaky_relu(inputs)
+
+
+@tf.custom_gradient
+def _leaky_relu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    outputs = tf.nn.leaky_relu(features, _LEAK)
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.LeakyReluGrad(gradients=upstream, features=tf.stop_gradient(outputs), alpha=_LEAK)
+
+    return outputs, gradient
+
+
+def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
+    """uint8 pixels to numbers in [-1, 1], of Keras' float type (float32 unless told otherwise)."""
+    return tf.cast(pixels, keras.config.floatx()) / 127.5 - 1.0
+
+
+def to_pixels(images: tf.Tensor) -> tf.Tensor:
+    """float32 in [-1, 1] to uint8 pixels, rounded to the nearest."""
+    return tf.cast(tf.clip_by_value(tf.round((images + 1.0) * 127.5), 0.0, 255.0), tf.uint8)
+
+
+def _dtype(precision: str) -> str | None:
+    """Keras' type policy for the layers that multiply; None is whatever Keras is set to, float32 unless told."""
+    return "mixed_bfloat16" if precision == "bfloat16" else None
+
+
+def _normal(seed: int) -> keras.initializers.Initializer:
+    return keras.initializers.RandomNormal(stddev=_WEIGHTS_STDDEV, seed=seed)

@@ -1,0 +1,148 @@
+"""SavedModels: saving one so that the same weights and code give the same bytes, whatever the process did before.
+
+TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
+fixed order, and adds a `fingerprint.pb` with a random part. Here both are numbered from 0, everything is sorted, and
+the fingerprint, which nothing needs, is left out.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from google.protobuf.message import Message
+from tensorflow.core.protobuf import saved_model_pb2
+
+from components.core.errors import DataError
+from components.core.storage.location import Location
+
+_GRAPH = "saved_model.pb"
+_FINGERPRINT = "fingerprint.pb"
+_NUMBERED = re.compile(r"(.*_)(\d+)")
+_GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
+_CAPTURE_NAME = "_user_specified_name"  # of a captured variable it is the number of a tensor in this process
+
+
+def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None = None) -> None:
+    """Writes `module` as a SavedModel into `folder`, which may exist."""
+    with _without_notices():
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    (folder / _FINGERPRINT).unlink(missing_ok=True)
+    graph = folder / _GRAPH
+    graph.write_bytes(canonical(graph.read_bytes()))
+
+
+def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
+    """Copies of Keras' variables that a SavedModel can hold so that it loads where there is no Keras."""
+    return [tf.Variable(variable.numpy(), trainable=False) for variable in variables]
+
+
+def load(folder: Path | Location, what: str) -> Any:
+    """Loads a SavedModel.
+
+    Args:
+        folder: Where it is.
+        what: What it is, for the message.
+
+    Raises:
+        DataError: TensorFlow cannot load it.
+    """
+    try:
+        with _without_notices():
+            return tf.saved_model.load(os.fspath(folder))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{what} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
+
+
+def canonical(saved_model: bytes) -> bytes:
+    """The same SavedModel with functions and custom gradients numbered from 0 in order of creation, all sorted."""
+    model = saved_model_pb2.SavedModel.FromString(saved_model)
+    for meta_graph in model.meta_graphs:
+        functions = meta_graph.graph_def.library.function
+        _rename(meta_graph, _renaming([function.signature.name for function in functions]))
+        _renumber_gradients(meta_graph.graph_def.library)
+        ordered = sorted(functions, key=lambda function: function.signature.name)
+        parts = [function.SerializeToString(deterministic=True) for function in ordered]
+        del functions[:]
+        for part in parts:
+            functions.add().ParseFromString(part)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _renumber_gradients(library: Any) -> None:
+    names = {
+        gradient.registered_op_type: f"CustomGradient-{rank}"
+        for rank, gradient in enumerate(library.registered_gradients)
+    }
+    for gradient in library.registered_gradients:
+        gradient.registered_op_type = names[gradient.registered_op_type]
+    for function in library.function:
+        for node in function.node_def:
+            name = node.attr[_GRADIENT].s.decode() if _GRADIENT in node.attr else ""
+            if name in names:
+                node.attr[_GRADIENT].s = names[name].encode()
+
+
+def _renaming(names: list[str]) -> Callable[[str], str]:
+    """Gives each function its rank instead of its number, wherever its name stands in a text."""
+    numbered = {name: found for name in names if (found := _NUMBERED.fullmatch(name))}
+    ranks = {number: rank for rank, number in enumerate(sorted({int(found[2]) for found in numbered.values()}))}
+    new_names = {name: f"{found[1]}{ranks[int(found[2])]}" for name, found in numbered.items()}
+    if not new_names:
+        return lambda text: text
+    longest_first = sorted(new_names, key=len, reverse=True)
+    pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})(?!\\d)")
+    return lambda text: pattern.sub(lambda found: new_names[found[0]], text)
+
+
+def _rename(message: Message, rename: Callable[[str], str]) -> None:
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            _rename_map(field.message_type, value, rename)
+        elif field.type == field.TYPE_MESSAGE:
+            for part in value if field.is_repeated else [value]:
+                _rename(part, rename)
+        elif field.type == field.TYPE_STRING:
+            if field.is_repeated:
+                value[:] = [rename(text) for text in value]
+            else:
+                setattr(message, field.name, rename(value))
+
+
+def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
+    key_field, value_field = entry.fields_by_name["key"], entry.fields_by_name["value"]
+    holds_messages = value_field.type == value_field.TYPE_MESSAGE
+    if key_field.type == key_field.TYPE_STRING:
+        if holds_messages and _CAPTURE_NAME in values and values[_CAPTURE_NAME].s.isdigit():
+            del values[_CAPTURE_NAME]
+        for key in [key for key in values if rename(key) != key]:
+            if holds_messages:
+                values[rename(key)].CopyFrom(values[key])
+            else:
+                values[rename(key)] = values[key]
+            del values[key]
+    for key in list(values):
+        if holds_messages:
+            _rename(values[key], rename)
+        elif value_field.type == value_field.TYPE_STRING:
+            values[key] = rename(values[key])
+
+
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """Keeps TensorFlow's notes on names, places and fingerprints out of the log; warnings stay."""
+    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,352 @@
+"""The registry: `versions/N/`, each a model as it was published, and `champion.json`, which names the one to serve.
+
+Versions are counted from 1 and never change; no number is given twice. `versions/` is laid out as TensorFlow Serving
+reads it. A version's `evaluation/` is the evaluation by which it was promoted.
+
+What differs between a folder of this machine (`registry_folder`) and one in a bucket (`registry_bucket`) is a `_Store`.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from components.core.artifacts import evaluations, models, recipes
+from components.core.errors import DataError
+from components.core.registry import registry_bucket, registry_folder
+from components.core.storage import atomic_files
+from components.core.storage.location import Location, Place
+
+CHAMPION = registry_folder.CHAMPION
+SCHEMA_VERSION = 1
+_EVALUATION = "evaluation"
+_AT_ONCE = 8  # versions that are looked at
+
+
+class _Store(Protocol):
+    """The operations that differ between folders and buckets."""
+
+    def held(self, registry: Location) -> AbstractContextManager[None]: ...
+    def committed(self, registry: Location) -> list[int]: ...
+    def begun(self, registry: Location) -> list[int]: ...
+    def unfinished(self, registry: Location, removed: Collection[int]) -> list[str]: ...
+    def read_champion(self, registry: Location) -> tuple[Any, int] | None: ...
+    def swap_champion(self, registry: Location, value: dict[str, Any], generation: int) -> None: ...
+    def add(
+        self, registry: Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
+    ) -> int: ...
+    def remove(self, registry: Location, name: str) -> None: ...
+
+
+def _store(registry: Location) -> _Store:
+    return registry_bucket if registry.in_bucket else registry_folder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Champion:
+    """The content of `champion.json`."""
+
+    version: int  # the one to serve
+    model_digest: str
+    checkpoint_digest: str
+    evaluation_digest: str
+    revision: int = 1  # how often the file has been written; grows even if the version goes back
+    former: tuple[int, ...] = ()  # earlier champions, the last one last: where a rollback goes
+    rolled_back: tuple[int, ...] = ()  # no publication makes these champion again
+    removed: tuple[int, ...] = ()  # deleted, or given up before they were whole
+
+    @property
+    def been(self) -> set[int]:
+        """Every version that is or was champion."""
+        return {self.version, *self.former, *self.rolled_back}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Version:
+    """A whole version, and the evaluation by which it was promoted."""
+
+    number: int
+    model: models.Description
+    evaluation: evaluations.Description
+
+
+@dataclasses.dataclass(frozen=True)
+class Pointer:
+    """`champion.json` as it was read."""
+
+    champion: Champion | None  # None if nothing has been published yet
+    generation: int = 0  # of the object in a bucket; 0 if there was none, and in folders of this machine
+
+
+def crowned(before: Champion | None, version: Version) -> Champion:
+    """The `champion.json` that makes a version champion, after another one or as the first."""
+    first = Champion(
+        version=version.number,
+        model_digest=version.model.digest,
+        checkpoint_digest=version.model.checkpoint_digest,
+        evaluation_digest=version.evaluation.digest,
+    )
+    if before is None:
+        return first
+    return dataclasses.replace(
+        first,
+        revision=before.revision + 1,
+        former=(*before.former, before.version),
+        rolled_back=tuple(number for number in before.rolled_back if number != version.number),
+        removed=before.removed,
+    )
+
+
+def require_folder(registry: Place) -> None:
+    """Raises `DataError` for a registry that is a file; one that is not there yet is empty."""
+    location = Location.of(registry)
+    if not location.in_bucket and location.path.exists() and not location.path.is_dir():
+        raise DataError(f"registry {registry} is a file, not a folder")
+
+
+def require_there(registry: Place) -> None:
+    """Raises `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
+    require_folder(registry)
+    location = Location.of(registry)
+    if not location.in_bucket and not location.path.exists():
+        raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
+
+
+def held(registry: Place) -> AbstractContextManager[None]:
+    """Holds a folder of this machine against other processes that change it; a bucket needs no holding."""
+    location = Location.of(registry)
+    return _store(location).held(location)
+
+
+def version_location(registry: Place, version: int) -> Location:
+    """Where a version is kept; nothing is fetched."""
+    return Location.of(registry) / registry_folder.VERSIONS / str(version)
+
+
+def version_folder(registry: Place, version: int) -> Path:
+    """The folder of a version on this machine; nothing is fetched."""
+    return version_location(registry, version).path
+
+
+def evaluation_folder(version: Path) -> Path:
+    """Where a version, given by its folder, keeps the evaluation by which it was promoted."""
+    return version / _EVALUATION
+
+
+def versions(registry: Place, champion: Champion | None = None) -> list[int]:
+    """The numbers of the versions, ascending, without those that the champion, if it is given, says were removed."""
+    location = Location.of(registry)
+    return sorted(set(_store(location).committed(location)).difference(champion.removed if champion else ()))
+
+
+def read_pointer(registry: Place) -> Pointer:
+    """Reads which version is champion, without checking that version.
+
+    Raises:
+        DataError: `champion.json` is missing or damaged.
+    """
+    require_folder(registry)
+    location = Location.of(registry)
+    found = _store(location).read_champion(location)
+    if found is not None:
+        return Pointer(_champion_of(found[0], location / CHAMPION), found[1])
+    # First publications that were interrupted leave versions without a champion.
+    numbers = versions(location)
+    if numbers not in ([], [1]) and not all(_is_first(location, number) for number in numbers):
+        raise DataError(f"no champion at {location}: {CHAMPION} is missing")
+    return Pointer(None)
+
+
+def read_champion(registry: Place) -> Champion | None:
+    """Reads which version is champion and checks its model; None if nothing has been published yet.
+
+    Raises:
+        DataError: The champion or its model is missing or damaged.
+    """
+    champion = read_pointer(registry).champion
+    if champion is not None:
+        models.Description.of(_fetched(registry, champion.version), champion.model_digest)
+    return champion
+
+
+def write_champion(registry: Place, champion: Champion) -> None:
+    """Moves the champion of a folder of this machine; the caller holds it."""
+    move_champion(registry, Pointer(None), champion)
+
+
+def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None:
+    """Replaces `champion.json` as it was read; the caller holds a folder of this machine since then.
+
+    Raises:
+        buckets.Conflict: It is another one by now.
+    """
+    location = Location.of(registry)
+    value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)}
+    _store(location).swap_champion(location, value, pointer.generation)
+
+
+def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
+    """Adds a version, or finishes what an earlier attempt at the same one left, and returns its number.
+
+    Args:
+        registry: The registry, held by the caller.
+        fill: Puts all files of the version into a folder, its manifest among them.
+        model_digest: The digest of its model.
+        champion: The registry's champion.
+
+    Raises:
+        DataError: Something else is in the way.
+        TransientError: It did not arrive; the same again goes on.
+    """
+    location = Location.of(registry)
+    removed = champion.removed if champion else ()
+    taken = max([0, *versions(location), *(champion.been if champion else ()), *removed])
+    return _store(location).add(location, fill, model_digest, taken, removed)
+
+
+def read_version(registry: Place, number: int, champion: Champion | None) -> Version:
+    """Reads a version and checks every file of it; if it is the champion, its digests must be the champion's.
+
+    Raises:
+        DataError: There is no such version, or it is damaged.
+    """
+    there = versions(registry, champion)
+    if number not in there:
+        known = ", ".join(map(str, there)) or "none yet"
+        raise DataError(f"registry {registry} has no version {number}; there are: {known}")
+    folder = _fetched(registry, number)
+    expected = champion if champion and champion.version == number else None
+    model = models.Description.of(folder, expected.model_digest if expected else "")
+    evaluation = evaluations.Description.of(folder / _EVALUATION, expected.evaluation_digest if expected else "")
+    if evaluation.checkpoint_digest != model.checkpoint_digest:
+        raise DataError(
+            f"version {number} of {registry} is damaged: its evaluation judges checkpoint "
+            f"{evaluation.checkpoint_digest}, but its model comes from {model.checkpoint_digest}"
+        )
+    return Version(number=number, model=model, evaluation=evaluation)
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRecipe:
+    """The recipe of a version, and where the checkpoint of its model lay."""
+
+    recipe: recipes.Recipe
+    checkpoint_uri: str  # empty if unknown
+
+
+def write_recipe(version: Path, published: PublishedRecipe) -> None:
+    """Writes the recipe of a version into its folder."""
+    value = {**published.recipe.to_json(), "checkpoint_uri": published.checkpoint_uri}
+    atomic_files.write_sealed_json(version / recipes.FILE, value)
+
+
+def read_recipe(registry: Place, version: int) -> PublishedRecipe | None:
+    """The recipe of a version that was read before; None if it has none, `DataError` if it is damaged."""
+    file = version_location(registry, version) / recipes.FILE
+    if not file.path.exists():
+        return None
+    value = atomic_files.read_sealed_json(file, "recipe")
+    recipe = recipes.from_json(value, file.uri)
+    return PublishedRecipe(recipe, str(value.get("checkpoint_uri", "")))
+
+
+def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
+    """The last version of this model, by the manifests of the versions alone; None if there is none."""
+    numbers = versions(registry, champion)
+    if not numbers:
+        return None
+    with ThreadPoolExecutor(min(_AT_ONCE, len(numbers))) as pool:
+        found = pool.map(lambda number: _said_digest(version_location(registry, number)), numbers)
+        same = [number for number, digest in zip(numbers, found, strict=True) if digest == model_digest]
+    return max(same, default=None)
+
+
+def damage(registry: Place, number: int, champion: Champion | None) -> list[str]:
+    """What is wrong with a version: files that are missing, changed or added; else what contradicts each other."""
+    version = version_location(registry, number)
+    try:
+        folder = _fetched(registry, number).path
+        if folder.is_symlink():
+            return ["it is a symbolic link"]
+        listed = models.Description.read(version).listed
+        judged = evaluations.Description.read(version / _EVALUATION).files
+        listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
+        own = {models.MANIFEST, recipes.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | own)]
+        if lost:
+            return lost
+        read_version(registry, number, champion)
+        read_recipe(registry, number)
+    except DataError as error:
+        return [str(error).replace(f"{version}/", "")]
+    return []
+
+
+def uncommitted(registry: Place, champion: Champion | None) -> list[str]:
+    """Names of what publications left that were interrupted, or are at work now."""
+    location = Location.of(registry)
+    return _store(location).unfinished(location, champion.removed if champion else ())
+
+
+def left_over(registry: Place, champion: Champion | None) -> list[int]:
+    """Removed versions with leftover files."""
+    location = Location.of(registry)
+    return sorted(set(_store(location).begun(location)).intersection(champion.removed if champion else ()))
+
+
+def remove(registry: Place, name: str) -> None:
+    """Deletes a version, by its number, or what `uncommitted` named; `champion.json` must say so already."""
+    location = Location.of(registry)
+    _store(location).remove(location, name)
+
+
+def _fetched(registry: Place, number: int) -> Location:
+    return version_location(registry, number).require(models.MANIFEST, "model")
+
+
+def _added(folder: Path, known: Set[str]) -> list[str]:
+    """Unknown files, and links, as the content behind them can change."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink():
+                found.append(f"{name} (a symbolic link)")
+            elif not path.is_dir() and name not in known:
+                found.append(f"{name} (added)")
+    return sorted(found)
+
+
+def _said_digest(version: Location) -> str:
+    """The digest of a version's model, by its manifest alone; empty if the manifest is gone."""
+    if not version.fetch_description(models.MANIFEST):
+        return ""
+    return models.Description.read(version).digest
+
+
+def _is_first(registry: Location, number: int) -> bool:
+    """Whether a version was published when there was no champion."""
+    evaluation = version_location(registry, number) / _EVALUATION
+    if not evaluation.fetch_description(evaluations.MANIFEST):
+        return False
+    return evaluations.Description.read(evaluation).champion_digest == evaluations.NO_CHAMPION
+
+
+def _champion_of(value: Any, file: Location) -> Champion:
+    try:
+        if value.pop("schema_version") != SCHEMA_VERSION:
+            raise DataError(f"{file} is of another schema version; expected {SCHEMA_VERSION}")
+        if "revision" not in value:  # from before there were rollbacks: every version was champion in turn
+            value |= {"revision": value["version"], "former": list(range(1, value["version"]))}
+        for name in ("former", "rolled_back", "removed"):
+            value[name] = tuple(value.get(name, ()))
+        champion = Champion(**value)
+        numbers = (champion.version, champion.revision, *champion.former, *champion.rolled_back, *champion.removed)
+        if not all(isinstance(number, int) and number > 0 for number in numbers):
+            raise TypeError("a version is not a whole number from 1 on")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file} does not name a champion: {error!r}") from None
+    return champion

@@ -1,0 +1,189 @@
+"""A registry in a bucket: a version is claimed, uploaded in a safe order, verified, and committed by its manifest.
+
+`claims/NNNNNNNN` says what a number is for: it is created only if there is none, and has the digest of the version's
+content. So whoever publishes the same finds the claim of an attempt that died, or that is still at work, and goes on
+with it. Both upload the same bytes, each object only if there is none. A claim is never deleted: no number is given
+twice.
+
+`saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded after all other files of the model. Then every
+object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from components.core.artifacts import models
+from components.core.errors import DataError, TransientError
+from components.core.registry.registry_folder import CHAMPION, VERSIONS
+from components.core.storage import atomic_files, buckets, digests
+from components.core.storage.buckets import Conflict, Stored
+from components.core.storage.location import Location
+
+SCHEMA_VERSION = 1
+_CLAIMS = "claims"
+_SERVABLE = "saved_model.pb"
+_AT_ONCE = 8  # objects on their way
+
+
+def held(registry: str | Location) -> contextlib.AbstractContextManager[None]:
+    """Does nothing: `champion.json` is replaced only as it was read."""
+    return contextlib.nullcontext()
+
+
+def committed(registry: str | Location) -> list[int]:
+    """Numbers of the versions, whose manifests are there."""
+    return sorted(number for number, names in _objects(registry).items() if models.MANIFEST in names)
+
+
+def begun(registry: str | Location) -> list[int]:
+    """Numbers of the versions of which any object is there."""
+    return sorted(_objects(registry))
+
+
+def unfinished(registry: str | Location, removed: Collection[int]) -> list[str]:
+    """Numbers that are claimed, or of which an object is there, and that are no versions."""
+    there = _objects(registry)
+    done = {number for number, names in there.items() if models.MANIFEST in names}
+    return [str(number) for number in sorted({*there, *_claims(registry)} - done - {*removed})]
+
+
+def read_champion(registry: str | Location) -> tuple[Any, int] | None:
+    """The value of `champion.json` and its generation; None if it is not there."""
+    uri = f"{registry}/{CHAMPION}"
+    found = buckets.read(uri)
+    return (atomic_files.unsealed(found[0], uri, "champion"), found[1].generation) if found else None
+
+
+def swap_champion(registry: str | Location, value: dict[str, Any], generation: int) -> None:
+    """Replaces `champion.json` as it was read; `Conflict` if it is another one by now."""
+    buckets.replace(f"{registry}/{CHAMPION}", atomic_files.sealed_json(value), generation)
+
+
+def add(
+    registry: str | Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
+) -> int:
+    """Adds a version, or finishes what another attempt at the same one left.
+
+    The caller found `taken`, the highest number of a version, before this lists the claims: no number is missed.
+    """
+    with tempfile.TemporaryDirectory() as prepared:
+        fill(Path(prepared))
+        number = _claimed(str(registry), _claim(Path(prepared)), taken, removed)
+        _upload(Path(prepared), f"{registry}/{VERSIONS}/{number}")
+    return number
+
+
+def remove(registry: str | Location, name: str) -> None:
+    """Deletes the objects of a version: the manifest first, then `saved_model.pb`, then the rest.
+
+    So nobody finds a version, and no server a model, of which something is missing.
+    """
+    place = f"{registry}/{VERSIONS}/{name}"
+    there = _below(place)
+    for first in (models.MANIFEST, _SERVABLE):
+        if first in there:
+            buckets.delete(there.pop(first))
+    _each(buckets.delete, there.values())
+
+
+def _claim(prepared: Path) -> bytes:
+    """The content of a claim: the same for every attempt at the same version."""
+    return digests.canonical_json(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "content_digest": digests.digest_of(atomic_files.files_in(prepared)),
+            "model_digest": models.Description.of(prepared).digest,
+        }
+    )
+
+
+def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
+    """The number that another attempt claimed for a version, or that is claimed now."""
+    claims = _claims(registry)
+    size, crc32c = len(claim), buckets.checksum(claim)
+    for number, stored in sorted(claims.items()):
+        if number not in removed and (stored.bytes, stored.crc32c) == (size, crc32c):
+            found = buckets.read(stored.uri)
+            if found is not None and found[0] == claim:
+                return number
+    # No number is skipped from here on, so that another attempt at this version claims the same one, or finds ours.
+    number = max([taken, *claims])
+    while True:
+        number += 1
+        try:
+            buckets.create(f"{registry}/{_CLAIMS}/{number:08d}", claim)
+        except Conflict:
+            continue
+        return number
+
+
+def _upload(prepared: Path, place: str) -> None:
+    paths = {path.relative_to(prepared).as_posix(): path for path in sorted(prepared.rglob("*")) if path.is_file()}
+    expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
+    there = _compared(place, expected)
+
+    def send(names: Iterable[str]) -> None:
+        _each(lambda name: _create(f"{place}/{name}", paths[name]), [name for name in names if name not in there])
+
+    send(name for name in paths if name not in (_SERVABLE, models.MANIFEST))
+    send([_SERVABLE])
+    lost = sorted(paths.keys() - _compared(place, expected) - {models.MANIFEST})
+    if lost:
+        raise TransientError(f"{place}/{lost[0]} was sent and is not there; try again")
+    send([models.MANIFEST])
+
+
+def _compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
+    """Names of the objects of a version that are there; `DataError` if one has other content."""
+    there = _below(place)
+    for name, stored in there.items():
+        if expected.get(name) != (stored.bytes, stored.crc32c):
+            raise _in_the_way(stored.uri)
+    return set(there)
+
+
+def _create(uri: str, path: Path) -> None:
+    try:
+        buckets.create(uri, path)
+    except Conflict:
+        raise _in_the_way(uri) from None
+
+
+def _in_the_way(uri: str) -> DataError:
+    return DataError(
+        f"{uri} is not what is published here, and nothing is overwritten; "
+        "remove what is in the way (wgan models gc --uncommitted), and publish again"
+    )
+
+
+def _claims(registry: str | Location) -> dict[int, Stored]:
+    return {int(name): stored for name, stored in _below(f"{registry}/{_CLAIMS}").items() if name.isdecimal()}
+
+
+def _objects(registry: str | Location) -> dict[int, set[str]]:
+    """Names of the objects of each version, by its number."""
+    found: dict[int, set[str]] = {}
+    for path in _below(f"{registry}/{VERSIONS}"):
+        number, _, name = path.partition("/")
+        if name and number.isdecimal() and str(int(number)) == number:
+            found.setdefault(int(number), set()).add(name)
+    return found
+
+
+def _below(place: str) -> dict[str, Stored]:
+    """The objects below a place by their names within it; not those that stand for empty folders."""
+    there = (stored for stored in buckets.below(place) if not stored.uri.endswith("/"))
+    return {stored.uri.removeprefix(f"{place}/"): stored for stored in there}
+
+
+def _each(act: Callable[[Any], None], these: Collection[Any]) -> None:
+    if len(these) == 1:  # a thread would need a client and credentials of its own
+        act(*these)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done in [pool.submit(act, one) for one in these]:
+            done.result()

@@ -1,0 +1,84 @@
+"""A registry in a folder of this machine, locked while it changes; a version appears by one rename."""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from components.core.artifacts import models
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+
+CHAMPION = "champion.json"
+VERSIONS = "versions"
+
+
+def held(registry: Location) -> contextlib.AbstractContextManager[None]:
+    """Locks the registry against other processes of this machine."""
+    return atomic_files.only_one(registry.path)
+
+
+def committed(registry: Location) -> list[int]:
+    """Numbers of the versions."""
+    return [int(path.name) for path in _versions(registry).glob("[0-9]*") if path.name.isdecimal()]
+
+
+def begun(registry: Location) -> list[int]:
+    """Numbers of the versions of which anything is there."""
+    return committed(registry) + [_number_of(path) for path in _aside(registry)]
+
+
+def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
+    """Names of the folders of publications that were interrupted, or are at work."""
+    return sorted(path.name for path in _aside(registry) if _number_of(path) not in removed)
+
+
+def read_champion(registry: Location) -> tuple[Any, int] | None:
+    """The value of `champion.json`, and 0, as nobody but the holder of the lock replaces it."""
+    file = registry / CHAMPION
+    return (atomic_files.read_sealed_json(file, "champion"), 0) if file.path.exists() else None
+
+
+def swap_champion(registry: Location, value: dict[str, Any], generation: int) -> None:
+    """Replaces `champion.json`; the caller holds the registry since it was read."""
+    atomic_files.write_sealed_json(registry.path / CHAMPION, value)
+
+
+def add(
+    registry: Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
+) -> int:
+    """Adds a version with the next number; the caller holds the registry."""
+    while True:
+        taken += 1
+        place = _versions(registry) / str(taken)
+        with atomic_files.new_folder(place, models.MANIFEST) as folder:
+            fill(folder)
+        # On shared volumes without working locks another publication may have taken the number.
+        if models.Description.of(place).digest == model_digest:
+            return taken
+
+
+def remove(registry: Location, name: str) -> None:
+    """Deletes a version, by its number, or the folder of an interrupted publication, by its name."""
+    folder = _versions(registry) / name
+    if name.isdecimal():
+        atomic_files.remove_folder(folder)  # gone at once for readers and servers
+        atomic_files.sweep(folder.parent, name)
+        return
+    with contextlib.suppress(FileNotFoundError):  # the publication has ended
+        shutil.rmtree(folder)
+
+
+def _versions(registry: Location) -> Path:
+    return registry.path / VERSIONS
+
+
+def _aside(registry: Location) -> list[Path]:
+    return list(_versions(registry).glob(".tmp-*"))
+
+
+def _number_of(aside: Path) -> int:
+    """The number of the version that a folder is aside for; 0 if it is for none."""
+    number = aside.name.removeprefix(".tmp-").partition("-")[0]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,107 @@
+"""What a training tells of itself over its steps, as charts: of one training, or of two in the same axes."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.core.reporting import charts
+
+Rows = Sequence[Mapping[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Panel:
+    """Columns of the log that go into one chart, and what to look for in it."""
+
+    columns: tuple[str, ...]
+    caption: str
+
+
+_PANELS = (
+    _Panel(
+        ("critic_loss", "generator_loss"),
+        "Losses. They tell nothing of quality: the critic's should settle and creep towards 0, the generator's may "
+        "wander. Swings that grow mean trouble.",
+    ),
+    _Panel(
+        ("penalty",),
+        "Penalty for a slope of the critic that is not 1. It should fall at once and stay small; where it rises again "
+        "the learning rates are too high.",
+    ),
+    _Panel(
+        ("gradient_norm",),
+        "Slope: the norm of the critic's gradient between real and drawn images. It should stay close to 1, unless "
+        "weights are clipped instead.",
+    ),
+    _Panel(
+        ("critic_gap",),
+        "Gap: by how much the critic scores real images above drawn ones. It should shrink as samples get better, but "
+        "not to nothing.",
+    ),
+    _Panel(
+        ("images_per_second",),
+        "Real images per second. Flat is well; a dip is another program or a slow disk, and changes no result.",
+    ),
+)
+_DISTANCE = re.compile("fcd|.+_fc?d")  # of any space
+_DISTANCES_CAPTION = (
+    "Fréchet distances of checkpoints. They should fall and then stay; where they rise again an earlier checkpoint was "
+    "better."
+)
+
+
+def draw(trainings: Mapping[str, Mapping[str, Any]], distances: bool = True) -> list[dict[str, Any]]:
+    """Charts as `png` and `caption`; one for which no training has a number is left out.
+
+    Args:
+        trainings: `log` (rows) and `scores` (rows by split) of each, by the name that its curves bear; the name of a
+            single one is not shown.
+        distances: Whether to draw distances: those of several are comparable in the same space only.
+    """
+    panels = [(panel.caption, _of_log(trainings, panel.columns), False) for panel in _PANELS]
+    if distances:
+        panels.append((_DISTANCES_CAPTION, _of_scores(trainings), True))
+    return [
+        {"caption": caption, "png": charts.lines(curves, logarithmic)}
+        for caption, curves, logarithmic in panels
+        if curves
+    ]
+
+
+def _of_log(trainings: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> list[charts.Curve]:
+    series = [
+        (name, column.replace("_", " "), column, training["log"])
+        for name, training in trainings.items()
+        for column in columns
+    ]
+    return _curves(series, several=len(trainings) > 1)
+
+
+def _of_scores(trainings: Mapping[str, Mapping[str, Any]]) -> list[charts.Curve]:
+    series = [
+        (name, f"{score.replace('_', ' ')} ({split})", score, rows)
+        for name, training in trainings.items()
+        for split, rows in training["scores"].items()
+        for score in sorted({name for row in rows for name in row if _DISTANCE.fullmatch(name)})
+    ]
+    return _curves(series, several=len(trainings) > 1)
+
+
+def _curves(series: Sequence[tuple[str, str, str, Rows]], several: bool) -> list[charts.Curve]:
+    """A curve for each column that has numbers: a colour each, or with several trainings one of each training."""
+    found = []
+    for name, label, column, rows in series:
+        points = [(row["step"], row[column]) for row in rows if column in row]
+        if points:
+            found.append((name, label, points))
+    names, labels = ([*dict.fromkeys(curve[index] for curve in found)] for index in (0, 1))
+    return [
+        charts.Curve(
+            label=f"{name}: {label}" if several else label,
+            points=points,
+            colour=names.index(name) if several else labels.index(label),
+            style=labels.index(label) if several else 0,
+        )
+        for name, label, points in found
+    ]

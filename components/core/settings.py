@@ -1,0 +1,134 @@
+"""The settings of a stage: a frozen, keyword-only dataclass of scalars whose fields are annotated with a `Setting`.
+
+The command line, Kubeflow's parameters, `--help` and the checks are derived from it. Standard library only, so that
+a mistake is reported before anything heavy is imported.
+"""
+
+import dataclasses
+import math
+from typing import Any, get_args, get_type_hints
+
+from components.core.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Help and bounds of one field."""
+
+    help: str  # one sentence, with the unit
+    _: dataclasses.KW_ONLY
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()  # the values allowed for a string
+    in_key: bool = True  # whether it changes the result; locations and the use of the hardware do not
+    digest: bool = False  # whether it names the content of an input: part of the key, but no setting
+    place: bool = False  # whether it may name a local folder to read, which containers must be shown
+    positional: bool = False  # given without a flag, and required
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One field of a configuration."""
+
+    name: str
+    type: type  # `str`, `int` or `float`
+    default: Any  # `MISSING` when required
+    setting: Setting
+
+    @property
+    def required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+
+def fields_of(config: Any) -> list[Field]:
+    """The fields of a configuration class or instance, in order."""
+    cls = config if isinstance(config, type) else type(config)
+    hints = get_type_hints(cls, include_extras=True)
+    found = []
+    for field in dataclasses.fields(cls):
+        base, *extras = get_args(hints[field.name])
+        setting = next(extra for extra in extras if isinstance(extra, Setting))
+        found.append(Field(field.name, base, field.default, setting))
+    return found
+
+
+def parse_value(field: Field, value: Any) -> Any:
+    """Converts text of a command line, or a JSON value of Kubeflow, to the field's type; raises `ValueError`."""
+    if field.type is str:
+        if not isinstance(value, str):
+            raise ValueError(f"{field.name} must be text, got {value!r}")
+        return value
+    kind = "a whole number" if field.type is int else "a number"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"{field.name} must be {kind}, got {value!r}")
+    try:
+        number = float(value)
+        if field.type is float:
+            return number
+        if isinstance(value, int) or (isinstance(value, str) and value.strip().lstrip("+-").isdigit()):
+            return int(value)  # exact beyond 2**53 too
+        # Kubeflow may hand a whole number over as 3.0; text such as "3.0" or "1e3" is accepted alike.
+        if not number.is_integer():
+            raise ValueError(number)
+        return int(number)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{field.name} must be {kind}, got {value!r}") from None
+
+
+def field_problems(field: Field, value: Any) -> list[str]:
+    """What is wrong with one typed value, a sentence each."""
+    setting, problems = field.setting, []
+    if setting.choices and value not in setting.choices:
+        problems.append(f"{field.name} must be one of {', '.join(setting.choices)}, got {value!r}")
+    if field.type in (int, float):
+        if not math.isfinite(value):
+            return [f"{field.name} must be finite, got {value}"]
+        bounds = (
+            (setting.at_least is not None and value < setting.at_least, f"at least {setting.at_least}"),
+            (setting.above is not None and value <= setting.above, f"greater than {setting.above}"),
+            (setting.at_most is not None and value > setting.at_most, f"at most {setting.at_most}"),
+            (setting.below is not None and value >= setting.below, f"less than {setting.below}"),
+        )
+        problems += [f"{field.name} must be {expected}, got {value}" for broken, expected in bounds if broken]
+    return problems
+
+
+def require_valid(config: Any, *extra_problems: str) -> None:
+    """Raises one `ConfigError` with every problem of a configuration; called from its `__post_init__`.
+
+    Args:
+        config: The configuration.
+        *extra_problems: Sentences about several fields together; empty ones are ignored.
+    """
+    problems = []
+    for field in fields_of(config):
+        value = getattr(config, field.name)
+        if field.required and field.type is str and not value:
+            problems.append(f"{field.name} must not be empty")
+        problems += field_problems(field, value)
+    problems += [problem for problem in extra_problems if problem]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:
+    """What is wrong with a batch size for so many replicas; empty if nothing is."""
+    if batch_size < replicas:
+        return f"{name} must be at least replicas, got {batch_size} for {replicas}"
+    # All cores of a TPU run one program with one static shape; elsewhere shares may differ by one.
+    if accelerator == "tpu" and replicas > 1 and batch_size % replicas:
+        return f"{name} must be a multiple of replicas on a TPU, got {batch_size} for {replicas}"
+    return ""
+
+
+def values_in_key(config: Any) -> dict[str, Any]:
+    """The settings that decide the result of a stage."""
+    fields = [field.name for field in fields_of(config) if field.setting.in_key and not field.setting.digest]
+    return {name: getattr(config, name) for name in fields}
+
+
+def digests_of_inputs(config: Any) -> dict[str, str]:
+    """The digests of inputs that a configuration names."""
+    return {field.name: getattr(config, field.name) for field in fields_of(config) if field.setting.digest}

@@ -1,0 +1,112 @@
+"""The one definition of unchanged: the key of what a stage makes.
+
+It covers the code that the stage can reach, the settings that decide, and the digests of the inputs. Stages,
+`wgan run` and `wgan plan` compare keys; `decide` compares the parts of the keys. Standard library only.
+"""
+
+import ast
+import functools
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from components.core import settings
+from components.core.storage.digests import digest_of
+
+KEY_PLACE = "{key}"
+_COMPONENTS = Path(__file__).parents[2]
+_TEMPLATES = "core/reporting"
+# Describes a stage to kfp's compiler; no stage imports it.
+_COMPILED = "component.py"
+_TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')
+
+
+def source_digest(stage: str) -> str:
+    """Digest of the code that a stage, given by its folder in `components`, can reach."""
+    return digest_of({place: hashlib.sha256(content).hexdigest() for place, content in source_files(stage).items()})
+
+
+def source_files(stage: str) -> dict[str, bytes]:
+    """The files of a stage, all that they import, in functions too, and the templates that they extend, by path."""
+    folder = _COMPONENTS / stage
+    ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    ahead -= {folder / _COMPILED}
+    found: dict[Path, bytes] = {}
+    while ahead:
+        path = ahead.pop()
+        found[path] = path.read_bytes()
+        named = _imported(found[path]) if path.suffix == ".py" else _extended(found[path])
+        ahead |= {_COMPONENTS / name for name in named if (_COMPONENTS / name).is_file()} - found.keys()
+    return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in found.items()}
+
+
+@functools.cache
+def _imported(source: bytes) -> frozenset[str]:
+    """The paths in `components` at which the modules that a module imports may lie; not all exist."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    places: set[str] = set()
+    for module in modules:
+        package, *rest = module.split(".")
+        if package == _COMPONENTS.name:
+            # Python runs every package on the way.
+            places |= {"/".join([*rest[:depth], "__init__.py"]) for depth in range(len(rest) + 1)}
+            places.add("/".join(rest) + ".py")
+    return frozenset(places)
+
+
+@functools.cache
+def _extended(template: bytes) -> frozenset[str]:
+    return frozenset(f"{_TEMPLATES}/{name.decode()}" for name in _TEMPLATE_NAME.findall(template))
+
+
+def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:
+    """What decides the result of a stage, for `key_of` and `differences`.
+
+    Args:
+        stage: Its folder in `components`.
+        config: Its configuration.
+        code: The digest of its code where it runs; of this program's code when empty.
+        **inputs: The digests of inputs that the configuration leaves empty or does not name.
+    """
+    found = {**settings.digests_of_inputs(config), **inputs}
+    return {
+        "stage": stage,
+        "code": code or source_digest(stage),
+        "settings": settings.values_in_key(config),
+        "inputs": {name: digest for name, digest in found.items() if digest},
+    }
+
+
+def key_of(parts: dict[str, Any]) -> str:
+    """The key: 16 hexadecimal digits."""
+    return digest_of(parts)[:16]
+
+
+def fill_key(place: str, parts: dict[str, Any]) -> str:
+    """The place with `{key}` replaced by the key."""
+    return place.replace(KEY_PLACE, key_of(parts))
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What changed from one `key_parts` to another, such as `steps: 2000 -> 3000`."""
+    changed = changes({**old["settings"], **old["inputs"]}, {**new["settings"], **new["inputs"]})
+    return [*changed, *(["its code changed"] if old["code"] != new["code"] else [])]
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Which values changed, by name; digests are shortened."""
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return text[:8]
+    return text if len(text) <= 40 else f"...{text[-37:]}"

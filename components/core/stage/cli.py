@@ -1,0 +1,158 @@
+"""A stage as a program: flags or an executor input in, outputs and an exit code out.
+
+    python -m components.train --dataset DIR --checkpoints DIR --steps 1000
+    python -m components.train --executor-input '{...}'
+
+Configuration is checked, all mistakes at once, before the stage's own module (TensorFlow, Beam) is imported.
+"""
+
+import argparse
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from components.core import errors, settings
+from components.core.errors import ConfigError, StageError, Terminated
+from components.core.stage import hardware, run_notes
+from components.core.stage.executor import ExecutorInput, StageResult
+
+log = logging.getLogger("components.core.stage.cli")
+
+UMASK = "WGAN_UMASK"  # variable: the umask of whoever started this container, in octal digits
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises our exceptions, and so ends with our exit codes."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def log_to_stderr() -> None:
+    """Sends the log to stderr, a line each: time, first letter of the level, message."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+def main(stage: str, config_class: type, arguments: list[str] | None = None, variant: str = "") -> int:
+    """Runs one stage and returns its exit code (see `components.core.errors`).
+
+    Args:
+        stage: Its folder in `components`, with a module `run` that has `run(config) -> StageResult`.
+        config_class: Its configuration.
+        arguments: The command line; `sys.argv[1:]` when None.
+        variant: Another module of that folder to take in place of `run`, chosen by a flag of its name.
+    """
+    log_to_stderr()
+    if UMASK in os.environ:
+        os.umask(int(os.environ[UMASK], 8))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not hardware.has_tpu():
+        # As soon as `tensorflow-tpu` is imported, its libtpu asks the metadata server of Google Cloud for the TPU's
+        # shape, and away from there tries again for many minutes.
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    # TensorFlow logs every all-reduce and every server; matplotlib, in a container, that it looks for fonts.
+    for name in ("tensorflow", "absl", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
+        given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
+        own = [field.name for field in settings.fields_of(config_class)]
+        with run_notes.noted(stage, executor.take_run(own) if executor else None) as results:
+            config = build(config_class, given)
+            result: StageResult = importlib.import_module(f"components.{stage}.{variant or 'run'}").run(config)
+            if executor is not None:
+                executor.write_output(result)
+            results.append(result)
+        if executor is None:
+            for name, value in result.parameters.items():
+                print(f"{name}: {value}")
+        return errors.OK
+    except (KeyboardInterrupt, Terminated, Exception) as error:
+        _report(stage, error)
+        return errors.exit_code_of(error)
+
+
+def _report(stage: str, error: BaseException) -> None:
+    match error:
+        case KeyboardInterrupt() | Terminated():
+            word = "interrupted" if isinstance(error, KeyboardInterrupt) else "terminated"
+            log.error("%s: %s; the same command goes on from what is already kept", stage, word)
+        case StageError():
+            for line in str(error).splitlines():
+                log.error("%s: %s", stage, line)
+        case OSError():
+            log.error("%s: %s", stage, errors.describe_os_error(error))
+        case _:
+            trace = "".join(traceback.format_exception(error))
+            log.error("%s: a defect of this program, please report it with these lines\n%s", stage, trace)
+
+
+def _terminate(signum: int, frame: Any) -> NoReturn:
+    raise Terminated
+
+
+def build(config_class: type, given: dict[str, Any]) -> Any:
+    """Makes a configuration from text of a command line, or JSON values of Kubeflow, by field name.
+
+    Raises:
+        ConfigError: Names every mistake: unknown names, missing and mistyped values, values out of bounds.
+    """
+    fields = {field.name: field for field in settings.fields_of(config_class)}
+    problems, values = [f"unknown setting {name}" for name in given if name not in fields], {}
+    for name, field in fields.items():
+        if name not in given:
+            if field.required:
+                problems.append(f"{name} is required")
+            continue
+        try:
+            values[name] = settings.parse_value(field, given[name])
+        except ValueError as error:
+            problems.append(str(error))
+    if not problems:
+        return config_class(**values)
+    for name, value in values.items():
+        problems += settings.field_problems(fields[name], value)
+    raise ConfigError(*problems)
+
+
+def _read_arguments(
+    program: str, config_class: type, arguments: list[str]
+) -> tuple[dict[str, Any], ExecutorInput | None]:
+    parser = Parser(prog=program, description=config_class.__doc__, allow_abbrev=False)
+    parser.add_argument("--executor-input", help=argparse.SUPPRESS)
+    for field in settings.fields_of(config_class):
+        add_flag(parser, field)
+    parsed, unknown = parser.parse_known_args(arguments)
+    given = {name: value for name, value in vars(parsed).items() if value is not None}
+    text = given.pop("executor_input", None)
+    if text is not None:
+        if given or unknown:
+            raise ConfigError("--executor-input stands alone; other flags cannot be given with it")
+        executor = ExecutorInput(text)
+        return executor.parameters, executor
+    if unknown:
+        # Known flags are still checked, so that one attempt shows every mistake.
+        given |= {word.lstrip("-").split("=")[0]: "" for word in unknown if word.startswith("--")}
+        if not any(word.startswith("--") for word in unknown):
+            raise ConfigError(f"unexpected arguments: {' '.join(unknown)}")
+    return given, None
+
+
+def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "") -> None:
+    """Adds `--field_name` (also spelt with dashes), or a positional argument; values stay text."""
+    help_text = field.setting.help.replace("%", "%%")
+    if field.setting.choices:
+        help_text += f" One of {', '.join(field.setting.choices)}."
+    help_text += " (required)" if field.required else f" (default: {field.default!r})"
+    if field.setting.positional:
+        parser.add_argument(field.name, metavar=field.name.upper(), help=help_text)
+        return
+    spellings = dict.fromkeys([f"--{field.name}", f"--{field.name.replace('_', '-')}"])
+    parser.add_argument(*spellings, dest=dest or field.name, metavar=field.type.__name__.upper(), help=help_text)

@@ -1,0 +1,120 @@
+"""The interface between a stage and Kubeflow: `ExecutorInput` and `ExecutorOutput` messages as JSON.
+
+They are defined in pipeline_spec.proto of Kubeflow Pipelines. Standard library only, so that no image needs kfp.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from components.core.errors import ConfigError
+
+# Inputs of every stage that name the run it belongs to, and do not change its result.
+OF_THE_RUN = ("records", "run")
+_CHANNEL = "pipelinechannel--"
+# Vertex's launcher of custom jobs writes this output itself, but lists it among the stage's.
+_OF_THE_LAUNCHER = "gcp_resources"
+_MOUNTS = (("gs://", "/gcs/"), ("minio://", "/minio/"), ("s3://", "/s3/"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageResult:
+    """The outputs of a stage."""
+
+    parameters: dict[str, str | int | float]  # with `summary`, one short line for people
+    kept: bool = False  # whether an earlier run made all of it
+    metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artefact
+    files: dict[str, Path] = dataclasses.field(default_factory=dict)  # local files of output artefacts, by name
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOf:
+    """The run of a stage: the folder of all runs' records, and the run's id."""
+
+    records: str
+    run: str
+
+
+class ExecutorInput:
+    """The parsed `ExecutorInput` of one task; raises `ConfigError` for another message."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            message = json.loads(text)
+            values = dict(message.get("inputs", {}).get("parameterValues", {}))
+            # Kubeflow lists the sources of a task's constants among its inputs, though no component declares them.
+            self._parameters = {
+                name: json.dumps(value) if isinstance(value, (dict, list)) else value
+                for name, value in values.items()
+                if not name.startswith(_CHANNEL)
+            }
+            outputs = message["outputs"]
+            self._output_file = _path(outputs["outputFile"])
+            self._output_parameters = {
+                name: _path(spec["outputFile"])
+                for name, spec in outputs.get("parameters", {}).items()
+                if name != _OF_THE_LAUNCHER
+            }
+            self._output_artifacts = {
+                name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
+            }
+            self._targets = {
+                name: _path(artifact.get("customPath") or local_path(artifact["uri"]))
+                for name, artifact in self._output_artifacts.items()
+            }
+            if not all(isinstance(each.get("metadata", {}), dict) for each in self._output_artifacts.values()):
+                raise ValueError("an artifact's metadata is no object")
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The input parameters as JSON values; objects and lists as JSON text."""
+        return self._parameters
+
+    def take_run(self, own: Collection[str]) -> RunOf | None:
+        """Takes the run out of the parameters, if it is there and the stage's own settings do not have its names."""
+        if any(name in own or name not in self._parameters for name in OF_THE_RUN):
+            return None
+        return RunOf(*(str(self._parameters.pop(name)) for name in OF_THE_RUN))
+
+    def write_output(self, result: StageResult) -> None:
+        """Writes every declared output: parameter files, artefact files, and the executor output itself."""
+        for name, path in self._output_parameters.items():
+            _write_text(path, str(result.parameters[name]))
+        artifacts = {}  # all that are declared, as some backends forget the others
+        for name, artifact in self._output_artifacts.items():
+            if name in result.files:
+                target = self._targets[name]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(result.files[name], target)
+            if name == "metrics":
+                artifact["metadata"] = {**artifact.get("metadata", {}), **result.metrics}
+            kept = {key: artifact[key] for key in ("name", "uri", "metadata", "customPath") if key in artifact}
+            artifacts[name] = {"artifacts": [kept]}
+        parameters = {name: result.parameters[name] for name in self._output_parameters}
+        _write_text(self._output_file, json.dumps({"parameterValues": parameters, "artifacts": artifacts}))
+
+
+def local_path(uri: str) -> str:
+    """The path at which Kubeflow mounts or copies an artefact in the container."""
+    for scheme, mount in _MOUNTS:
+        if uri.startswith(scheme):
+            return mount + uri[len(scheme) :]
+    return uri
+
+
+def _path(text: str) -> Path:
+    """The path; `TypeError` or `ValueError` for what no file can be named."""
+    if b"\0" in os.fsencode(text):
+        raise ValueError(f"{text!r} is no path")
+    return Path(text)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,36 @@
+"""A user's own embedding: its setting and its digest. Standard library only."""
+
+from typing import Annotated
+
+from components.core.errors import DataError
+from components.core.settings import Setting
+from components.core.storage import atomic_files, digests
+from components.core.storage.location import Location
+
+GRAPH = "saved_model.pb"
+
+OwnEmbedding = Annotated[
+    str,
+    Setting(
+        "Folder of a SavedModel whose features are compared instead of those of the classifier; none when empty.",
+        in_key=False,
+        place=True,
+    ),
+]
+
+
+def digest_of_content(place: str, expected: str = "") -> str:
+    """The sha256 over the names and the content of a SavedModel's files; empty if the place is.
+
+    Raises:
+        DataError: There is no SavedModel, or it has another digest than the one expected.
+    """
+    if not place:
+        return ""
+    folder = Location.of(place).require(GRAPH, "SavedModel").path
+    if not (folder / GRAPH).is_file():
+        raise DataError(f"own_embedding {place} is no SavedModel: {GRAPH} is missing; give the folder that holds it")
+    found = digests.digest_of(atomic_files.files_in(folder))
+    if expected and found != expected:
+        raise DataError(f"own_embedding {place} has digest {found}, expected {expected}; run again if it was changed")
+    return found

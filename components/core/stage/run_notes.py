@@ -1,0 +1,98 @@
+"""The notes of a run: `records/RUN/` holds a note of each stage that began, and the final record.
+
+Kubeflow hands the last stage of a run no more than the run's state, so the others leave their notes. Standard library
+only.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from components.core import errors
+from components.core.errors import DataError, StageError
+from components.core.stage.executor import RunOf, StageResult
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+
+log = logging.getLogger(__name__)
+
+RECORD = "record.json"
+SCHEMA_VERSION = 1
+# States of a stage. A note that says `running` after the run is of a stage that was killed.
+RUNNING, DONE, KEPT, FAILED = "running", "done", "kept", "failed"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Note:
+    """The last attempt of a stage."""
+
+    stage: str
+    state: str  # `running`, `done`, `kept` (all was there from an earlier run) or `failed`
+    attempt: int = 1
+    started: str = ""  # UTC, ISO 8601; for people, nothing is decided by it
+    seconds: float = 0.0
+    outputs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    problems: list[str] = dataclasses.field(default_factory=list)  # lines of its error message
+    exit_code: int | None = None
+
+
+def folder_of(of_run: RunOf) -> Location:
+    """The folder of the notes and the record of a run."""
+    return Location.of(of_run.records) / of_run.run
+
+
+@contextlib.contextmanager
+def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
+    """Notes that a stage runs and how it ended; the block adds its result to the list. Without a run notes nothing."""
+    results: list[StageResult] = []
+    if of_run is None:
+        yield results
+        return
+    attempts = [note.attempt for note in read(of_run) if note.stage == stage]
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    begun = Note(stage=stage, state=RUNNING, attempt=max(attempts, default=0) + 1, started=now)
+    clock = time.monotonic()
+    write(of_run, begun)
+
+    def ended(state: str, **more: Any) -> None:
+        seconds = round(time.monotonic() - clock, 3)
+        write(of_run, dataclasses.replace(begun, state=state, seconds=seconds, **more))
+
+    try:
+        yield results
+    except BaseException as error:
+        problems = (str(error) or type(error).__name__).splitlines()
+        ended(FAILED, problems=problems, exit_code=errors.exit_code_of(error))
+        raise
+    result = results[0]
+    ended(KEPT if result.kept else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
+
+
+def write(of_run: RunOf, note: Note) -> None:
+    """Writes a note over the stage's earlier one; only logs a failure, as a stage must not fail for its note."""
+    try:
+        file = folder_of(of_run) / f"{note.stage}.json"
+        atomic_files.write_json(file.path, dataclasses.asdict(note))
+        file.put_file()
+    except (OSError, StageError) as error:
+        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
+        log.warning("%s: not noted in the run's record: %s", note.stage, reason)
+
+
+def read(of_run: RunOf) -> list[Note]:
+    """The notes of a run, by start; logs and leaves out those that cannot be read."""
+    found = []
+    folder = folder_of(of_run)
+    folder.fetch_files(".json")
+    for path in sorted(folder.path.glob("*.json")):
+        if path.name == RECORD:
+            continue
+        try:
+            found.append(Note(**atomic_files.read_json(path, "note")))
+        except (DataError, TypeError) as error:
+            log.warning("left out of the record: %s", error)
+    return sorted(found, key=lambda note: note.started)

@@ -1,0 +1,45 @@
+"""Deferring SIGINT and SIGTERM to a moment when nothing is half done."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from components.core.errors import Terminated
+
+
+class StopRequest:
+    """True once SIGINT or SIGTERM has arrived."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def leave(self) -> None:
+        """Ends the stage as the signal would have, with its exit code."""
+        raise KeyboardInterrupt if self.signal == signal.SIGINT else Terminated
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[StopRequest]:
+    """Makes the first SIGINT or SIGTERM in the block only set the request; a second one acts at once."""
+    request = StopRequest()
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if former[signal.SIGINT] == signal.SIG_IGN:  # as in programs started by cron, nohup or a script's `&`
+        del former[signal.SIGINT]
+
+    def note(number: int, frame: Any) -> None:
+        if request:
+            request.signal = number
+            request.leave()
+        request.signal = number
+
+    for number in former:
+        signal.signal(number, note)
+    try:
+        yield request
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

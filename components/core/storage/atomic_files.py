@@ -1,0 +1,332 @@
+"""Files and folders that appear whole or not at all.
+
+Content is written aside, synced to disk, then renamed: a reader, or the same command after a crash, finds the old state
+or the new one and nothing between.
+
+What is aside is called `.tmp-NAME-...` beside its target. Its maker holds a lock on it, which the system releases when
+the process dies; whoever makes something for the same target removes what nobody holds.
+
+Files get the mode 0666 and folders 0777, both without the bits of the umask.
+"""
+
+import contextlib
+import fcntl
+import glob
+import json
+import logging
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core.errors import ConfigError, DataError, naming
+from components.core.storage import digests
+
+log = logging.getLogger(__name__)
+
+_DEAD = "-dead"
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all."""
+    write_parts(path, [content])
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """Writes a file as `write_file` does, one part after another."""
+    with _naming(path):
+        make_folder(path.parent)
+        with _aside(path, is_folder=False) as aside:
+            with open(aside, "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        _sync(path.parent)
+
+
+def make_folder(place: Path) -> None:
+    """Makes a folder, and those above it that are missing, each synced into the one above."""
+    if not place.is_dir():
+        make_folder(place.parent)
+        with naming(place):
+            place.mkdir(exist_ok=True)
+            _sync(place.parent)
+
+
+def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = False) -> Path:
+    """Make an empty file or folder with an unused name. Unlike `tempfile`, this respects the umask."""
+    while True:
+        path = folder / f"{prefix}{secrets.token_hex(4)}{suffix}"
+        with contextlib.suppress(FileExistsError):
+            if is_folder:
+                path.mkdir()
+            else:
+                path.touch(exist_ok=False)
+            return path
+
+
+def remove_folder(place: Path) -> None:
+    """Removes a folder, if it is there, whole or not at all."""
+    with contextlib.suppress(FileNotFoundError), _naming(place):
+        aside = make_unique(place.parent, _prefix(place), _DEAD, is_folder=True)
+        try:
+            place.rename(aside)
+            _sync(place.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(folder: Path, names: str) -> None:
+    """Removes what is aside in a folder and held by nobody, for targets whose names match a glob pattern."""
+    for path in folder.glob(f".tmp-{names}-*"):
+        with contextlib.suppress(OSError):  # it is held, or gone, or another user's
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Renamed first: if its maker lives after all, it cannot publish a folder that is half removed.
+                _remove(path if path.name.endswith(_DEAD) else path.rename(f"{path}{_DEAD}"))
+            finally:
+                os.close(handle)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes readable JSON, whole or not at all; refuses NaN and infinity."""
+    write_file(path, _readable(value))
+
+
+def read_json(path: os.PathLike[str], what: str) -> Any:
+    """Reads the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or is not JSON."""
+    return _parse(_content(path, what), path, what)
+
+
+def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
+    """Writes a manifest as `write_json` does, sealed: the digest of its other fields is its `sha256`."""
+    write_file(path, sealed_json(value))
+
+
+def sealed_json(value: dict[str, Any]) -> bytes:
+    """The content that `write_sealed_json` writes."""
+    return _readable({**value, digests.SEAL: digests.digest_of(value)})
+
+
+def read_sealed_json(path: os.PathLike[str], what: str) -> Any:
+    """Reads a manifest and verifies its seal, as `unsealed` does."""
+    return unsealed(_content(path, what), path, what)
+
+
+def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
+    """Verifies the seal of a manifest, of which `content` has the bytes, and returns its other fields.
+
+    Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
+    `sha256` is no way around the seal.
+
+    Raises:
+        DataError: It is not JSON, or not what was written.
+    """
+    value = _parse(content, path, what)
+    if not isinstance(value, dict) or digests.SEAL not in value:
+        return value
+    fields = {name: field for name, field in value.items() if name != digests.SEAL}
+    try:
+        whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
+    except (ValueError, RecursionError):  # no manifest is written with NaN
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
+    return fields
+
+
+def _content(path: os.PathLike[str], what: str) -> bytes:
+    file = Path(path)
+    try:
+        with naming(file):
+            return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        folder = str(path).rpartition("/")[0] or file.parent
+        raise DataError(f"no {what} at {folder}: {file.name} is missing") from None
+
+
+def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
+    try:
+        return json.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of thousands of digits, too deep
+        raise DataError(f"{path} does not describe a {what}: {error}") from None
+
+
+def require_own_place(
+    place: os.PathLike[str], what: str, former: dict[str, Any] | None, identity: dict[str, Any]
+) -> None:
+    """Refuses a folder that holds something else than what is about to be made or continued there.
+
+    Args:
+        place: The folder.
+        what: The kind of artefact, for the message.
+        former: Settings and digests of inputs of the artefact that is there; None if there is none.
+        identity: Those of the one to make.
+
+    Raises:
+        ConfigError: The folder holds other files, or an artefact with another identity.
+    """
+    if former is None:
+        folder = Path(place)
+        if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
+            raise ConfigError(f"{place} holds something else than a {what}; give another folder")
+        return
+    changed = [
+        f"{name} was {former.get(name)!r} there and is {identity.get(name)!r} now"
+        for name in sorted(former.keys() | identity.keys())
+        if former.get(name) != identity.get(name)
+    ]
+    if changed:
+        raise ConfigError(f"{place} belongs to another {what}; give another folder, or the former settings:", *changed)
+
+
+def require_writable(path: str | Path, setting: str) -> None:
+    """Raises `ConfigError` for a file, given by a setting, that is a folder or whose folder is missing."""
+    place = Path(path)
+    if place.is_dir():
+        raise ConfigError(f"{setting} {place} is a folder")
+    if not place.parent.is_dir():
+        raise ConfigError(f"{setting} {place} cannot be written: there is no folder {place.parent}")
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """The sha256 of every file below a folder, by its path within it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): digests.sha256_of_file(path) for path in files}
+
+
+def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterator[str]:
+    """Yields the names of the files that are missing or have another sha256 than listed."""
+    for name, sha256 in listed.items():
+        path = Path(folder, name)
+        if not path.is_file() or digests.sha256_of_file(path) != sha256:
+            yield name
+
+
+def require_files(folder: os.PathLike[str], listed: Mapping[str, str], what: str, manifest: str) -> None:
+    """Raises `DataError` if a file is missing or has another sha256 than the manifest lists."""
+    changed = next(changed_files(folder, listed), None)
+    if changed is not None:
+        raise DataError(f"{what} {folder} is damaged: {changed} is not the file that {manifest} describes")
+
+
+@contextlib.contextmanager
+def new_folder(place: Path, complete: str) -> Iterator[Path]:
+    """Yields a temporary folder to fill, which becomes `place` when the block ends without an error.
+
+    The block writes `complete`, the manifest, last. If another process finished the same folder first, that one is
+    kept, as both have the same content.
+    """
+    with _naming(place):
+        make_folder(place.parent)
+        with _aside(place, is_folder=True) as aside:
+            mode = stat.S_IMODE(aside.stat().st_mode)
+            yield aside
+            if not (aside / complete).is_file():
+                raise AssertionError(f"{complete} was not written")
+            # Libraries make folders and files with modes of their own.
+            for folder, _, files in os.walk(aside):
+                for name in files:
+                    _sync(Path(folder, name), mode & 0o666)
+                _sync(Path(folder), mode)
+            try:
+                aside.rename(place)
+            except OSError:
+                if not (place / complete).is_file():
+                    raise
+        _sync(place.parent)
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """Yields a new folder in another one, removed after the block; removes those of dead processes."""
+    make_folder(parent)
+    with _aside(parent / "run", is_folder=True) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes of this machine; waits, and logs it, while another one holds the lock."""
+    make_folder(folder)
+    place = folder / ".lock"
+    handle = os.open(place, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        with naming(place):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("another process is at work in %s; waiting for it", folder)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        with naming(place):
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _aside(place: Path, is_folder: bool) -> Iterator[Path]:
+    """Yields an empty file or folder beside a place, locked for the block, and removes it if it was not renamed."""
+    sweep(place.parent, glob.escape(place.name))
+    aside, handle = _held(place, is_folder)
+    try:
+        yield aside
+    finally:
+        _remove(aside)
+        os.close(handle)
+
+
+def _held(place: Path, is_folder: bool) -> tuple[Path, int]:
+    while True:
+        aside = make_unique(place.parent, _prefix(place), is_folder=is_folder)
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(aside, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            if aside.exists():
+                return aside, handle
+            os.close(handle)  # it was swept before it was held
+
+
+def _remove(aside: Path) -> None:
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(place: Path) -> Iterator[None]:
+    """Makes an error within the block name the target, not what was aside for it and is gone."""
+    try:
+        yield
+    except OSError as error:
+        names = [error.filename or place, error.filename2]  # a copy or a rename fails with two
+        first, second = (str(place) if _prefix(place) in str(name) else name for name in names)
+        error.filename, error.filename2 = str(first), None if second == str(first) else second
+        raise
+
+
+def _prefix(place: Path) -> str:
+    return f".tmp-{place.name}-"
+
+
+def _readable(value: Any) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def _sync(path: Path, mode: int | None = None) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        if mode is not None and stat.S_IMODE(os.fstat(handle).st_mode) != mode:
+            with contextlib.suppress(PermissionError):  # another user's, such as a Beam worker's
+                os.fchmod(handle, mode)
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,405 @@
+"""Objects in buckets of Google Cloud Storage: created only where there is none, replaced only as they were read.
+
+Every write carries a generation precondition and a checksum; every read is compared with the checksum of the object.
+When a precondition fails and the object equals what was sent, the write succeeded and only its answer was lost.
+
+All functions raise `ConfigError` for what retries cannot mend (no such bucket, no permission) and `TransientError` for
+what they may. google-cloud-storage is imported where it is needed, which takes a second.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from components.core.errors import ConfigError, DataError, StageError, TransientError
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob, Client
+
+log = logging.getLogger(__name__)
+
+SCHEME = "gs://"
+# Seconds that a request may go without an answer, and for which a failed one is sent again.
+REQUEST_SECONDS = 60.0
+RETRY_SECONDS = 120.0
+FIRST_DELAY_SECONDS = 1.0
+_ATTEMPTS_AT_DAMAGE = 3
+_POSITION = "position"
+_OWN = threading.local()  # a client for each thread, as its connections must not be shared
+_Answer = TypeVar("_Answer")
+
+
+class Conflict(Exception):
+    """There is an object with other content, or it is no longer the one that was to be replaced."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """An object in a bucket."""
+
+    uri: str
+    bytes: int
+    crc32c: str  # of its content, in base64 as the service writes it
+    generation: int  # larger for later objects of this name
+    position: int = -1  # how far its content had come when it was written (see `advance`); -1 if unknown
+
+
+def is_uri(place: str) -> bool:
+    """Whether a place is in a bucket."""
+    return place.startswith(SCHEME)
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Bucket and name of a URI; `ConfigError` if it has no bucket, or empty parts, . or .. in its name."""
+    bucket, _, name = uri.removeprefix(SCHEME).rstrip("/").partition("/")
+    if not bucket or any(part in ("", ".", "..") for part in name.split("/") if name):
+        raise ConfigError(f"{uri} is no place in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or ..")
+    return bucket, name
+
+
+def create(uri: str, source: Path | bytes) -> None:
+    """Uploads the content, or a file that nobody writes any more, unless there is an object of that name.
+
+    Raises:
+        Conflict: There is one with other content.
+    """
+    _write(uri, source, 0)
+
+
+def replace(uri: str, content: bytes, generation: int, position: int = -1) -> None:
+    """Uploads an object in place of the one of that generation; 0 stands for none.
+
+    Raises:
+        Conflict: There is another one by now, with other content.
+    """
+    _write(uri, content, generation, position)
+
+
+def put(uri: str, content: bytes, position: int = -1) -> None:
+    """Uploads an object over the one there, unless that is the same already."""
+    while True:
+        found = stat(uri)
+        if found and (found.bytes, found.crc32c, found.position) == (*_size_and_checksum(content), position):
+            return
+        with contextlib.suppress(Conflict):
+            replace(uri, content, found.generation if found else 0, position)
+            return
+
+
+def advance(uri: str, content: bytes, position: int) -> bool:
+    """Uploads an object unless the one there has come at least as far; returns whether the object is now this one."""
+    while True:
+        found = stat(uri)
+        if found is not None and found.position >= position:
+            return (found.bytes, found.crc32c) == _size_and_checksum(content)
+        with contextlib.suppress(Conflict):
+            replace(uri, content, found.generation if found else 0, position)
+            return True
+
+
+def stat(uri: str) -> Stored | None:
+    """The object; None if there is none."""
+    bucket, name = split(uri)
+
+    def ask(client: "Client") -> Stored | None:
+        blob = client.bucket(bucket).get_blob(name, timeout=REQUEST_SECONDS, retry=_retry())
+        return None if blob is None else _stored(blob)
+
+    return _request(uri, "read", ask)
+
+
+def read(uri: str) -> tuple[bytes, Stored] | None:
+    """Content of an object, and the object; None if there is none. `DataError` if it arrives damaged repeatedly."""
+    bucket, name = split(uri)
+
+    def ask(client: "Client") -> tuple[bytes, Stored] | None:
+        from google.api_core.exceptions import NotFound
+
+        blob = client.bucket(bucket).get_blob(name, timeout=REQUEST_SECONDS, retry=_retry())
+        if blob is None:
+            return None
+        same = client.bucket(bucket).blob(name, generation=blob.generation)
+        try:
+            content = same.download_as_bytes(**_reading())
+        except NotFound:  # replaced or deleted since
+            return read(uri)
+        _require_checksum(checksum(content), blob.crc32c)
+        return content, _stored(blob)
+
+    return _request(uri, "read", ask)
+
+
+def download(uri: str, path: Path) -> None:
+    """Writes an object to a file; `DataError` if there is none, or if it arrives damaged repeatedly."""
+    bucket, name = split(uri)
+
+    def ask(client: "Client") -> None:
+        from google.api_core.exceptions import NotFound
+
+        blob = client.bucket(bucket).blob(name)
+        try:
+            blob.download_to_filename(str(path), **_reading())
+        except NotFound:
+            raise DataError(f"{uri} is missing") from None
+        _require_checksum(checksum_of_file(path), blob.crc32c)
+
+    _request(uri, "read", ask)
+
+
+def below(uri: str) -> list[Stored]:
+    """All objects below a folder, by name."""
+    return list(each_below(uri))
+
+
+def each_below(uri: str) -> Iterator[Stored]:
+    """Yields all objects below a folder, by name, a page at a time."""
+    bucket, name = split(uri)
+    with _our_errors(uri, "listed"):
+        found = _client().list_blobs(
+            bucket,
+            prefix=f"{name}/" if name else "",
+            fields="items(bucket,name,size,crc32c,generation,metadata),nextPageToken",
+            timeout=REQUEST_SECONDS,
+            retry=_retry(),
+        )
+        for blob in found:
+            yield _stored(blob)
+
+
+def delete(stored: Stored) -> None:
+    """Deletes an object, unless it is gone or has been replaced."""
+    bucket, name = split(stored.uri)
+
+    def ask(client: "Client") -> None:
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+
+        with contextlib.suppress(NotFound, PreconditionFailed):
+            client.bucket(bucket).blob(name).delete(
+                if_generation_match=stored.generation, timeout=REQUEST_SECONDS, retry=_retry()
+            )
+
+    _request(stored.uri, "deleted", ask)
+
+
+def require_writable(uri: str) -> None:
+    """Writes and deletes a small object below a place, so that a missing permission shows before hours of work.
+
+    Permission to delete is not required; a warning says what follows.
+    """
+    probe = f"{uri.rstrip('/')}/_probe/{uuid.uuid4().hex}"
+    create(probe, b"")
+    found = stat(probe)
+    if found is None:
+        return
+    try:
+        delete(found)
+    except ConfigError as error:
+        log.warning("%s; what is no longer needed there stays", error)
+
+
+def checksum(content: bytes) -> str:
+    """The crc32c of some content, as the service writes it."""
+    import google_crc32c
+
+    return base64.b64encode(google_crc32c.value(content).to_bytes(4)).decode()
+
+
+def checksum_of_file(path: Path) -> str:
+    """The crc32c of a file, as the service writes it."""
+    import google_crc32c
+
+    found = google_crc32c.Checksum()
+    with open(path, "rb") as file:
+        for _ in found.consume(file, 1 << 20):
+            pass
+    return base64.b64encode(found.digest()).decode()
+
+
+def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
+    if isinstance(source, bytes):
+        return len(source), checksum(source)
+    return source.stat().st_size, checksum_of_file(source)
+
+
+def _write(uri: str, source: Path | bytes, generation: int, position: int = -1) -> None:
+    if not _upload(uri, source, generation, position):
+        found = stat(uri)
+        if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
+            raise Conflict(uri)
+
+
+def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1) -> bool:
+    """Uploads under a precondition; returns whether it held."""
+    bucket, name = split(uri)
+    # With the checksum beforehand the service refuses damaged content even if it arrives in pieces.
+    options: dict[str, Any] = {
+        "if_generation_match": generation,
+        "timeout": REQUEST_SECONDS,
+        "retry": _retry(),
+        "checksum": "crc32c",
+        "crc32c_checksum_value": _size_and_checksum(source)[1],
+    }
+
+    def ask(client: "Client") -> bool:
+        from google.api_core.exceptions import PreconditionFailed
+
+        blob = client.bucket(bucket).blob(name)
+        if position >= 0:
+            blob.metadata = {_POSITION: str(position)}
+        try:
+            if isinstance(source, bytes):
+                blob.upload_from_string(source, **options)
+            else:
+                blob.upload_from_filename(str(source), **options)
+        except PreconditionFailed:
+            return False
+        return True
+
+    return _request(uri, "written", ask)
+
+
+def _reading() -> dict[str, Any]:
+    """Options of a download: the content as it is stored, not unpacked on its way."""
+    return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
+
+
+def _require_checksum(found: str, expected: str | None) -> None:
+    """Compares again, as the library does not once it had to ask for the rest of an answer."""
+    if found != expected:
+        raise _DamagedOnItsWay(f"its crc32c is {found}, expected {expected}")
+
+
+def _stored(blob: "Blob") -> Stored:
+    position = (blob.metadata or {}).get(_POSITION, "-1")
+    return Stored(
+        uri=f"{SCHEME}{blob.bucket.name}/{blob.name}",
+        bytes=int(blob.size),
+        crc32c=blob.crc32c or "",
+        generation=int(blob.generation),
+        position=int(position) if position.lstrip("-").isdigit() else -1,
+    )
+
+
+def _request(uri: str, done: str, ask: Callable[["Client"], _Answer]) -> _Answer:
+    """Sends a request; tries damage on the way again, and turns every other failure into one of our errors."""
+    from google.cloud.storage.exceptions import DataCorruption
+
+    for attempt in range(1, _ATTEMPTS_AT_DAMAGE + 1):
+        try:
+            with _our_errors(uri, done):
+                return ask(_client())
+        except (DataCorruption, _DamagedOnItsWay) as error:
+            log.warning("%s arrived damaged, attempt %d of %d: %s", uri, attempt, _ATTEMPTS_AT_DAMAGE, _one_line(error))
+    raise DataError(f"{uri} cannot be {done}: it arrived damaged {_ATTEMPTS_AT_DAMAGE} times; check the network")
+
+
+class _DamagedOnItsWay(Exception):
+    """Content arrived with another checksum than it was sent with."""
+
+
+@contextlib.contextmanager
+def _our_errors(uri: str, done: str) -> Iterator[None]:
+    import requests
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+    try:
+        yield
+    except (StageError, Conflict, DataCorruption, exceptions.PreconditionFailed):
+        raise
+    except (TransportError, requests.RequestException, exceptions.RetryError, ConnectionError, TimeoutError) as error:
+        raise _transient(uri, done, error) from None
+    except (exceptions.GoogleAPICallError, InvalidResponse) as error:
+        raise _refusal(uri, done, error) from None
+    except (GoogleAuthError, OSError) as error:  # an OSError where there are credentials and no project
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise ConfigError(
+            f"{uri} cannot be {done}: there are no credentials for it ({_one_line(error)}); "
+            "log in by `gcloud auth application-default login`, or give the stage a service account"
+        ) from None
+
+
+def _refusal(uri: str, done: str, error: Any) -> Exception:
+    code = error.code if getattr(error, "code", None) else error.response.status_code
+    reason = _one_line(error)
+    if code == 400 and "crc32c" in reason.lower():
+        return _DamagedOnItsWay(reason)
+    bucket = split(uri)[0]
+    if code == 404:
+        return ConfigError(
+            f"{uri} cannot be {done}: there is no bucket {bucket}; create it, or give another ({reason})"
+        )
+    if code in (401, 403):
+        return ConfigError(f"{uri} cannot be {done}: permission is missing ({reason}); grant it, or log in anew")
+    if code in (408, 429) or code >= 500:
+        return _transient(uri, done, error)
+    return ConfigError(f"{uri} cannot be {done}: {reason}")
+
+
+def _transient(uri: str, done: str, error: Exception) -> TransientError:
+    return TransientError(f"{uri} cannot be {done}; check the network, and try again: {_one_line(error)}")
+
+
+def _one_line(error: Exception) -> str:
+    """The service's message, or else the library's."""
+    try:
+        message = error.response.json()["error"]["message"]  # type: ignore[attr-defined]
+    except (AttributeError, ValueError, KeyError, TypeError, RuntimeError):
+        message = str(error)
+    return " ".join(str(message).split())[:500] or type(error).__name__
+
+
+def _retry() -> Any:
+    from google.api_core.retry import Retry
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    warned = False
+
+    def warn_once(error: Exception) -> None:
+        nonlocal warned
+        if not warned:
+            log.warning("a request is sent again, for up to %.0f s: %s", RETRY_SECONDS, _one_line(error)[:200])
+            warned = True
+
+    predicate = DEFAULT_RETRY._predicate
+    return Retry(predicate=predicate, initial=FIRST_DELAY_SECONDS, timeout=RETRY_SECONDS, on_error=warn_once)
+
+
+def _client() -> "Client":
+    """This thread's client."""
+    key = (os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    if getattr(_OWN, "key", None) != key:
+        _OWN.client, _OWN.key = _new_client(), key
+        if key[1]:
+            _warn_of_emulator(key[1])
+    client: Client = _OWN.client
+    return client
+
+
+@functools.cache
+def _warn_of_emulator(url: str) -> None:
+    log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", url)
+
+
+def _new_client() -> "Client":
+    try:
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud.storage import Client
+    except ImportError:
+        raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
+    # Otherwise a thread asks for the bucket's metadata, for traces that nobody reads; not all may ask for that.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+    try:
+        return Client()
+    except (DefaultCredentialsError, OSError):  # an OSError where there are credentials but no project
+        return Client.create_anonymous_client()  # public data can be read without any

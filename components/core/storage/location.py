@@ -1,0 +1,353 @@
+"""Locations of artefacts: folders of this machine, or of a bucket with a mirror on this machine.
+
+The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x. A stage reads and writes there as in any folder; it fetches
+what is in the bucket, and commits what it made, whole or not at all.
+
+An artefact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if there is none.
+It names a folder beside it with all the files and their sha256: `gs://b/x/DIGEST/...`. Attempts that make different
+bytes write to different folders; the first to commit is the artefact. A folder without `committed.json`, with the files
+themselves in it, is read too: a user copied it there, or it is a version in a registry.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from components.core.errors import ConfigError, DataError, TransientError
+from components.core.storage import atomic_files, buckets, digests
+from components.core.storage.buckets import Conflict, Stored
+
+log = logging.getLogger(__name__)
+
+COMMITTED = "committed.json"
+# Variable: where mirrors are kept. A run's own TMPDIR is removed with it; mirrors save the next run the download.
+MIRRORS = "WGAN_MIRRORS"
+SCHEMA_VERSION = 1
+_AT_ONCE = 8  # files on their way
+Place = str | os.PathLike[str]  # as users write it, or a `Location`
+# A file to download: the object, the path, and the sha256, empty if it is unknown.
+_Download = tuple[Stored, Path, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Location(os.PathLike[str]):
+    """A folder or file: `str` gives its URI, for messages; `os.fspath` gives its path on this machine."""
+
+    uri: str  # as users write it: gs://..., or a path
+    path: Path  # of what is in a bucket: the mirror
+
+    @classmethod
+    def of(cls, place: Place) -> "Location":
+        """The location of a path or URI; `ConfigError` for other schemes than gs://."""
+        if isinstance(place, Location):
+            return place
+        text = os.fspath(place)
+        if buckets.is_uri(text):
+            bucket, name = buckets.split(text)
+            return cls(text.rstrip("/"), private("buckets") / bucket / name)
+        if "://" in text:
+            raise ConfigError(f"{text} is neither a folder of this machine nor in a bucket, {buckets.SCHEME}...")
+        return cls(str(Path(text)), Path(text))
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __truediv__(self, name: str) -> "Location":
+        path = self.path / name
+        return Location(f"{self.uri}/{name}" if self.in_bucket else str(path), path)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def parent(self) -> "Location":
+        return Location(self.uri.rpartition("/")[0] if self.in_bucket else str(self.path.parent), self.path.parent)
+
+    @property
+    def in_bucket(self) -> bool:
+        return buckets.is_uri(self.uri)
+
+    @property
+    def own(self) -> Path:
+        """The folder for what this machine keeps about a folder: the same one, or one beside all mirrors."""
+        return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
+
+    def fetch(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
+        """Brings an artefact's mirror to the state of the bucket; returns whether the artefact is complete.
+
+        Args:
+            manifest: The name of its description.
+            suffixes: The endings of the other files to fetch.
+
+        Raises:
+            DataError: It is damaged.
+        """
+        if not self.in_bucket:
+            return (self.path / manifest).exists()
+        files = self._committed(manifest)
+        if files is None:
+            return False
+        missing = [
+            (stored, self.path / name, sha256)
+            for name, (stored, sha256) in files.items()
+            if (name == manifest or name.endswith(suffixes)) and not _is_same(self.path / name, stored, sha256)
+        ]
+        if missing:
+            log.info("fetching %s: %d files, %.1f MB", self, len(missing), sum(each[0].bytes for each in missing) / 1e6)
+        # The description last, so that no other process takes the mirror for complete before.
+        _download_all(each for each in missing if each[1] != self.path / manifest)
+        _download_all(each for each in missing if each[1] == self.path / manifest)
+        if "" in suffixes and not any(sha256 for _, sha256 in files.values()):
+            self._drop_others(files)
+        return True
+
+    def fetch_description(self, manifest: str) -> bool:
+        """Fetches the description alone, as `fetch` does."""
+        return self.fetch(manifest, ())
+
+    def require(self, manifest: str, what: str, whole: bool = True) -> "Location":
+        """Fetches an artefact, or its description alone; does not check a local folder.
+
+        Raises:
+            DataError: There is none in the bucket, or it is damaged.
+        """
+        if self.in_bucket and not self.fetch(manifest, ("",) if whole else ()):
+            raise DataError(f"no {what} at {self}: neither {COMMITTED} nor {manifest} is there")
+        return self
+
+    def fetch_intact(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> None:
+        """Fetches every artefact in this folder; logs and skips damaged ones."""
+        for artefact in self.artefacts(manifest):
+            artefact.fetch_if_intact(manifest, suffixes)
+
+    def fetch_if_intact(self, manifest: str, suffixes: tuple[str, ...]) -> None:
+        """Fetches files of an artefact, or logs that it is damaged."""
+        try:
+            self.fetch(manifest, suffixes)
+        except DataError as error:
+            log.error("passed over: %s", error)
+
+    def fetch_file(self) -> bool:
+        """Brings one file of a mirror to the state of the bucket; returns whether it is there."""
+        if not self.in_bucket:
+            return self.path.exists()
+        found = buckets.read(self.uri)
+        if found is None:
+            self.path.unlink(missing_ok=True)
+            return False
+        atomic_files.write_file(self.path, found[0])
+        return True
+
+    def fetch_files(self, suffix: str) -> None:
+        """Brings the files in this folder whose names end in a suffix to the state of the bucket."""
+        if not self.in_bucket:
+            return
+        files = {name: stored for name, stored in _files_below(self.uri).items() if "/" not in name}
+        wanted = {name: stored for name, stored in files.items() if name.endswith(suffix)}
+        for path in self.path.glob(f"*{suffix}"):
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+        changed = [name for name, stored in wanted.items() if not _is_same(self.path / name, stored, "")]
+        _download_all((wanted[name], self.path / name, "") for name in changed)
+
+    def put_file(self) -> None:
+        """Uploads one file of a mirror, which has no other writers, over the one in the bucket."""
+        if self.in_bucket:
+            buckets.put(self.uri, self.path.read_bytes())
+
+    def artefacts(self, manifest: str) -> list["Location"]:
+        """The artefacts with such a description in this folder of a bucket; none of a local folder."""
+        if not self.in_bucket:
+            return []
+        parts = [name.split("/") for name in _files_below(self.uri)]
+        names = {each[0] for each in parts if len(each) == 2 and each[1] in (COMMITTED, manifest)}
+        return [self / name for name in sorted(names)]
+
+    def children(self) -> list["Location"]:
+        """The folders in this one but for hidden ones, whose mirrors may be empty."""
+        if self.in_bucket:
+            names = {name.partition("/")[0] for name in _files_below(self.uri) if "/" in name}
+        else:
+            names = {path.name for path in self.path.glob("*") if path.is_dir()}
+        return [self / name for name in sorted(names) if not name.startswith(".")]
+
+    def file(self, name: str) -> str:
+        """The path or URI of a file of this artefact, for people: in a bucket the committed folder has it."""
+        if not self.in_bucket:
+            return str(self.path / name)
+        found = buckets.read(f"{self}/{COMMITTED}")
+        folder = _read_committed(self.uri, found[0])[0] if found else self.uri
+        return f"{folder}/{name}"
+
+    @contextlib.contextmanager
+    def new_folder(self, complete: str) -> Iterator[Path]:
+        """Does what `atomic_files.new_folder` does, after committing the folder to the bucket.
+
+        If another process committed the same artefact first, that one is kept.
+        """
+        if not self.in_bucket:
+            with atomic_files.new_folder(self.path, complete) as folder:
+                yield folder
+            return
+        with atomic_files.temporary_folder(private("aside")) as aside:
+            yield aside
+            if not (aside / complete).is_file():
+                raise AssertionError(f"{complete} was not written")
+            log.info("sending %s", self)
+            if self.commit(aside):
+                shutil.rmtree(self.path, ignore_errors=True)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(OSError):  # another process of this machine fetched the same meanwhile
+                    aside.rename(self.path)
+            else:
+                log.info("another process made %s first; that one is kept", self)
+        self.fetch(complete)
+
+    def commit(self, folder: Path) -> bool:
+        """Commits a complete folder of this machine, which nobody writes to any more, as this artefact in the bucket.
+
+        Returns whether it is the artefact now; False if another one was committed before. When it fails, the next
+        attempt goes on with what has been sent.
+        """
+        # Read before sending, so that what is sent later is compared with this.
+        found = atomic_files.files_in(folder)
+        checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
+        files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
+        attempt = digests.digest_of(files)[:16]
+        content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": attempt, "files": files})
+        there = buckets.read(f"{self}/{COMMITTED}")
+        if there is not None:
+            return there[0] == content
+        target = f"{self}/{attempt}"
+        _wait_for([_pool().submit(buckets.create, f"{target}/{name}", folder / name) for name in files])
+        sent = _files_below(target)
+        for name, checksum in checksums.items():
+            if name not in sent or sent[name].crc32c != checksum:
+                raise TransientError(f"{target}/{name} is not what was sent; try again")
+        try:
+            buckets.create(f"{self}/{COMMITTED}", content)
+        except Conflict:
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Removes an artefact from the bucket: first `committed.json`, then its files."""
+        for stored in sorted(buckets.below(self.uri), key=lambda each: each.uri != f"{self}/{COMMITTED}"):
+            buckets.delete(stored)
+
+    def require_writable(self) -> None:
+        """Refuses a place in a bucket in which nothing can be written, before the work to fill it."""
+        if self.in_bucket:
+            buckets.require_writable(self.parent.uri)
+
+    def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
+        """The artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
+        found = buckets.read(f"{self}/{COMMITTED}")
+        if found is None:
+            plain = {name: (stored, "") for name, stored in _files_below(self.uri).items()}
+            return plain if manifest in plain else None
+        folder, listed = _read_committed(self.uri, found[0])
+        there = _files_below(folder)
+        lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
+        if lost:
+            raise DataError(f"{self} is damaged: {lost[0]} in {folder} is missing or of another size")
+        return {name: (there[name], sha256) for name, (_, sha256) in listed.items()}
+
+    def _drop_others(self, names: Collection[str]) -> None:
+        """Deletes from the mirror what is no longer in the bucket, except for downloads in progress."""
+        for path in self.path.rglob("*"):
+            name = path.relative_to(self.path).as_posix()
+            if path.is_file() and name not in names and not path.name.startswith(".tmp-"):
+                path.unlink(missing_ok=True)
+
+
+def private(name: str) -> Path:
+    """A folder below TMPDIR, or below `WGAN_MIRRORS`; it must be this user's, as its content is trusted."""
+    root = Path(os.environ.get(MIRRORS) or tempfile.gettempdir(), f"wgan-{os.getuid()}")
+    for each in (root, root / name):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = each.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise ConfigError(f"{each} belongs to another user; set TMPDIR to a folder of your own")
+    return root / name
+
+
+def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str]]]:
+    """The committed folder, and bytes and sha256 of its files."""
+    try:
+        value: dict[str, Any] = json.loads(committed)
+        if value["schema_version"] != SCHEMA_VERSION:
+            raise DataError(f"{uri} is of another schema version; expected {SCHEMA_VERSION}")
+        files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in value["files"].items()}
+        return f"{uri}/{value['folder']}", files
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
+
+
+def _files_below(uri: str) -> dict[str, Stored]:
+    """The objects below a folder by their names within it; not those that stand for empty folders."""
+    found = {}
+    for stored in buckets.below(uri):
+        if not stored.uri.endswith("/"):
+            buckets.split(stored.uri)  # no name leads out of the mirror
+            found[stored.uri.removeprefix(f"{uri}/")] = stored
+    return found
+
+
+def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
+    try:
+        if path.stat().st_size != stored.bytes:
+            return False
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if sha256:
+        return digests.sha256_of_file(path) == sha256
+    return buckets.checksum_of_file(path) == stored.crc32c
+
+
+def _download_all(downloads: Iterable[_Download]) -> None:
+    _wait_for([_pool().submit(_download, *each) for each in downloads])
+
+
+def _download(stored: Stored, path: Path, sha256: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=f".tmp-{path.name}-", dir=path.parent)
+    os.close(handle)
+    try:
+        buckets.download(stored.uri, Path(aside))
+        if sha256 and digests.sha256_of_file(Path(aside)) != sha256:
+            raise DataError(f"{stored.uri} is damaged: it is not the file that {COMMITTED} describes")
+        Path(aside).replace(path)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Long-lived threads, as each has a client with credentials and connections."""
+    return _pool_of(os.getpid(), _AT_ONCE)
+
+
+@functools.cache
+def _pool_of(process: int, threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "transfers")
+
+
+def _wait_for(transfers: list[Future[None]]) -> None:
+    """Waits for all, even if one fails; then raises the first failure."""
+    wait(transfers)
+    for transfer in transfers:
+        transfer.result()

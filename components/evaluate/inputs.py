@@ -1,0 +1,88 @@
+"""What an evaluation is made of: the artefacts that it is given, and the champion to compare with."""
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models
+from components.core.errors import ConfigError, DataError
+from components.core.registry import registry
+from components.core.storage.location import Location
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.judging.verdict import Rival
+
+if TYPE_CHECKING:
+    from components.evaluate.checkpoint_scores import Choice
+
+log = logging.getLogger(__name__)
+
+_UNREADABLE = "unreadable"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the evaluation is made of; `rival` is the champion before it is scored, None if there is none.
+
+    `choice` says why that checkpoint; None if it is the last.
+    """
+
+    checkpoint: checkpoints.Description
+    manifest: datasets.Manifest
+    embedding: embeddings.Description
+    champion_digest: str
+    rival: Rival | None
+    choice: "Choice | None" = None
+
+    @property
+    def digests(self) -> dict[str, str]:
+        found = {
+            "checkpoint_digest": self.checkpoint.digest,
+            "dataset_digest": self.manifest.digest,
+            "embedding_digest": self.embedding.digest,
+            "champion_digest": self.champion_digest,
+        }
+        return {**found, "candidates_digest": self.choice.digest} if self.choice else found
+
+
+def training_of(config: EvaluateConfig) -> Location:
+    return Location.of(config.checkpoint).parent
+
+
+def read_inputs(config: EvaluateConfig) -> Inputs:
+    checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest)
+    embedding = embeddings.Description.fetch(config.embedding, config.embedding_digest)
+    strangers = [
+        f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give what was made of it"
+        for name, digest in (
+            (f"checkpoint {config.checkpoint}", checkpoint.dataset_digest),
+            (f"embedding {config.embedding}", embedding.dataset_digest),
+        )
+        if digest != manifest.digest
+    ]
+    if strangers:
+        raise ConfigError(*strangers)
+    embeddings.require_certified(config.embedding, embedding)
+    champion_digest, rival = read_rival(config.registry)
+    return Inputs(
+        checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion_digest=champion_digest, rival=rival
+    )
+
+
+def read_rival(place: str) -> tuple[str, Rival | None]:
+    """The champion's digest and description; a champion that cannot be read is a rival with a problem."""
+    try:
+        champion = registry.read_champion(place) if place else None
+        if champion is None:
+            return evaluations.NO_CHAMPION, None
+        model = models.Description.of(registry.version_location(place, champion.version))
+    except (DataError, OSError) as error:
+        return _UNREADABLE, unreadable_champion(place, error)
+    rival = Rival(version=champion.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
+    return champion.model_digest, rival
+
+
+def unreadable_champion(place: str, error: Exception) -> Rival:
+    log.error("evaluate: the champion of %s cannot be read: %s", place, error)
+    location = Location.of(place)
+    return Rival(problem=str(error).replace(location.uri, "the registry").replace(str(location.path), "the registry"))

@@ -1,0 +1,120 @@
+"""What the folder of a training tells of the way to a checkpoint: its log, scores of its checkpoints, its samples.
+
+All of it is there to be shown, and decides nothing; what is missing or damaged is passed over.
+"""
+
+import contextlib
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.core.reporting import grids
+from components.core.storage.location import Location
+from components.evaluate.report import scores_table
+from components.evaluate.report.scores_table import Comparison
+
+_LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
+_SHEET = re.compile(r"step-(\d{10})\.png")
+_POINTS_AT_MOST = 1000
+_SHEETS = 8
+
+
+def fetch(training: Location) -> None:
+    """Brings what is read here from the bucket, if the training is in one."""
+    training.fetch_files(".jsonl")
+    (training / _SAMPLES).fetch_files(".png")
+
+
+def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
+    """Rows of a training's log up to a step, thinned out if there are many: the finite numbers by their names."""
+    rows = [_numbers(row) for row in _read_rows(folder / _LOG, last_step)]
+    return rows[:: len(rows) // _POINTS_AT_MOST + 1]
+
+
+def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
+    """What training was warned of up to a step: for each signal the first warning, its step, the last one, how many.
+
+    Returns:
+        `warning`, `first`, `last` and `windows` of each; None if the training was not watched.
+    """
+    if not (folder / _HEALTH).is_file():
+        return None
+    found: dict[str, dict[str, Any]] = {}
+    for row in _read_rows(folder / _HEALTH, last_step):
+        warnings = row.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else []:
+            match warning:
+                case {"signal": str(signal), "message": str(message)}:
+                    pass
+                case str(message):  # as earlier versions wrote it
+                    signal = message
+                case _:
+                    continue
+            one = found.setdefault(signal, {"warning": message, "first": row["step"], "windows": 0})
+            one |= {"last": row["step"], "windows": one["windows"] + 1}
+    return list(found.values())
+
+
+def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:
+    """Scores of a training's checkpoints up to a step, by the name of the split that they were taken on.
+
+    Args:
+        folder: The training's.
+        last_step: The step of the last row.
+        same: What rows must say of their comparison, such as its `embedding_digest`.
+
+    Returns:
+        Rows by step: the finite numbers by their names. Of a split that was scored in several ways, with other seeds
+        for instance, those of the way with most rows.
+    """
+    ways: dict[str, dict[Comparison, list[dict[str, float]]]] = {}
+    for row in scores_table.read(folder):
+        comparison = row.comparison
+        if row.step <= last_step and all(getattr(comparison, name) == value for name, value in same.items()):
+            ways.setdefault(comparison.split, {}).setdefault(comparison, []).append(_numbers(row.to_json()))
+    return {split: max(ways[split].values(), key=len) for split in sorted(ways)}
+
+
+def read_samples(folder: Path, last_step: int, size: int) -> list[tuple[int, bytes]]:
+    """Steps, and the sheet of samples that was drawn at each, as PNG; shrunk, so that all have `size` bytes at most."""
+    shown = []
+    chosen = _chosen_sheets(folder / _SAMPLES, last_step)
+    for step, path in chosen:
+        with contextlib.suppress(OSError, ValueError):
+            shown.append((step, grids.shrunk_sheet(path.read_bytes(), size // len(chosen))))
+    return shown
+
+
+def _chosen_sheets(folder: Path, last_step: int) -> list[tuple[int, Path]]:
+    """Up to 8 sheets whose steps grow by about the same factor, as most changes early; the first and last are in."""
+    found = {int(match[1]): path for path in folder.glob("*") if (match := _SHEET.fullmatch(path.name))}
+    steps = sorted(step for step in found if 0 < step <= last_step)
+    if len(steps) > _SHEETS:
+        wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
+        steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in wanted.tolist()})
+    return [(step, found[step]) for step in steps]
+
+
+def _read_rows(path: Path, last_step: int) -> list[dict[str, Any]]:
+    """The rows up to a step; a line that is none, such as one that is being written, is passed over."""
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and _is_finite(row.get("step")) and row["step"] <= last_step:
+            rows.append(row)
+    return rows
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if _is_finite(value)}
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -1,0 +1,52 @@
+"""What the critic makes of images that it was trained on and of others: whether it has learnt them by heart."""
+
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from components.core.networks import gan
+
+_BATCH = 500
+
+Labelled = tuple[np.ndarray, np.ndarray | None]  # images uint8 [n, height, width, channels]; labels int32 [n], or None
+
+
+def gaps(
+    critic: keras.Model, classes: int, samples: Iterable[Labelled], train: Labelled, test: Labelled
+) -> dict[str, float]:
+    """How much higher the critic scores real images than samples.
+
+    Only differences of its scores mean anything, and only within one training.
+
+    Args:
+        critic: From images, and one-hot labels if it takes any, to scores.
+        classes: How many classes it takes; 0 for none.
+        samples: Drawn images, in batches.
+        train, test: Real images that it was and was not trained on.
+
+    Returns:
+        critic_gap_train, critic_gap_test: Mean score of the real images less that of the samples.
+        critic_gap_error: Standard error of the latter.
+        critic_overfit: Share of the former that the latter lacks; about 0 unless images were learnt by heart.
+    """
+    score = tf.function(lambda inputs: critic(inputs, training=False)[:, 0], reduce_retracing=True)
+
+    def scores(images: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+        found = []
+        for at in range(0, len(images), _BATCH):
+            some = None if labels is None else tf.constant(labels[at : at + _BATCH])
+            pixels = gan.to_unit_range(tf.constant(images[at : at + _BATCH]))
+            found.append(score(gan.with_labels(pixels, some, classes)).numpy())
+        return np.concatenate(found).astype(np.float64)
+
+    drawn = np.concatenate([scores(*batch) for batch in samples])
+    of_train, of_test = scores(*train), scores(*test)
+    gap_train, gap_test = (float(real.mean() - drawn.mean()) for real in (of_train, of_test))
+    return {
+        "critic_gap_train": gap_train,
+        "critic_gap_test": gap_test,
+        "critic_gap_error": float(np.sqrt(of_test.var(ddof=1) / len(of_test) + drawn.var(ddof=1) / len(drawn))),
+        "critic_overfit": (gap_train - gap_test) / gap_train if gap_train else 0.0,
+    }

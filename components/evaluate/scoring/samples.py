@@ -1,0 +1,82 @@
+"""Samples to be scored: latents and labels from a seed, images from a generator, pixels as they will be seen."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import conditioning, gan
+
+_BATCH_AT_MOST = 250
+_BATCH_PIXELS = 2**20  # so that large images are drawn a few at a time
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Generator:
+    """What draws.
+
+    Attributes:
+        images: From float32 latents [n, latent_size], and labels int32 [n] if it takes them, else None, to float32
+            images [n, height, width, channels] in [-1, 1].
+        latent_size: Numbers in a latent vector.
+        classes: Names of the classes that it was trained on.
+        class_counts: How many training images each had, if it takes labels; else empty.
+    """
+
+    images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+    latent_size: int
+    classes: Sequence[str]
+    class_counts: Sequence[int]
+
+
+def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Draws samples, rounded to pixels so that they are compared with real images on equal terms.
+
+    Args:
+        generator: What draws.
+        image: Shape of the images.
+        count: How many samples.
+        seed: Decides latents and labels; two generators of one latent size get the same latents.
+
+    Yields:
+        Batch after batch, uint8 [n, height, width, channels], and how many of its samples have a pixel that is not
+        finite; such pixels are grey.
+    """
+    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
+    batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))
+    for at in range(0, count, batch):
+        some = None if labels is None else labels[at : at + batch]
+        yield _pixels(generator.images(latents[at : at + batch], some))
+
+
+def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
+    """Some of the samples of `draw` again, uint8 [len(chosen), height, width, channels], by their indices."""
+    latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
+    some = None if labels is None else tf.gather(labels, chosen)
+    return _pixels(generator.images(tf.gather(latents, chosen), some))[0]
+
+
+def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
+    """The labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
+    return conditioning.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
+
+
+def draw_rows(generator: Generator, seed: int) -> np.ndarray | None:
+    """A row of images for each class, all rows from the same latents: uint8; None if the generator takes no labels."""
+    if not generator.class_counts:
+        return None
+    latents = _latents(generator, conditioning.GRID_COLUMNS, seed)
+    return _pixels(generator.images(*conditioning.rows_by_class(latents, len(generator.class_counts))))[0]
+
+
+def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:
+    return tf.random.stateless_normal([count, generator.latent_size], [seed, 0], alg="philox")
+
+
+def _pixels(images: tf.Tensor) -> tuple[np.ndarray, int]:
+    """Images as pixels, and how many are not finite."""
+    finite = tf.math.is_finite(images)
+    bad = int(tf.reduce_sum(tf.cast(tf.reduce_any(~finite, axis=[1, 2, 3]), tf.int32)))
+    return gan.to_pixels(tf.where(finite, images, 0.0)).numpy(), bad

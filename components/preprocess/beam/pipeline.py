@@ -1,0 +1,167 @@
+"""The Beam pipeline: make rows of chunks of the source, group them by shard, write shards, find leaks.
+
+Rows lie in files, and Beam carries where they are. What the driver has to know lies in files as well, beside the rows
+and beside the shards. Where both are is a value that each step is given.
+"""
+
+import contextlib
+import functools
+import logging
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import apache_beam as beam
+
+from components.core.errors import naming
+from components.preprocess import attempt, leaks, rows, shards
+from components.preprocess.beam import progress, runners
+from components.preprocess.formats import survey
+from components.preprocess.formats.survey import Part
+from components.preprocess.leaks import Held
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Key, Place
+from components.preprocess.shards import Made
+
+ROWS_FOLDER = "rows"  # within the attempt's, as every worker sees that one
+_PARTS = "parts.pickle"
+_CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing
+
+Chunk = tuple[int, int]  # offset and bytes of some parts in the file of parts
+
+
+def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, beam_options: str) -> Made:
+    """Make the shards of a dataset.
+
+    Args:
+        parts: What to read.
+        plan: How images become examples.
+        images: How many the parts have together, to show the progress.
+        folder: Where shards are written. Every worker must see it.
+        beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
+
+    Raises:
+        ConfigError: Beam does not know an option.
+        DataError: A file is damaged or gone.
+        OSError: A shard cannot be written.
+        TransientError: The runner failed, or its workers do not see the folder.
+    """
+    rows_at, row_bytes = folder / ROWS_FOLDER, rows.row_type(plan.image).itemsize
+    rows_at.mkdir()
+    shard_count = sum(plan.shard_counts.values())
+    with (
+        _quiet(),
+        progress.shown(rows_at, folder, row_bytes, images, shard_count),
+        runners.pipeline(beam_options) as pipeline,
+    ):
+        chunks = _write_chunks(parts, rows_at / _PARTS)
+        wire(pipeline, chunks, plan, str(rows_at), str(folder), runners.decoders(pipeline.options))
+    attempt.raise_failure(folder)
+    return shards.gather(rows_at, folder, len(chunks), plan)
+
+
+def wire(
+    pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, place: str, decoders: int
+) -> beam.PCollection:
+    """Add all steps to a pipeline.
+
+    Args:
+        pipeline: Where the steps are added.
+        chunks: Where the parts of each chunk lie in the file of parts.
+        plan: How images become examples.
+        rows_at: The folder of chunks and rows, which every worker sees.
+        place: The folder of shards, which every worker sees.
+        decoders: How many processes decode image files for each worker.
+    """
+    made = (
+        pipeline
+        | "List chunks" >> beam.Create(chunks, reshuffle=True)
+        | "Make rows" >> beam.FlatMap(make_rows, plan, rows_at, place, decoders)
+        | "Group by shard" >> beam.GroupByKey()
+        | "Write shards" >> beam.FlatMap(write_shard, plan, rows_at, place)
+    )
+    return (
+        made
+        | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
+        | "List training shards" >> beam.FlatMap(_training_shards, plan)
+        | "Spread" >> beam.Reshuffle()
+        | "Find leaks" >> beam.FlatMap(find_leaks, plan, place)
+    )
+
+
+def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[Key, Place]]:
+    """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
+    folder = Path(rows_at)
+    index = folder / f"{chunk[0]:012d}{rows.INDEX}"
+
+    def work() -> list[tuple[Key, Place]]:
+        if not index.exists():
+            outcome = rows.make(_read_parts(chunk, folder / _PARTS), plan, folder, decoders)
+            rows.write_outcome(index, outcome)
+        found = rows.read_outcome(index).places
+        return [((split, number), (file, offset, size)) for split, number, file, offset, size in found]
+
+    return attempt.results(place, work)
+
+
+def write_shard(shard: tuple[Key, Iterable[Place]], plan: Plan, rows_at: str, place: str) -> list[str]:
+    """Write a shard; return its name."""
+    return attempt.results(place, lambda: [shards.write_shard(*shard, plan, Path(rows_at), Path(place))])
+
+
+def find_leaks(shard: str, plan: Plan, place: str) -> list[str]:
+    """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
+    folder = Path(place)
+
+    def work() -> list[str]:
+        for train in leaks.read_signed(folder, shard):
+            held = _held(place)
+            found = leaks.verified(held, train, leaks.candidates(held, train), folder, plan.image)
+            attempt.write(folder / f"{shard}{shards.LEAKS}", found)
+        return []
+
+    return attempt.results(place, work)
+
+
+@functools.lru_cache(maxsize=1)
+def _held(place: str) -> Held:
+    return leaks.hold(leaks.read_signed(Path(place), "test-"))
+
+
+def _training_shards(written: int, plan: Plan) -> list[str]:
+    return [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
+
+
+def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:
+    """Leave parts where every worker finds them, as what a pipeline is made of has to be small."""
+    chunks, start, images = [], 0, 0
+    with naming(path), open(path, "wb") as file:
+        for part in parts:
+            pickle.dump(part, file)
+            images += survey.images_of(part) or _CHUNK_IMAGES
+            if images >= _CHUNK_IMAGES:
+                chunks.append((start, file.tell() - start))
+                start, images = file.tell(), 0
+        if images:
+            chunks.append((start, file.tell() - start))
+    return chunks
+
+
+def _read_parts(chunk: Chunk, path: Path) -> Iterator[Part]:
+    offset, size = chunk
+    with open(path, "rb") as file:
+        file.seek(offset)
+        while file.tell() < offset + size:
+            yield pickle.load(file)  # noqa: S301 - written by this stage, in a folder of its own
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Show only warnings of Beam's."""
+    logger = logging.getLogger("apache_beam")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

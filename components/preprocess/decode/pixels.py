@@ -1,0 +1,203 @@
+"""Bytes of an image file, or pixels as stored, to pixels of the shape and colour asked for. Pure functions.
+
+NumPy is imported for 16 bit alone, so that processes that decode start in half the time.
+"""
+
+import io
+import re
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.sources.hashing import LARGEST_IMAGE_FILE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
+LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
+TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
+_LONGEST_REASON = 200
+_PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
+_MODES = {1: "L", 3: "RGB"}
+# Where `PIL.Image.Image.getexif` looks among what was found beside the pixels.
+_SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
+
+
+class UndecodableImage(Exception):
+    """An image file that cannot be used; the message is the reason."""
+
+
+def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
+    """Decodes a PNG, JPEG or WebP file.
+
+    The kind is told by content, not by name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
+    scaled, not clipped; colours are as stored, without colour management.
+
+    Args:
+        content: The file's bytes.
+        shape: The shape asked for.
+        resize: As in `fitted`.
+
+    Returns:
+        uint8 [height, width, channels], row by row.
+
+    Raises:
+        UndecodableImage: The file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
+            than `LARGEST_FILE` bytes.
+    """
+    try:
+        with _open(content) as image:
+            pixels = _upright_8_bit(image)
+        return fitted(pixels, shape, resize).tobytes()
+    except (UndecodableImage, MemoryError):
+        raise
+    except Exception as error:  # Pillow raises nearly anything on a damaged file
+        raise UndecodableImage(f"cannot be decoded: {_said(error)}") from None
+
+
+def is_image_file(content: bytes) -> bool:
+    """Whether a file begins as a PNG, JPEG or WebP file does."""
+    return content.startswith((_PNG, _JPEG)) or _is_webp(content)
+
+
+def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> bytes:
+    """Turns pixels of one shape, uint8 row by row, into such of another."""
+    image = Image.frombytes(_MODES[stored.channels], (stored.width, stored.height), content)
+    return fitted(image, shape, resize).tobytes()
+
+
+def of_16_bit(values: "np.ndarray") -> "np.ndarray":
+    """Values of 16 bit as uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
+    return ((values.astype("uint32") + 128) // 257).astype("uint8")
+
+
+def fitted(image: Image.Image, shape: ImageShape, resize: str) -> Image.Image:
+    """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
+
+    Args:
+        image: Mode L or RGB.
+        shape: The shape asked for.
+        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `pad` does so without
+            enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
+    """
+    image = _of_mode(image, _MODES[shape.channels])
+    size = (shape.width, shape.height)
+    if image.size != size:
+        lanczos = Image.Resampling.LANCZOS
+        if resize == "fill":
+            image = ImageOps.fit(image, size, lanczos)
+        elif resize == "fit" or (resize == "pad" and (image.width > shape.width or image.height > shape.height)):
+            image = ImageOps.pad(image, size, lanczos, color=0)
+        elif resize == "pad":
+            inside, image = image, Image.new(image.mode, size)
+            image.paste(inside, ((shape.width - inside.width) // 2, (shape.height - inside.height) // 2))
+        else:
+            image = image.resize(size, lanczos)
+    return image
+
+
+def _said(error: Exception) -> str:
+    """An error of Pillow in one printable line, the same in every process: addresses are no part of it."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
+    return (text if text.isprintable() else ascii(text)) or type(error).__name__
+
+
+def _open(content: bytes) -> Image.Image:
+    """Reads an image's header. The formats are named, because Pillow by itself would try dozens."""
+    if not content:
+        raise UndecodableImage("is empty")
+    if len(content) > LARGEST_FILE:
+        raise UndecodableImage(TOO_LARGE)
+    image: Image.Image
+    if content.startswith(_PNG):
+        image = PngImagePlugin.PngImageFile(io.BytesIO(content))
+    elif content.startswith(_JPEG):
+        image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    elif _is_webp(content):
+        _require_whole_webp(content)
+        _require_size(*_webp_size(content))  # before libwebp takes memory for it
+        image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
+    else:
+        raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
+    _require_size(image.width, image.height)
+    if getattr(image, "is_animated", False):
+        raise UndecodableImage("is animated")
+    if isinstance(image, PngImagePlugin.PngImageFile):
+        _require_checksums(content)
+    return image
+
+
+def _is_webp(content: bytes) -> bool:
+    return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
+
+
+def _require_size(width: int, height: int) -> None:
+    if width * height > LARGEST_IMAGE:
+        raise UndecodableImage(f"is {width}x{height}, more than {LARGEST_IMAGE:,} pixels")
+
+
+def _require_whole_webp(content: bytes) -> None:
+    """Compares the size that a WebP file says with what there is; libwebp draws what it has of some cut files."""
+    (size,) = struct.unpack_from("<I", content, 4)
+    if 8 + size > len(content):
+        raise UndecodableImage("is cut short")
+
+
+def _webp_size(content: bytes) -> tuple[int, int]:
+    """Width and height that the first chunk of a WebP file says (RFC 9649, sections 2.5 to 2.7; RFC 6386, 9.1)."""
+    kind, first = content[_RIFF_HEAD : _RIFF_HEAD + 4], content[_RIFF_HEAD + 8 : _RIFF_HEAD + 18]
+    if len(first) < 10:
+        raise UndecodableImage("is cut short")
+    if kind == b"VP8X":
+        return int.from_bytes(first[4:7], "little") + 1, int.from_bytes(first[7:10], "little") + 1
+    if kind == b"VP8L":
+        sizes = int.from_bytes(first[1:5], "little")
+        return (sizes & 0x3FFF) + 1, (sizes >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        return int.from_bytes(first[6:8], "little") & 0x3FFF, int.from_bytes(first[8:10], "little") & 0x3FFF
+    raise UndecodableImage(f"is damaged: a WebP file's first chunk is {kind!r}")
+
+
+def _require_checksums(content: bytes) -> None:
+    """Compares the checksum of each chunk of a PNG file, as Pillow does not for those that hold the pixels."""
+    kind, at = b"", len(_PNG)
+    while kind != b"IEND":
+        try:
+            length, kind = struct.unpack_from(">I4s", content, at)
+            end = at + 8 + length
+            (checksum,) = struct.unpack_from(">I", content, end)
+        except struct.error:
+            raise UndecodableImage("is cut short") from None
+        if zlib.crc32(content[at + 4 : end]) != checksum:
+            raise UndecodableImage(f"is damaged: a chunk {kind!r} has another checksum")
+        at = end + 4
+
+
+def _upright_8_bit(image: Image.Image) -> Image.Image:
+    """The image as mode L or RGB, turned as its EXIF orientation says."""
+    image.load()  # what says it may come after the pixels
+    if not _SAYING_ORIENTATION.isdisjoint(image.info):  # to look into nothing takes long for so small an image
+        ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
+    if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
+        import numpy as np
+
+        values = np.asarray(image)
+        grey = of_16_bit(values)
+        if "transparency" in image.info:  # one value that stands for nothing there
+            grey[values == image.info["transparency"]] = 255
+        return Image.fromarray(grey)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return image.convert("RGB")
+    return _of_mode(image, "L" if image.mode in ("1", "L") else "RGB")
+
+
+def _of_mode(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)

@@ -1,0 +1,276 @@
+"""Images in archives, read by member where they lie: zip (stored or deflated), tar, and tar packed by gzip or bzip2.
+
+Nothing is unpacked to a disk. What an archive says of itself is not believed: members may not overlap or lead out,
+their sizes are bounds for what is read of them, and those of a zip file must have the CRC that it says. A tar file has
+no checksums of content, but gzip and bzip2 around it have.
+
+A zip file of this machine can be read by ranges of members; other archives are read from start to end.
+"""
+
+import bz2
+import contextlib
+import dataclasses
+import errno
+import itertools
+import logging
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from components.core.errors import DataError, StageError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.core.storage import buckets
+from components.preprocess.decode.pixels import LARGEST_FILE
+from components.preprocess.formats.stacks import open_unpacked
+
+log = logging.getLogger(__name__)
+
+_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second is that of an archive without members
+_LOCAL_HEADER = struct.Struct("<4s2xH18xHH")  # of a zip member: signature, flags, lengths of name and extra field
+_METHODS = {zipfile.ZIP_STORED: False, zipfile.ZIP_DEFLATED: True}
+_ENCRYPTED, _UTF_8 = 0x1, 0x800  # bits of a zip member's flags
+_LARGEST_OVERHEAD = 1024  # bytes that deflate may add to what does not shrink, beside as many as that has
+_BLOCK = 512  # bytes, of tar
+_LARGEST_HEADER = 1 << 20  # bytes; long names and what else tar keeps beside a member
+_LARGEST_PADDING = 1 << 20  # bytes of zeros after a tar file's end; writers fill up to a record
+_READ_AT_ONCE = 1 << 20
+_NAMES_SHOWN = 3
+_LONGEST_REASON = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One file of an archive.
+
+    Attributes:
+        name: Its path within the archive, with `/`, printable.
+        offset: Where it lies: of a zip file its local header, of a tar file (unpacked) its content.
+        packed: Bytes that it takes there.
+        bytes: Bytes that it has.
+        deflated: Whether it is packed by itself, as those of zip files may be.
+        crc32: Checksum of its content; None where there is none.
+    """
+
+    name: str
+    offset: int
+    packed: int
+    bytes: int
+    deflated: bool = False
+    crc32: int | None = None
+
+
+def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
+    """The images of an archive by name, in the order in which they lie there, and its `labels.csv`, if it has one.
+
+    What else it holds is told. Hidden files and folders do not count.
+
+    Raises:
+        DataError: The archive is damaged, encrypted, packed by another method, or made to do harm: members overlap,
+            have one name, or lead out of it.
+    """
+    with open_archive(file) as (opened, is_zip):
+        found = list(_zip_members(file, opened) if is_zip else _tar_members(file, opened))
+    images = [member for member in found if sources.is_image_name(member.name)]
+    table = next((member for member in found if member.name.rpartition("/")[2] == sources.LABELS), None)
+    others = [member.name for member in found if member is not table and not sources.is_image_name(member.name)]
+    if others:
+        shown = ", ".join(others[:_NAMES_SHOWN])
+        log.info("left out %d files of %s that are no images by name: %s", len(others), file.name, shown)
+    names = sorted(member.name for member in images)
+    twice = next((one for one, other in itertools.pairwise(names) if one == other), "")
+    if twice:
+        raise DataError(f"{file.name} holds two members whose names are both written {twice}; pack it again")
+    images.sort(key=lambda member: member.offset)
+    if images and images[0].offset < 0:
+        raise DataError(
+            f"{file.name} is a damaged archive: {images[0].name} is before its start; copy or pack it again"
+        )
+    for one, other in itertools.pairwise(images):
+        if one.offset + one.packed > other.offset:
+            raise DataError(f"{file.name} has members that overlap, {one.name} and {other.name}; no packer writes such")
+    return images, table
+
+
+def has_ranges(file: SourceFile) -> bool:
+    """Whether some members can be read without those before them."""
+    if buckets.is_uri(file.place):
+        return False
+    with open_archive(file) as (_, is_zip):
+        return is_zip
+
+
+def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
+    """Yield the content of some members of an archive; of one too large to be decoded, enough to tell.
+
+    Args:
+        file: The archive.
+        members: Which, in the order in which they lie there.
+
+    Raises:
+        DataError: A member is damaged.
+    """
+    with open_archive(file) as (opened, is_zip):
+        for member in members:
+            yield _zip_content(file, opened, member) if is_zip else _tar_content(file, opened, member)
+
+
+@contextlib.contextmanager
+def open_archive(file: SourceFile) -> Iterator[tuple[BinaryIO, bool]]:
+    """Open an archive, unpacked if its content (not its name) is gzip or bzip2, and tell whether it is a zip file."""
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(open_unpacked(file))
+        stack.enter_context(as_data_error(file))
+        magic = opened.read(4)
+        opened.seek(0)
+        if magic.startswith(b"BZh"):
+            opened = stack.enter_context(cast(BinaryIO, bz2.BZ2File(opened)))
+        yield opened, magic in _ZIP_SIGNATURES
+
+
+@contextlib.contextmanager
+def as_data_error(file: SourceFile) -> Iterator[None]:
+    """Whatever the libraries raise on a damaged archive becomes an error for users."""
+    try:
+        yield
+    except (StageError, MemoryError):
+        raise
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL):  # the disk's; gzip has none, the other is of an offset below 0
+            raise
+        raise _damaged(file, error) from None
+    except Exception as error:
+        raise _damaged(file, error) from None
+
+
+def _damaged(file: SourceFile, error: Exception) -> DataError:
+    said = " ".join(sources.printable(str(error)).split())[:_LONGEST_REASON] or type(error).__name__
+    return DataError(f"{file.name} is a damaged archive: {said}; copy or pack it again")
+
+
+def _checked_name(file: SourceFile, name: str) -> str:
+    """A member's path as it is written everywhere; empty for what is hidden."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    shown = sources.printable("/".join(parts))
+    if name.startswith("/") or ".." in parts:
+        raise DataError(
+            f"{file.name} has a member {sources.printable(name)}, which leads out of it; such an archive is not used"
+        )
+    return "" if any(part.startswith(".") for part in parts) else shown
+
+
+def _zip_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
+    no_files = []
+    for found in zipfile.ZipFile(opened).infolist():
+        name = _checked_name(file, found.orig_filename.replace("\\", "/"))
+        if not name or found.is_dir():
+            continue
+        kind = stat.S_IFMT(found.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG):
+            no_files.append(name)
+            continue
+        if sources.is_image_name(name):
+            if found.flag_bits & _ENCRYPTED:
+                raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
+            if found.compress_type not in _METHODS:
+                raise DataError(
+                    f"{file.name} has {name} packed by method {found.compress_type}; only stored and deflated members "
+                    "are read: pack it again"
+                )
+        deflated = _METHODS.get(found.compress_type, False)
+        packed = _LOCAL_HEADER.size + found.compress_size
+        yield Member(name, found.header_offset, packed, found.file_size, deflated, found.CRC)
+    _tell_no_files(file, no_files)
+
+
+def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
+    opened.seek(member.offset)
+    signature, flags, length, extra = _LOCAL_HEADER.unpack(opened.read(_LOCAL_HEADER.size))
+    name = opened.read(length).decode("utf-8" if flags & _UTF_8 else "cp437", "replace").replace("\\", "/")
+    if signature != _ZIP_SIGNATURES[0] or _checked_name(file, name) != member.name:
+        raise DataError(f"{file.name} is a damaged archive: {member.name} is not where it says; copy or pack it again")
+    opened.seek(extra, 1)
+    limit = min(member.bytes, LARGEST_FILE) + 1
+    content = opened.read(min(member.packed - _LOCAL_HEADER.size, 2 * limit + _LARGEST_OVERHEAD))
+    if member.deflated:
+        content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, limit)
+    content = content[:limit]
+    if len(content) > LARGEST_FILE:
+        return content
+    if len(content) != member.bytes or zlib.crc32(content) != member.crc32:
+        raise DataError(
+            f"{file.name} is a damaged archive: {member.name} is not what was packed; copy or pack it again"
+        )
+    return content
+
+
+class _HeaderReader:
+    """A file as `tarfile` reads the headers of it: forwards, and no more at once than a header has.
+
+    So an archive can neither make it read in circles nor take memory.
+    """
+
+    def __init__(self, opened: BinaryIO) -> None:
+        self._opened = opened
+        self._position = 0
+        self.last = b""
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int) -> None:
+        if position < self._position:
+            raise tarfile.ReadError("a header leads back")
+        self._position = self._opened.seek(position)
+        if self._position < position:
+            raise tarfile.ReadError("it is cut short")
+
+    def read(self, count: int) -> bytes:
+        if not 0 <= count <= _LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {count:,} bytes")
+        self.last = self._opened.read(count)
+        self._position += len(self.last)
+        return self.last
+
+
+def _tar_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
+    reader = _HeaderReader(opened)
+    no_files = []
+    with tarfile.TarFile(fileobj=cast(BinaryIO, reader)) as archive:
+        while (found := archive.next()) is not None:
+            archive.members = []  # type: ignore[attr-defined]  # which it would keep; nothing is looked up in them
+            name = _checked_name(file, found.name)
+            if not name or found.isdir():
+                continue
+            if not found.isreg() or found.issparse():
+                no_files.append(name)
+                continue
+            if found.size < 0:
+                raise tarfile.ReadError(f"{name} has {found.size} bytes")
+            yield Member(name, found.offset_data, found.size, found.size)
+    if reader.last != bytes(_BLOCK):
+        raise tarfile.ReadError("it is cut short, or a header is damaged")
+    padding = 0
+    while block := opened.read(_READ_AT_ONCE):  # to the end, where gzip and bzip2 have their checksums
+        padding += len(block)
+        if padding > _LARGEST_PADDING:
+            raise tarfile.ReadError("it goes on after its end")
+    _tell_no_files(file, no_files)
+
+
+def _tar_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
+    opened.seek(member.offset)
+    content = opened.read(min(member.bytes, LARGEST_FILE + 1))
+    if len(content) < min(member.bytes, LARGEST_FILE + 1):
+        raise DataError(f"{file.name} is a damaged archive: it ends within {member.name}; copy or pack it again")
+    return content
+
+
+def _tell_no_files(file: SourceFile, names: list[str]) -> None:
+    if names:
+        shown = ", ".join(names[:_NAMES_SHOWN])
+        log.warning("left out %d of %s that are links, devices or sparse files: %s", len(names), file.name, shown)

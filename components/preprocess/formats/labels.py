@@ -1,0 +1,181 @@
+"""The split and the label of each image, by the folders that it lies in or by a file `labels.csv`.
+
+`labels.csv` has a header `file,label` or `file,label,split` and a row for each image: its path within the source, with
+`/`, the name of its class (empty in all rows where there are none), and its split (empty for `train`). Without a column
+`split` the folders say it.
+"""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterable, Iterator
+
+from components.core.artifacts import datasets
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.long_lists import LongList
+from components.core.sources.sources import SourceFile
+
+SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
+_COLUMNS = (["file", "label"], ["file", "label", "split"])
+_LARGEST_FILE = 64 << 20  # bytes; it is read at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What `labels.csv` says of an image: the name of its class, empty for none; its split, None if it says none."""
+
+    label: str
+    split: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Labelled:
+    """What says of each image where it belongs.
+
+    Attributes:
+        place: The source, for messages.
+        table: What `labels.csv` says; None if there is none.
+        split_folders: Whether the folders at the top are splits.
+        classes: Names of the classes by label.
+        counts: Number of images in each split.
+    """
+
+    place: str
+    table: dict[str, Row] | None
+    split_folders: bool
+    classes: list[str]
+    counts: dict[str, int]
+
+    def each(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Yields the split and the label of each of some images of the source."""
+        label_of = {name: label for label, name in enumerate(self.classes)} | {"": datasets.NO_LABEL}
+        for name in names:
+            split, class_name = _split_and_class(self.place, name, self.table, self.split_folders)
+            yield split, label_of[class_name]
+
+
+def labelled(place: str, names: LongList[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
+    """Finds the splits and the classes of the images of a source.
+
+    Args:
+        place: The source, for messages.
+        names: Paths of the images within the source, with `/`.
+        table: What `labels.csv` says; None if there is none.
+
+    Raises:
+        DataError: Some images have a class and others none, folders contradict each other, no image is to train on, or
+            `labels.csv` misses an image or has one that is not there.
+    """
+    split_folders = has_split_folders(names)
+    if table is not None:
+        _require_same_files(names, table)
+    counts: dict[str, int] = {}
+    first: dict[str, str] = {}  # image of each class
+    for name in names:
+        split, class_name = _split_and_class(place, name, table, split_folders)
+        counts[split] = counts.get(split, 0) + 1
+        first.setdefault(class_name, name)
+    classes = sorted(first.keys() - {""})
+    if classes and "" in first:
+        if table is None:
+            problem = f"images within class folders and beside them ({first['']}); move them all into folders"
+        else:
+            problem = (
+                f"images with a label in {sources.LABELS} and without one ({first['']}); give a label to all or to none"
+            )
+        raise DataError(f"{place} has {problem}")
+    if "train" not in counts:
+        expected = "in a folder `train`" if table is None else "to train on"
+        raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
+    return Labelled(place, table, split_folders, classes, counts)
+
+
+def read_table(file: SourceFile) -> dict[str, Row]:
+    """What a file `labels.csv` says, by the paths of images.
+
+    Raises:
+        DataError: It is not such a file, or has a row twice.
+    """
+    with sources.open_file(file.place, file.checksum) as opened:
+        return parsed_table(file.name, opened.read(_LARGEST_FILE + 1))
+
+
+def parsed_table(name: str, content: bytes) -> dict[str, Row]:
+    """What the content of a file `labels.csv` of some name says; as `read_table`."""
+    if len(content) > _LARGEST_FILE:
+        raise DataError(f"{name} has more than {_LARGEST_FILE:,} bytes")
+    try:
+        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        columns = [cell.strip() for cell in next(reader, [])]
+        if columns not in _COLUMNS:
+            expected = " or ".join(map(",".join, _COLUMNS))
+            raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
+        table: dict[str, Row] = {}
+        for cells in reader:
+            if cells:
+                _add(table, cells, columns, f"{name}, line {reader.line_num}")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+    except csv.Error as error:
+        raise DataError(f"{name}, line {reader.line_num} is no CSV: {error}") from None
+    return table
+
+
+def has_split_folders(names: Iterable[str]) -> bool:
+    """Whether the folders at the top are splits."""
+    return any("/" in name and name.split("/")[0] in SPLIT_FOLDERS for name in names)
+
+
+def _add(table: dict[str, Row], cells: list[str], columns: list[str], where: str) -> None:
+    if len(cells) != len(columns):
+        raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)} ({','.join(columns)})")
+    name, label = sources.printable(cells[0].removeprefix("./")), sources.printable(cells[1])
+    split = cells[2] or "train" if len(cells) > 2 else None
+    if split is not None and split not in SPLIT_FOLDERS:
+        raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
+    if name in table:
+        raise DataError(f"{where} has {name} for the second time; keep one of the two")
+    table[name] = Row(label, split and SPLIT_FOLDERS[split])
+
+
+def _split_and_class(place: str, name: str, table: dict[str, Row] | None, split_folders: bool) -> tuple[str, str]:
+    if table is None:
+        return _by_folders(place, name, split_folders)
+    row = table[name]
+    split = row.split if row.split is not None else _by_folders(place, name, split_folders)[0]
+    return split, row.label
+
+
+def _require_same_files(names: LongList[str] | list[str], table: dict[str, Row]) -> None:
+    held = set(names)
+    if len(held) < len(names):
+        raise DataError(
+            f"{sources.LABELS} cannot tell images apart that have one path in several archives; rename them"
+        )
+    unknown = [name for name in table if name not in held]
+    if unknown:
+        raise DataError(
+            f"{sources.LABELS} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
+            "give their paths within the source"
+        )
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise DataError(
+            f"{sources.LABELS} has no row for {len(missing):,} images, first {missing[0]}; add them, or take "
+            "these images away"
+        )
+
+
+def _by_folders(place: str, name: str, split_folders: bool) -> tuple[str, str]:
+    """The split of an image, and its class: the first folder below the split; empty where there is none."""
+    folders = name.split("/")[:-1]
+    if not split_folders:
+        return "train", folders[0] if folders else ""
+    if not folders or folders[0] not in SPLIT_FOLDERS:
+        raise DataError(
+            f"{place} has folders for splits ({', '.join(SPLIT_FOLDERS)}) but also {name}; "
+            "move it into one of them (a class of such a name goes within a folder `train`)"
+        )
+    return SPLIT_FOLDERS[folders[0]], folders[1] if len(folders) > 1 else ""

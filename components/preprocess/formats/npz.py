@@ -1,0 +1,145 @@
+"""NPZ files: arrays of NumPy in a zip file (numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+
+Images are an array uint8 or uint16 [n, height, width] or [n, height, width, 1 or 3], labels one of whole numbers [n] or
+[n, 1]. The names of arrays say which is which, and of which split, as Keras (`x_train`, `y_train`), MedMNIST
+(`train_images`, `train_labels`) and others write them; the file's name may have the split instead. Other arrays are
+left out and logged. Nothing is unpickled.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import math
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.preprocess.decode import pixels
+from components.preprocess.formats import archives, stacks
+from components.preprocess.formats.stacks import Stack
+
+log = logging.getLogger(__name__)
+
+_IMAGE_WORDS = {"images", "image", "imgs", "x", "data"}
+_LABEL_WORDS = {"labels", "label", "y", "targets"}
+_NAMES_SHOWN = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class NpzStack(Stack):
+    """An array of images, the type of its values (`|u1`, `<u2`, `>u2`), and the array of its labels; empty if none."""
+
+    array: str
+    dtype: str
+    labels: str
+
+
+def list_stacks(files: Iterable[SourceFile]) -> list[NpzStack]:
+    """List the arrays of images of some files.
+
+    Raises:
+        DataError: A file is no NPZ file or damaged, its arrays are of another form, or two are for one split.
+    """
+    return [stack for file in files for stack in _list_file(file)]
+
+
+def read(stack: NpzStack) -> Iterator[tuple[bytes, int | None]]:
+    """Yield the images with their labels; values of 16 bit become 8 as in `pixels.of_16_bit`.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    size = stack.image_bytes * np.dtype(stack.dtype).itemsize
+    with _open_npz(stack.file) as packed:
+        values = _read_labels(stack.file, packed, stack.labels, stack.count) if stack.labels else None
+        with packed.open(f"{stack.array}.npy") as opened:
+            _read_header(stack.name, opened)
+            blocks = stacks.read_blocks(stack.name, opened, stack.count, size)
+            if stack.dtype != "|u1":
+                blocks = (pixels.of_16_bit(np.frombuffer(block, stack.dtype)).tobytes() for block in blocks)
+            labels = itertools.repeat(None, stack.count) if values is None else values.tolist()
+            yield from zip(stacks.split_blocks(blocks, stack.image_bytes), labels, strict=True)
+
+
+def _list_file(file: SourceFile) -> list[NpzStack]:
+    arrays: tuple[dict[str, str], dict[str, str]] = ({}, {})  # of images and of labels, by split
+    others = []
+    with _open_npz(file) as packed:
+        for name in sorted(packed.namelist()):
+            array = name.removesuffix(".npy")
+            words = set(re.findall("[a-z]+", array.lower()))
+            if not name.endswith(".npy") or not words & (_IMAGE_WORDS | _LABEL_WORDS):
+                others.append(sources.printable(name))
+                continue
+            split = stacks.split_of(array, file.name.rpartition("/")[2])
+            of_kind = arrays[bool(words & _LABEL_WORDS)]
+            if split in of_kind:
+                raise DataError(f"{file.name} has {of_kind[split]} and {array} for {split}; keep one of them")
+            of_kind[split] = array
+        images, labels = arrays
+        if others:
+            log.info("left out %d arrays of %s by name: %s", len(others), file.name, ", ".join(others[:_NAMES_SHOWN]))
+        if not images:
+            raise DataError(
+                f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "
+                "expected one called images, x or data, and labels or y for their labels, as in x_train and y_train"
+            )
+        stacks.require_pairs(file.name, images, labels)
+        return [_describe(file, packed, split, array, labels.get(split, "")) for split, array in images.items()]
+
+
+def _describe(file: SourceFile, packed: zipfile.ZipFile, split: str, array: str, labels: str) -> NpzStack:
+    name, found = f"{file.name}[{array}]", packed.getinfo(f"{array}.npy")
+    with packed.open(found) as opened:
+        dimensions, dtype = _read_header(name, opened)
+        header = opened.tell()
+    if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
+        raise DataError(f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved")
+    shape = stacks.shape_of(name, dimensions)
+    size = header + math.prod(dimensions) * dtype.itemsize
+    if found.file_size != size:
+        raise DataError(f"{name} has {found.file_size:,} bytes, its header says {size:,}")
+    values = np.unique(_read_labels(file, packed, labels, dimensions[0])).tolist() if labels else ()
+    return NpzStack(file, name, split, dimensions[0], shape, tuple(values), array, dtype.str, labels)
+
+
+def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> np.ndarray:
+    """The labels of `count` images, whole numbers [n]."""
+    name = f"{file.name}[{array}]"
+    with packed.open(f"{array}.npy") as opened:
+        dimensions, dtype = _read_header(name, opened)
+        if dtype.kind not in "iu" or dimensions not in ((count,), (count, 1)):
+            raise DataError(f"{name} has {dtype} {[*dimensions]}, expected {count:,} whole numbers, one for each image")
+        return np.frombuffer(b"".join(stacks.read_blocks(name, opened, count, dtype.itemsize, "labels")), dtype)
+
+
+@contextlib.contextmanager
+def _open_npz(file: SourceFile) -> Iterator[zipfile.ZipFile]:
+    with sources.open_file(file.place, file.checksum) as opened, archives.as_data_error(file):
+        packed = zipfile.ZipFile(opened)
+        for found in packed.infolist():
+            if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise DataError(
+                    f"{file.name} has {sources.printable(found.filename)} packed by method {found.compress_type}; "
+                    "save it again by numpy.savez_compressed"
+                )
+        yield packed
+
+
+def _read_header(name: str, opened: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Read the dimensions and the type of an array's values."""
+    version = npy.read_magic(opened)
+    if version != (1, 0):  # the others are for names of fields, and have headers of any size
+        raise DataError(f"{name} is in version {version[0]}.{version[1]} of the format, expected 1.0")
+    dimensions, fortran, dtype = npy.read_array_header_1_0(opened)
+    if fortran and len(dimensions) > 1:
+        raise DataError(f"{name} is in Fortran's order; save it by numpy.ascontiguousarray")
+    return dimensions, dtype

@@ -1,0 +1,126 @@
+"""Images that lie one after another in a file, with or without labels: what IDX, NPZ and TFRecord have in common."""
+
+import contextlib
+import dataclasses
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import IO, BinaryIO, cast
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.preprocess.formats.labels import SPLIT_WORDS
+
+_IMAGES_AT_ONCE = 1000
+_BYTES_AT_ONCE = 16 << 20
+_LARGEST_IMAGE = 25_000_000  # pixels
+MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
+_HEAD_BYTES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Images of one split in one file, which is read from start to end.
+
+    Attributes:
+        file: The file.
+        name: What messages call them; an image adds its number.
+        split: Their split.
+        count: Number of images.
+        shape: Their shape; None if each is an image file.
+        values: The labels that occur, ascending; empty if there are none.
+    """
+
+    file: SourceFile
+    name: str
+    split: str
+    count: int
+    shape: ImageShape | None
+    values: tuple[int, ...]
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of the pixels of an image, 8 bit each; 0 for image files."""
+        return self.shape.height * self.shape.width * self.shape.channels if self.shape else 0
+
+
+def split_of(*names: str) -> str:
+    """Return the split that the first of some names has as a word, its last such word; `train` if none has one."""
+    words = [word for name in reversed(names) for word in re.findall("[a-z]+", name.lower())]
+    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), "train")
+
+
+def require_pairs(what: str, images: Collection[str], labels: Collection[str]) -> None:
+    """Refuse labels for other splits than there are images for."""
+    if labels and set(labels) != set(images):
+        split = min(set(images) ^ set(labels))
+        has, lacks = ("images", "labels") if split in images else ("labels", "images")
+        raise DataError(f"{what} has {has} for {split} but no {lacks}; add them, or take all labels away")
+
+
+def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
+    """Return the shape of the images of an array [n, height, width] or [n, height, width, 1 or 3].
+
+    Raises:
+        DataError: The array is none of images, has none, or has too many or too large ones.
+    """
+    if len(dimensions) not in (3, 4) or (len(dimensions) == 4 and dimensions[3] not in (1, 3)):
+        raise DataError(
+            f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, 1 or 3], "
+            "channels last"
+        )
+    if not 0 < dimensions[0] <= MOST_IMAGES:
+        raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {MOST_IMAGES:,}")
+    shape = ImageShape(dimensions[1], dimensions[2], (*dimensions, 1)[3])
+    if not 0 < shape.height * shape.width <= _LARGEST_IMAGE:
+        raise DataError(f"{name} says that its images are {shape}, expected 1 to {_LARGEST_IMAGE:,} pixels")
+    return shape
+
+
+@contextlib.contextmanager
+def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> Iterator[BinaryIO]:
+    """Open a file of a source for reading, unpacked if its content is gzip, whatever its name.
+
+    Args:
+        file: The file.
+        is_plain: Tells from the first bytes that the file is not packed, although they are those of gzip.
+
+    Raises:
+        DataError: The file cannot be opened, or, wherever the block reads it, cannot be unpacked.
+    """
+    with sources.open_file(file.place, file.checksum) as opened:
+        head = opened.read(_HEAD_BYTES)
+        opened.seek(0)
+        gzipped = head.startswith(b"\x1f\x8b") and not is_plain(head)
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{file.name} is a damaged gzip file: {error}") from None
+
+
+def read_blocks(name: str, opened: IO[bytes], count: int, size: int, what: str = "images") -> Iterator[bytes]:
+    """Yield `count` items of `size` bytes each, many at a time.
+
+    Raises:
+        DataError: The file has fewer, or goes on.
+    """
+    at_once = max(1, min(_IMAGES_AT_ONCE, _BYTES_AT_ONCE // size))
+    for first in range(0, count, at_once):
+        wanted = min(at_once, count - first) * size
+        block = opened.read(wanted)
+        if len(block) < wanted:
+            found = first + len(block) // size
+            raise DataError(f"{name} ends after {found:,} of the {count:,} {what} that its header says")
+        yield block
+    if opened.read(1):
+        raise DataError(f"{name} goes on after the {count:,} {what} that its header says")
+
+
+def split_blocks(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the items of `size` bytes each that blocks consist of."""
+    for block in blocks:
+        for at in range(0, len(block), size):
+            yield block[at : at + size]

@@ -1,0 +1,348 @@
+"""What a source holds, told before anything is decoded: its parts, classes, splits, shape; and reading the parts."""
+
+import csv
+import dataclasses
+import gzip
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.long_lists import LongList
+from components.core.sources.sources import Listing, SourceFile
+from components.core.storage import buckets
+from components.preprocess.decode import pixels
+from components.preprocess.decode.pool import IMAGES_AT_ONCE
+from components.preprocess.formats import archives, idx, labels, npz, tfrecords
+from components.preprocess.formats.archives import Member
+from components.preprocess.formats.stacks import Stack
+
+log = logging.getLogger(__name__)
+
+_FILES_AT_ONCE = IMAGES_AT_ONCE, 1 << 20  # images, bytes
+_PIXELS_AT_ONCE = 1000, 16 << 20
+_NAMES_SHOWN = 5
+_DIGITS_COUNT = 1797
+_IMAGES_DEFAULT = ImageShape(64, 64, 3)
+
+
+class Original(NamedTuple):
+    """One image as the source holds it: its name there, the split it was found in, its label, its bytes.
+
+    `file` is where they were read from, if they are a file by themselves.
+    """
+
+    name: str
+    split: str
+    label: int
+    content: bytes
+    file: SourceFile | None = None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is a file that is too large to be decoded; its content is empty."""
+        return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
+
+
+@dataclasses.dataclass(frozen=True)
+class DigitsPart:
+    """All of scikit-learn's digits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StackPart:
+    """All images of a stack, and the values that stand for labels 0, 1, ... in all stacks of the source."""
+
+    stack: Stack
+    values: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagesPart:
+    """Some image files, each with its split and label."""
+
+    images: tuple[tuple[SourceFile, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchivePart:
+    """Some images of an archive, in the order in which they lie there, each with its split and label."""
+
+    file: SourceFile
+    members: tuple[tuple[Member, str, int], ...]
+
+
+Part = DigitsPart | StackPart | ImagesPart | ArchivePart
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What a source holds.
+
+    Attributes:
+        kind: `digits`, or that of the source's `Listing`.
+        parts: What `read` reads, each on whatever machine.
+        counts: Number of images in each split that the source has.
+        classes: Names of the classes by label; empty where there are none.
+        stored: Shape of images kept as plain pixels; None for image files.
+        natural: The shape that the dataset's images have unless another is asked for.
+    """
+
+    kind: str
+    parts: Iterable[Part]
+    counts: dict[str, int]
+    classes: list[str]
+    stored: ImageShape | None
+    natural: ImageShape
+
+
+def survey(place: str, listing: Listing | None = None) -> Survey:
+    """Surveys `digits`, or files.
+
+    Args:
+        place: Which.
+        listing: Its files, if they were listed already.
+
+    Raises:
+        DataError: The source holds no images, or contradicts itself.
+    """
+    if place == sources.DIGITS:
+        shape, classes = ImageShape(8, 8, 1), [str(digit) for digit in range(10)]
+        counts = {"train": _DIGITS_COUNT}
+        return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=shape, natural=shape)
+    listing = listing or sources.list_source(place)
+    match listing.kind:
+        case sources.IDX:
+            return _survey_stacks(place, listing.kind, idx.list_stacks(listing.files))
+        case sources.ARRAYS:
+            return _survey_stacks(place, listing.kind, npz.list_stacks(listing.files))
+        case sources.TFRECORDS:
+            return _survey_stacks(place, listing.kind, tfrecords.list_stacks([*listing.files]))
+        case sources.ARCHIVES:
+            return _survey_archives(place, listing)
+        case sources.IMAGES:
+            return _survey_images(place, listing)
+        case _:
+            raise AssertionError(f"sources of kind {listing.kind} have no reader")
+
+
+def images_of(part: Part) -> int:
+    """Return how many images a part has; 0 for one that is a whole file."""
+    match part:
+        case ImagesPart():
+            return len(part.images)
+        case ArchivePart():
+            return len(part.members)
+        case _:
+            return 0
+
+
+def read(part: Part) -> Iterator[list[Original]]:
+    """Yields the images of one part, some at a time.
+
+    Raises:
+        DataError: A file is damaged or gone.
+    """
+    match part:
+        case DigitsPart():
+            found = _read_digits()
+        case StackPart(idx.IdxStack() as stack):
+            found = _read_stack(part, idx.read(stack))
+        case StackPart(npz.NpzStack() as stack):
+            found = _read_stack(part, npz.read(stack))
+        case StackPart(tfrecords.TfrecordStack() as stack):
+            found = _read_stack(part, tfrecords.read(stack))
+        case ImagesPart():
+            found = _read_images(part)
+        case ArchivePart():
+            found = _read_archive(part)
+        case _:
+            raise AssertionError(f"{part} has no reader")
+    of_pixels = isinstance(part, DigitsPart) or (isinstance(part, StackPart) and part.stack.shape is not None)
+    return _some_at_a_time(found, *(_PIXELS_AT_ONCE if of_pixels else _FILES_AT_ONCE))
+
+
+def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
+    """Survey images that lie one after another in files, each read from start to end by one worker."""
+    if not found:
+        raise DataError(f"{place} has no images in its files")
+    shapes = {stack.name: stack.shape for stack in found}
+    if len(set(shapes.values())) > 1:
+        described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"the images of all splits must have one shape: {described}")
+    unlabelled = next((stack.name for stack in found if not stack.values), "")
+    values = sorted({value for stack in found for value in stack.values})
+    if values and unlabelled:
+        raise DataError(f"{place} has labels, but none for {unlabelled}; add them, or take all labels away")
+    counts: dict[str, int] = {}
+    for stack in found:
+        counts[stack.split] = counts.get(stack.split, 0) + stack.count
+    if "train" not in counts:
+        held = " and ".join(counts)
+        raise DataError(f"{place} has images for {held} but none to train on; name a file or an array after `train`")
+    return Survey(
+        kind=kind,
+        parts=[StackPart(stack, tuple(values)) for stack in found],
+        counts=counts,
+        classes=idx.class_names(found, values),
+        stored=found[0].shape,
+        natural=found[0].shape or _IMAGES_DEFAULT,
+    )
+
+
+def _read_stack(part: StackPart, found: Iterable[tuple[bytes, int | None]]) -> Iterator[Original]:
+    label_of: dict[int | None, int] = {value: label for label, value in enumerate(part.values)}
+    label_of |= {None: datasets.NO_LABEL}
+    for number, (content, value) in enumerate(found):
+        if value not in label_of:
+            raise DataError(f"{part.stack.name} has a new label {value}; the source changed while it was read")
+        yield Original(f"{part.stack.name}[{number}]", part.stack.split, label_of[value], content)
+
+
+def _survey_images(place: str, listing: Listing) -> Survey:
+    names = LongList(file.name for file in listing.files)
+    table = labels.read_table(listing.labels) if listing.labels else None
+    found = labels.labelled(place, names, table)
+    empty = _folders_without_images(place, names) if found.classes and table is None else []
+    if empty:
+        shown = ", ".join(empty[:_NAMES_SHOWN])
+        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
+    return Survey(
+        kind=sources.IMAGES,
+        parts=ImageParts(listing.files, found),
+        counts=found.counts,
+        classes=found.classes,
+        stored=None,
+        natural=_IMAGES_DEFAULT,
+    )
+
+
+class ImageParts:
+    """The parts of a source of image files, made as they are asked for, as there may be more than memory holds.
+
+    Args:
+        files: The files.
+        labelled: Where they belong.
+    """
+
+    def __init__(self, files: LongList[SourceFile], labelled: labels.Labelled) -> None:
+        self._files, self._labelled = files, labelled
+
+    def are_hashed(self) -> bool:
+        """Whether the sha256 of each file is known: of all or of none, as a source lies on this machine or not."""
+        return all(file.sha256 for file in itertools.islice(self._files, 1))
+
+    def __iter__(self) -> Iterator[ImagesPart]:
+        files = iter(self._files)
+        while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
+            places = self._labelled.each(file.name for file in some)
+            yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
+
+
+def _folders_without_images(place: str, names: LongList[str]) -> list[str]:
+    """Folders where classes are, of a source on this machine, that hold no image."""
+    if buckets.is_uri(place):
+        return []
+    depth = 2 if labels.has_split_folders(names) else 1
+    with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
+    found = (path.relative_to(place) for path in Path(place).glob("/".join("*" * depth)) if path.is_dir())
+    parts = [tuple(sources.printable(part) for part in path.parts) for path in found]
+    return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
+
+
+def _survey_archives(place: str, listing: Listing) -> Survey:
+    held = [(file, *archives.list_members(file)) for file in listing.files]
+    names = _names_in_archives([(file, [member.name for member in members]) for file, members, _ in held])
+    if not names:
+        raise DataError(f"{place} holds archives without images; expected PNG, JPEG or WebP files in them")
+    found = labels.labelled(place, names, _table_of_archives(listing, held))
+    split_and_label, parts = found.each(names), list[Part]()
+    for file, members, _ in held:
+        images = [(member, *next(split_and_label)) for member in members]
+        at_once = IMAGES_AT_ONCE if archives.has_ranges(file) else max(1, len(images))
+        starts = range(0, len(images), at_once)
+        parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
+    return Survey(
+        kind=sources.ARCHIVES,
+        parts=parts,
+        counts=found.counts,
+        classes=found.classes,
+        stored=None,
+        natural=_IMAGES_DEFAULT,
+    )
+
+
+def _names_in_archives(held: list[tuple[SourceFile, list[str]]]) -> list[str]:
+    """The paths of images as if each archive were unpacked into the folder where it lies, `train.zip` into `train`.
+
+    A folder at the top that holds all there is, as archives of a folder have one, is passed over.
+    """
+    tops = {name.partition("/")[0] if "/" in name else "" for _, names in held for name in names}
+    passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
+    found = []
+    for file, names in held:
+        *folders, name = file.name.split("/")
+        stem = name.partition(".")[0]
+        if stem in labels.SPLIT_FOLDERS and not labels.has_split_folders([*names, file.name]):
+            folders.append(stem)
+        within = [name.partition("/")[2] for name in names] if passed_over else names
+        found += ["/".join([*folders, name]) for name in within]
+    return found
+
+
+def _table_of_archives(
+    listing: Listing, held: list[tuple[SourceFile, list[Member], Member | None]]
+) -> dict[str, labels.Row] | None:
+    """What `labels.csv` says, beside the archives or within the only one."""
+    within = [(file, table) for file, _, table in held if table is not None]
+    if listing.labels is not None:
+        return labels.read_table(listing.labels)
+    if len(within) > 1 or (within and len(held) > 1):
+        raise DataError(
+            f"{within[0][0].name} has a {sources.LABELS} and is not the only archive; put one for all beside them"
+        )
+    for file, table in within:
+        (content,) = archives.read_members(file, [table])
+        return labels.parsed_table(f"{file.name}/{table.name}", content)
+    return None
+
+
+def _read_images(part: ImagesPart) -> Iterator[Original]:
+    most = pixels.LARGEST_FILE
+    for file, split, label in part.images:
+        # One that has grown since it was listed is read as far as shows that.
+        content = b"" if file.bytes > most else sources.content_of(file, most + 1)
+        yield Original(file.name, split, label, content, file)
+
+
+def _read_archive(part: ArchivePart) -> Iterator[Original]:
+    contents = archives.read_members(part.file, [member for member, _, _ in part.members])
+    for (member, split, label), content in zip(part.members, contents, strict=True):
+        yield Original(f"{part.file.name}/{member.name}", split, label, content)
+
+
+def _some_at_a_time(originals: Iterable[Original], most: int, most_bytes: int) -> Iterator[list[Original]]:
+    """Yield at most so many together that they have at most so many bytes, or one that has more."""
+    found: list[Original] = []
+    size = 0
+    for original in originals:
+        if found and (size + len(original.content) > most_bytes or len(found) == most):
+            yield found
+            found, size = [], 0
+        found.append(original)
+        size += len(original.content)
+    if found:
+        yield found
+
+
+def _read_digits() -> Iterator[Original]:
+    with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
+        for number, cells in enumerate(csv.reader(file)):
+            *pixels_to_16, label = (int(float(cell)) for cell in cells)
+            content = bytes((value * 255 + 8) // 16 for value in pixels_to_16)  # 0..16 becomes 0..255, to the nearest
+            yield Original(f"{sources.DIGITS}[{number}]", "train", label, content)

@@ -1,0 +1,124 @@
+"""TFRecord files of images, read without TensorFlow: `tf.train.Example` with an image file and a label.
+
+The image is the bytes feature `image/encoded` or `image` (as of TensorFlow Datasets), a PNG, JPEG or WebP file; the
+label is the int64 feature `image/class/label` or `label`, or missing. Other features are passed over. Every record has
+two checksums, which are compared; no file says how many there should be, so that one cut between two is not noticed.
+
+The name of a file, or of a folder that it is in, says its split.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.core.storage import tfrecord
+from components.preprocess.decode import pixels
+from components.preprocess.formats import stacks
+from components.preprocess.formats.stacks import Stack
+
+_LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and what else is told of it
+_IMAGE_FEATURES = ("image/encoded", "image")
+_LABEL_FEATURES = ("image/class/label", "label")
+
+
+class Example(NamedTuple):
+    """The image file of a record, and its label; None if it has none, or one below 0, which stands for none."""
+
+    image: bytes
+    label: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TfrecordStack(Stack):
+    """The examples of a TFRecord file."""
+
+
+class _NoExample(Exception):
+    """The record is no example that can be used; the message is the reason."""
+
+
+def list_stacks(files: Sequence[SourceFile]) -> list[TfrecordStack]:
+    """Read files through, and list those with records; one alone is for `train`, whatever its name.
+
+    Raises:
+        DataError: A record is damaged, is no example of an image file, or has no label although others have one.
+    """
+    found = []
+    for file in files:
+        count, values, unlabelled = 0, set[int](), -1
+        for count, (_, label) in enumerate(_examples(file), 1):
+            if label is not None:
+                values.add(label)
+            elif unlabelled < 0:
+                unlabelled = count - 1
+        if values and unlabelled >= 0:
+            raise DataError(f"{file.name} has labels, but none for record {unlabelled}; give one to all or to none")
+        split = stacks.split_of(file.name) if len(files) > 1 else "train"
+        if count:
+            found.append(TfrecordStack(file, file.name, split, count, None, tuple(sorted(values))))
+    return found
+
+
+def read(stack: TfrecordStack) -> Iterator[Example]:
+    """Yield the examples of a file.
+
+    Raises:
+        DataError: As `list_stacks`, or the file does not have as many as it had then.
+    """
+    count = 0
+    for example in _examples(stack.file):
+        count += 1
+        yield example
+    if count != stack.count:
+        raise DataError(f"{stack.name} had {stack.count:,} records and has {count:,} now; the source changed meanwhile")
+
+
+def _examples(file: SourceFile) -> Iterator[Example]:
+    with stacks.open_unpacked(file, is_plain=tfrecord.starts_a_record) as opened:
+        try:
+            for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
+                try:
+                    example = parsed(record.content)
+                    if number == 0:
+                        _require_image_file(example.image)
+                except _NoExample as reason:
+                    raise DataError(f"{file.name}: record {number} at byte {record.offset} {reason}") from None
+                yield example
+        except tfrecord.Damage as damage:
+            raise DataError(f"{file.name} is no TFRecord file, or is damaged: {damage}") from None
+
+
+def _require_image_file(image: bytes) -> None:
+    """Refuses pixels as they are, of which nothing tells the shape. Told by the first record; others are set aside."""
+    if not pixels.is_image_file(image):
+        raise _NoExample(
+            f"has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as they are go into NPZ "
+            "or IDX files; of a dataset of this pipeline give the source that it was made of"
+        )
+
+
+def parsed(record: bytes) -> Example:
+    """The image file and the label of a serialised `tf.train.Example`.
+
+    Raises:
+        _NoExample: It is none, or has no image file.
+    """
+    try:
+        features = tfrecord.Example.FromString(record).features.feature
+    except DecodeError:
+        raise _NoExample("is no tf.train.Example") from None
+    image = next((features[name].bytes_list.value for name in _IMAGE_FEATURES if name in features), None)
+    if image is None:
+        names = ", ".join(sorted(map(sources.printable, features))[:8])
+        raise _NoExample(f"has no feature image/encoded or image, but {names or 'none'}")
+    if len(image) != 1:
+        raise _NoExample(f"has an image of {len(image)} values of bytes, expected 1")
+    labels = next((features[name].int64_list.value for name in _LABEL_FEATURES if name in features), [-1])
+    if len(labels) != 1:
+        raise _NoExample(f"has a label of {len(labels)} whole numbers, expected 1")
+    return Example(image[0], labels[0] if labels[0] >= 0 else None)

@@ -1,0 +1,257 @@
+"""Reuse the pixels of images that an earlier dataset has, so that they are not decoded again.
+
+Beside each shard made of image files lies its members file: for each record, in the shard's order, the sha256 of the
+image file and of the pixels, and where in the shard the pixels are. It is no part of the dataset's content, which
+`dataset.json` and its digest describe. Its last 32 bytes are the sha256 of all before, its head names the shard by
+sha256, and pixels are compared with theirs whenever they are reused: nothing damaged, and nothing that belongs to
+another shard, gets into a dataset.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import itertools
+import logging
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import PIL
+from PIL import features
+
+from components.core import errors
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape, Manifest
+from components.core.errors import DataError, TransientError
+from components.core.sources import sources
+from components.core.storage import atomic_files, digests
+from components.core.storage.location import Location
+from components.preprocess.decode import pixels
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"members\x01"
+_HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, recipe
+_HASH_BYTES = 32
+# sha256 of the image file, sha256 of the pixels, offset of the pixels in the shard
+_MEMBER = np.dtype([("content", "V32"), ("pixels", "V32"), ("offset", "<u8")])
+_MEMBERS = ".members"
+# Rows go through a table without an index, as to insert them in their order is fast however many there are.
+_TABLES = """
+PRAGMA synchronous = OFF;
+CREATE TABLE wanted (content BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE added (content BLOB, pixels BLOB, offset INTEGER, shard INTEGER);
+CREATE TABLE known (content BLOB PRIMARY KEY, pixels BLOB, offset INTEGER, shard INTEGER) WITHOUT ROWID;
+"""
+
+
+class CachedPixels(NamedTuple):
+    """The pixels of an image in an earlier dataset: the shard, their offset in it, their sha256."""
+
+    shard: str
+    offset: int
+    pixels: bytes
+
+
+class _OtherRecipe(Exception):
+    """The shard's examples were made otherwise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetCache:
+    """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves.
+
+    Attributes:
+        table: SQLite file, whose name is used once.
+        shards: The shards by their number in the table.
+    """
+
+    table: str
+    shards: tuple[str, ...]
+
+    def find(self, content: bytes) -> CachedPixels | None:
+        """Return where the pixels of an image file with this sha256 (32 bytes) are, if an earlier dataset has it."""
+        query = "SELECT shard, offset, pixels FROM known WHERE content = ?"
+        found = _opened(self.table).execute(query, (content,)).fetchone()
+        return None if found is None else CachedPixels(self.shards[found[0]], *found[1:])
+
+
+def recipe(image: ImageShape, resize: str) -> bytes:
+    """Return a digest (32 bytes) of all that decides the pixels of an image file: shape, resizing, code, decoder."""
+    decided_by = {
+        "image": dataclasses.asdict(image),
+        "resize": resize,
+        "code": digests.sha256_of_file(Path(pixels.__file__)),
+        "pillow": PIL.__version__,
+        "libjpeg": [features.version("jpg"), features.version("libjpeg_turbo")],
+        "libwebp": features.version("webp"),
+    }
+    return bytes.fromhex(digests.digest_of(decided_by))
+
+
+def members_name(shard: str) -> str:
+    """Return the name of a shard's members file."""
+    return Path(shard).with_suffix(_MEMBERS).name
+
+
+def write_members(
+    folder: Path, shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes], offsets: np.ndarray
+) -> None:
+    """Write the members file of a shard.
+
+    Args:
+        folder: The folder of the dataset.
+        shard: The shard.
+        made_by: Its `recipe`.
+        contents: The sha256 of the image file of each record: uint8 [n, 32].
+        hashes: The sha256 of the pixels of each, 32 bytes.
+        offsets: Where in the shard the pixels of each begin: integers [n].
+    """
+    members = np.empty(shard.records, _MEMBER)
+    members["content"] = np.ascontiguousarray(contents).view("V32")[:, 0]
+    members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
+    members["offset"] = offsets
+    content = _HEAD.pack(_MAGIC, bytes.fromhex(shard.sha256), made_by) + members.tobytes()
+    atomic_files.write_file(folder / members_name(shard.file), content + hashlib.sha256(content).digest())
+
+
+def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:
+    """Look through earlier datasets, the newest first, and write the table of what they have.
+
+    A dataset, or a shard of it, that cannot be used is passed over with a warning.
+
+    Args:
+        earlier: Folder of datasets.
+        made_by: The `recipe` of the examples.
+        wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
+        folder: Where the table is written. Every worker must see it.
+
+    Returns:
+        None if there is nothing to reuse.
+    """
+    kept = Location.of(earlier)
+    kept.fetch_intact(datasets.MANIFEST, (_MEMBERS,))
+    path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as table:
+            table.executescript(_TABLES)
+            shards = _fill(table, _newest_first(kept), made_by, wanted)
+            table.commit()
+            used = [shards[number] for (number,) in table.execute("SELECT DISTINCT shard FROM known")]
+    except sqlite3.OperationalError as error:  # the disk is full
+        raise TransientError(f"{path} cannot be written: {error}") from None
+    for name, files in itertools.groupby(map(Path, sorted(used)), key=lambda shard: shard.parent.name):
+        (kept / name).fetch_if_intact(datasets.MANIFEST, tuple(file.name for file in files))
+    return DatasetCache(str(path), tuple(shards)) if used else None
+
+
+def _fill(
+    table: sqlite3.Connection, earlier: list[Location], made_by: bytes, wanted: Iterable[bytes] | None
+) -> list[str]:
+    """Fill the table `known` from datasets; return the shards that its rows have the numbers of."""
+    shards: list[str] = []
+    made_otherwise = 0
+    table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
+    of_source = "" if wanted is None else "WHERE content IN wanted"
+    for dataset in earlier:
+        if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
+            break
+        try:
+            table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
+            # Which of two copies is read decides nothing of the result.
+            table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
+            table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
+        except _OtherRecipe:
+            made_otherwise += 1
+        table.execute("DELETE FROM added")
+    if made_otherwise:
+        log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
+    return shards
+
+
+def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[bytes | None]:
+    """Read the pixels of some images of one shard.
+
+    Args:
+        shard: The shard.
+        wanted: Which; best by offset.
+        length: Bytes of the pixels of an image.
+
+    Returns:
+        The pixels of each, or None if they are not what they were, or cannot be read.
+    """
+    found: list[bytes | None] = []
+    with contextlib.suppress(OSError), open(shard, "rb") as file:
+        for cached in wanted:
+            file.seek(cached.offset)
+            image = file.read(length)
+            found.append(image if hashlib.sha256(image).digest() == cached.pixels else None)
+    return found + [None] * (len(wanted) - len(found))
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(table: str) -> sqlite3.Connection:
+    """Open the table, which nobody changes any more: so it needs no locks, which not every network volume has."""
+    return sqlite3.connect(f"{Path(table).as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+
+
+def _newest_first(earlier: Location) -> list[Location]:
+    """Return the datasets of a folder. The order decides which copy of an image is read, and nothing of the result."""
+    found = []
+    for manifest in earlier.path.glob(f"*/{datasets.MANIFEST}"):
+        try:
+            if not manifest.parent.name.startswith("."):
+                found.append((-manifest.stat().st_mtime_ns, manifest.parent.name))
+        except OSError:  # removed meanwhile
+            continue
+    return [earlier / name for _, name in sorted(found)]
+
+
+def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
+    """Yield the rows of a dataset, and append its shards to those that rows have the numbers of.
+
+    Raises:
+        _OtherRecipe: Its examples were made otherwise.
+    """
+    try:
+        manifest = Manifest.of(dataset)
+        of_images = manifest.source["kind"] == sources.IMAGES
+    except (DataError, OSError, KeyError, TypeError) as error:
+        _pass_over(dataset, error)
+        return
+    for shard in [shard for split in manifest.splits.values() for shard in split.shards] if of_images else []:
+        try:
+            file = dataset.path / shard.file
+            if not dataset.in_bucket and file.stat().st_size != shard.bytes:
+                raise DataError("it is cut short")
+            members = _read_members(dataset.path, shard, made_by)
+        except (DataError, OSError) as error:
+            _pass_over(dataset / shard.file, error)
+            continue
+        shards.append(str(file))
+        for content, sha256, offset in members.tolist():
+            yield content, sha256, offset, len(shards) - 1
+
+
+def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray:
+    name = members_name(shard.file)
+    content = (folder / name).read_bytes()
+    content, sha256_of_content = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
+    expected_bytes = _HEAD.size + shard.records * _MEMBER.itemsize
+    if hashlib.sha256(content).digest() != sha256_of_content or len(content) != expected_bytes:
+        raise DataError(f"{name} is damaged")
+    magic, sha256, recipe_of_shard = _HEAD.unpack_from(content)
+    if (magic, sha256.hex()) != (_MAGIC, shard.sha256):
+        raise DataError(f"{name} is of another shard or version")
+    if recipe_of_shard != made_by:
+        raise _OtherRecipe
+    return np.frombuffer(content, _MEMBER, offset=_HEAD.size)
+
+
+def _pass_over(place: Location, error: Exception) -> None:
+    reason = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
+    log.warning("passed over %s, which cannot be taken over from: %s", place, reason)

@@ -1,0 +1,339 @@
+"""The training loop: a block of steps, then what is due: a row of the log, a grid of samples, a checkpoint."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.core.artifacts import checkpoints, datasets, lineage
+from components.core.data import dataset_reader
+from components.core.distributed.cluster import Cluster
+from components.core.distributed.coordination import Agreement
+from components.core.distributed.strategies import choose_strategy, set_threads
+from components.core.errors import ConfigError, DataError, TrainingDiverged
+from components.core.networks.precision import choose_precision
+from components.core.stage.signals import deferred
+from components.core.storage.location import Location
+from components.train import environment, rollback, uploads
+from components.train.batches import Batches
+from components.train.config import TrainConfig, deciding_settings
+from components.train.monitoring import limits
+from components.train.monitoring.monitor import Monitor
+from components.train.monitoring.progress import Progress
+from components.train.monitoring.sample_grid import SampleGrid
+from components.train.rollback import Nonfinite, Rollbacks
+from components.train.step import NETWORKS, WganStep, network_of
+from components.train.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+Found = tuple[Location, checkpoints.Description]  # a checkpoint and what it says of itself
+
+# Few enough that a signal is noticed within seconds, enough that a call's overhead does not count.
+_BLOCK_STEPS = 10
+# What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
+
+
+def train(
+    config: TrainConfig,
+    manifest: datasets.Manifest,
+    folder: Location,
+    found: Found | None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
+
+    The start is the initial checkpoint, if there is one: `config` then has its digest. With a cluster every worker
+    trains and the chief alone writes; each returns when all have come to the end.
+    """
+    set_threads(exact=config.reproducibility == "exact")
+    strategy = choose_strategy(
+        config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, config.reproducibility
+    )
+    workers = Agreement(strategy, cluster)
+    if not workers.is_chief:
+        # Again: by now nobody but the chief writes there.
+        found = checkpoints.newest(folder)
+    precision = choose_precision(config.precision, strategy)
+    with workers.or_try_again(), name_what_to_lower(config):
+        # The precision that was chosen: `auto` asks the hardware, which may differ.
+        common = {**common_settings(config, manifest), "precision": precision}
+        workers.require_same(common, 0 if found is None else found[1].step)
+        session = Session(config, manifest, folder, strategy, workers, precision)
+        session.begin(found)
+        session.run()
+
+
+class Session:
+    """A training as one worker has it. `step` counts the generator updates done."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        manifest: datasets.Manifest,
+        folder: Location,
+        strategy: tf.distribute.Strategy,
+        workers: Agreement,
+        precision: str,
+    ) -> None:
+        self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
+        self._images = dataset_reader.open_split(config.dataset, manifest, "train")
+        held_out = dataset_reader.open_split(config.dataset, manifest, "validation")
+        self._network = network_of(config, manifest.image, manifest.class_count)
+        self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision)
+        self._wgan = self._new_wgan()
+        self._class_counts = manifest.splits["train"].class_counts if self._network.classes else []
+        written_folder = folder.path if workers.is_chief else None
+        self._progress = Progress(written_folder, config)
+        splits = ((self._images, self._images.labels), (held_out, held_out.labels))
+        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *splits)
+        self._rollbacks = Rollbacks(config)
+        self._batches = Batches(self._images, self._images.labels, config)
+        self._samples = SampleGrid(config, self._network)
+        self._uploads = uploads.Uploads(folder if workers.is_chief else None)
+        self._at_start = {**self._progress.state(), **self._monitor.state()}
+        self._made_with = lineage.made_with(
+            "train",
+            **environment.of(strategy, precision),
+            **{name: getattr(config, name) for name in _ON_RECORD},
+        )
+        self._compiled = False
+        self.step = 0
+
+    def begin(self, found: Found | None) -> None:
+        """Go on from a checkpoint, or begin with the initial one if the settings name one."""
+        if found is not None:
+            self._restore(found, with_rollbacks=True)
+            log.info("train: going on from step %d of %d", self.step, self._config.steps)
+            self._warn_of_other_bits(found[1])
+        elif self._config.initial_checkpoint:
+            self._take_initial_networks()
+        log.info(
+            "train: %d images of %s; the first block compiles, which takes some seconds",
+            len(self._images),
+            self._manifest.image,
+        )
+
+    def run(self) -> None:
+        """Train to the last step, or until a signal: then the step reached is kept."""
+        stopped = False
+        with deferred() as stop, self._uploads.running(), self._progress, Watchdog() as watchdog:
+            self._drop_rows_after(self.step)
+            while self.step < self._config.steps and not stopped:
+                block, seconds = self._compute_block()
+                watchdog.beat()
+                nonfinite = rollback.first_nonfinite(block, self.step, self._wgan)
+                if nonfinite is not None:
+                    self._roll_back(nonfinite)
+                    continue
+                self._count(block, seconds)
+                if self.step % limits.window_steps(self._config) == 0:
+                    self._end_window()
+                if self._is_due(self._config.log_every):
+                    self._progress.write_row(self.step)
+                if self._workers.is_chief and self._is_due(self._config.sample_every):
+                    self._samples.write(self._wgan.average, self._folder.path, self.step)
+                # A signal to one worker is a signal to all, at the same step.
+                stop.signal = self._workers.largest(stop.signal or 0) or None
+                stopped = bool(stop)
+                if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
+                    self._save()
+            if stopped:
+                log.info("train: stopped at step %d of %d, which is kept", self.step, self._config.steps)
+            watchdog.end()
+            self._uploads.finish()  # before others look there for what was made
+            self._workers.wait()
+            if stopped:
+                stop.leave()
+
+    def _compute_block(self) -> tuple[dict[str, np.ndarray], float]:
+        """Compute the next steps: their values, [steps] each, and the seconds that they took."""
+        rollbacks = self._rollbacks.in_force(self.step)
+        self._wgan.roll_backs.assign(rollbacks)
+        started = time.monotonic()
+        rows = self._wgan.run_block(*self._batches.block(self.step, self._block_length(), rollbacks))
+        block = {name: rows[name].numpy() for name in rows}
+        return block, time.monotonic() - started
+
+    def _block_length(self) -> int:
+        """Steps until something is due, but not too many."""
+        config = self._config
+        periods = (config.log_every, config.sample_every, config.checkpoint_every, limits.window_steps(config))
+        due = min(every - self.step % every for every in periods)
+        return min(_BLOCK_STEPS, due, config.steps - self.step)
+
+    def _count(self, block: dict[str, np.ndarray], seconds: float) -> None:
+        self.step += len(block["finite"])
+        # The first block compiles; its time says nothing of the speed.
+        self._progress.add(block, seconds if self._compiled else None)
+        self._compiled = True
+        self._monitor.add(block)
+
+    def _is_due(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self._config.steps
+
+    def _end_window(self) -> None:
+        """Look at a window of steps; end a training that will not recover, on all workers if on one."""
+        window = limits.window_steps(self._config)
+        findings = self._monitor.end_window(self.step, self._rollbacks.notes(self.step - window))
+        if self._config.when_unhealthy == "stop" and self._workers.largest(len(findings)):
+            self._give_up(findings)
+
+    def _give_up(self, findings: list[limits.Finding]) -> None:
+        last_good = self._monitor.last_good
+        good = max((found for found in checkpoints.steps(self._folder) if found <= last_good), default=None)
+        self._workers.wait()
+        doubtful_after = self._last_undoubted()
+        if self._workers.is_chief and doubtful_after is not None:
+            # They were there only to go on from after an interruption.
+            checkpoints.remove_after(self._folder, doubtful_after)
+        kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
+        raise TrainingDiverged(
+            f"{' and '.join(map(str, findings)) or 'another worker gives up'}, at step {self.step} as in each window "
+            f"since step {last_good}; such a training does not recover, and {kept}"
+            + "".join(f". To train anew, {finding.remedy}" for finding in findings[:1])
+        )
+
+    def _last_undoubted(self) -> int | None:
+        """While the latest window is failing, the last step before it was known to be; else None.
+
+        No later checkpoint takes the place of an earlier one, as the training may be about to be ended.
+        """
+        if not self._monitor.in_doubt or self._config.when_unhealthy == "warn":
+            return None
+        return self._monitor.last_good + limits.window_steps(self._config) - 1
+
+    def _save(self) -> None:
+        """Write a checkpoint of this step, remove those that are not to be kept, and have it uploaded."""
+        state = {**self._state(), **self._rollbacks.state()}
+        made_with = self._made_with
+        if len(self._rollbacks):
+            made_with = {**made_with, "rolled_back": len(self._rollbacks)}
+        description = checkpoints.Description(
+            step=self.step,
+            network=self._network.to_json(),
+            settings=deciding_settings(self._config),
+            classes=self._manifest.classes,
+            class_counts=self._class_counts,
+            dataset_digest=self._manifest.digest,
+            state_sha256="",
+            made_with=made_with,
+        )
+        checkpoints.save(self._folder, description, state)
+        keep = functools.partial(
+            checkpoints.kept,
+            count=self._config.keep_checkpoints,
+            good=self._last_undoubted(),
+            back=[*self._rollbacks.targets(self.step)],
+        )
+        checkpoints.keep(self._folder, keep)
+        self._uploads.saved(self.step, keep)
+
+    def _roll_back(self, nonfinite: Nonfinite) -> None:
+        """Return to a step before a number that is not finite, on all workers.
+
+        Raises:
+            TrainingDiverged: After as many rollbacks as the settings allow.
+        """
+        if len(self._rollbacks) == self._config.roll_backs:
+            raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
+        back = self._rollbacks.add(nonfinite.step)
+        # This machine may not have it, if the training began on another.
+        uploads.fetch_former(self._folder, back.step)
+        good = checkpoints.newest(self._folder, back.step)
+        returned = 0 if good is None else good[1].step
+        self._workers.require_same({}, returned)
+        log.error(
+            "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d): on from "
+            "step %d, with other noise and another order of images from step %d on",
+            *(nonfinite.what, nonfinite.step, len(self._rollbacks), self._config.roll_backs, returned, back.step),
+        )
+        if good is not None:
+            self._restore(good, with_rollbacks=False)
+        else:
+            self._restart()
+        self._workers.wait()  # until nobody reads what is removed now
+        if self._workers.is_chief:
+            checkpoints.remove_after(self._folder, returned)
+        self._drop_rows_after(returned)
+        self._uploads.went_back(returned)
+
+    def _restart(self) -> None:
+        self._wgan.restore(self._new_wgan().state_arrays())
+        self._progress.restore(self._at_start)
+        self._monitor.restore(self._at_start)
+        self.step = 0
+        if self._config.initial_checkpoint:
+            self._take_initial_networks()
+
+    def _restore(self, found: Found, with_rollbacks: bool) -> None:
+        folder, description = found
+        arrays = checkpoints.load_state(folder)
+        if with_rollbacks:
+            self._rollbacks.restore(arrays)
+        arrays.pop(rollback.STATE, None)
+        wrong = checkpoints.differences(self._state(), arrays)
+        if wrong:
+            raise DataError(f"checkpoint {folder} does not fit: {'; '.join(wrong)}")
+        self._wgan.restore(arrays)
+        self._progress.restore(arrays)
+        self._monitor.restore(arrays)
+        self.step = description.step
+
+    def _state(self) -> dict[str, np.ndarray]:
+        """The arrays of every checkpoint; those of rollbacks are there only after one."""
+        return {**self._wgan.state_arrays(), **self._progress.state(), **self._monitor.state()}
+
+    def _take_initial_networks(self) -> None:
+        take_networks(self._wgan, self._config.initial_checkpoint)
+        log.info("train: beginning with the networks of %s", self._config.initial_checkpoint)
+
+    def _drop_rows_after(self, step: int) -> None:
+        self._progress.drop_after(step)
+        self._monitor.drop_after(step)
+
+    def _warn_of_other_bits(self, description: checkpoints.Description) -> None:
+        exact = self._config.reproducibility == "exact"
+        changed = environment.differences(description.made_with, self._made_with, exact)
+        if changed:
+            log.warning("train: bits may differ from here on from an uninterrupted training: %s", "; ".join(changed))
+
+
+def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:
+    """Take the networks and the average of another training; step, optimisers and means stay as new."""
+    new = wgan.state_arrays()
+    arrays = _of_networks(checkpoints.load_state(initial_checkpoint))
+    wrong = checkpoints.differences(_of_networks(new), arrays)
+    if wrong:
+        raise DataError(f"initial_checkpoint {initial_checkpoint} does not fit: {'; '.join(wrong)}")
+    wgan.restore({**new, **arrays})
+
+
+def _of_networks(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in state.items() if name.split("/")[0] in NETWORKS}
+
+
+def common_settings(config: TrainConfig, manifest: datasets.Manifest) -> dict[str, Any]:
+    """The settings that must be the same on all workers: all but locations and the hardware of each."""
+    own = ("dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas")
+    common = {name: value for name, value in dataclasses.asdict(config).items() if name not in own}
+    return {**common, "dataset": manifest.digest}
+
+
+@contextlib.contextmanager
+def name_what_to_lower(config: TrainConfig) -> Iterator[None]:
+    """Turn a lack of memory into a `ConfigError` that names the settings to lower."""
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise ConfigError(
+            f"the memory does not suffice for a batch of {config.batch_size} and base_filters {config.base_filters}; "
+            "lower either, or give more replicas with memory of their own"
+        ) from None

@@ -1,0 +1,122 @@
+"""Whether a training is healthy: what is known of a window of its steps, and the limits beyond which it is not.
+
+The limits, and the trainings by which they were found: docs/calibration.md.
+"""
+
+import dataclasses
+import math
+
+from components.train.config import TrainConfig
+
+FAILING_WINDOWS = 3  # one after another, after which a training will not recover
+_WINDOW_UPDATES = 200  # of the critic
+_WARM_UP_STEPS, _WARM_UP_SHARE = 500, 0.02
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """What is known of a window; None where it cannot be known.
+
+    Attributes:
+        gradient_norm: Mean norm of the critic's gradient at interpolates; 1 or somewhat above in a good critic.
+        gradient_norm_deviation: Its standard deviation.
+        excess_slope: The norm less the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the
+            norm: for c times as steep a critic the penalised gap is c W - penalty_weight (c - 1)^2.
+        penalty_share: The weighted penalty over the magnitude of the critic's gap.
+        critic_gap: Mean score of real images less that of drawn ones.
+        score_offset: Magnitude of the mean score of real images over that of the gap.
+        sample_spread: Mean distance between drawn images, in multiples of that between real ones.
+        critic_overfit: Share of the gap by which images that the critic was trained on score higher than others.
+    """
+
+    gradient_norm: float
+    gradient_norm_deviation: float
+    excess_slope: float
+    penalty_share: float
+    critic_gap: float
+    score_offset: float
+    sample_spread: float
+    critic_overfit: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """Beyond which values a signal is told of (`warn`), and beyond which a training fails; None for none.
+
+    Attributes:
+        signal: Its name in `Diagnostics`.
+        warn, fail: The lowest and the highest value.
+        remedy: What helps as a rule.
+        penalty_only: Whether it holds for the gradient penalty alone.
+    """
+
+    signal: str
+    warn: tuple[float | None, float | None]
+    fail: tuple[float | None, float | None]
+    remedy: str
+    penalty_only: bool = False
+
+
+_STEEP = "lower critic_learning_rate, or raise penalty_weight"
+LIMITS = (
+    Limit("gradient_norm", (0.7, None), (0.3, None), "lower critic_learning_rate or penalty_weight", True),
+    Limit("excess_slope", (None, 0.5), (None, 4.0), _STEEP, True),
+    Limit("gradient_norm_deviation", (None, 1.0), (None, None), _STEEP, True),
+    Limit("critic_gap", (0.0, None), (0.0, None), "lower critic_learning_rate, or raise critic_steps"),
+    Limit("sample_spread", (0.6, None), (0.25, None), "change generator_learning_rate, or raise critic_steps"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A signal beyond a limit of its own.
+
+    Attributes:
+        signal, value: Which, and what it is.
+        limit: What was expected.
+        failing: Whether it is beyond the limit for failing.
+        remedy: What helps as a rule.
+    """
+
+    signal: str
+    value: float
+    limit: str
+    failing: bool
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.signal} is {self.value:.4g}, expected {self.limit}"
+
+
+def findings(signals: Diagnostics, constraint: str) -> list[Finding]:
+    """Every signal that is beyond a limit; one that is not finite is failing."""
+    found = []
+    for limit in LIMITS:
+        value = getattr(signals, limit.signal)
+        if value is None or (limit.penalty_only and constraint != "gradient_penalty"):
+            continue
+        for failing, bounds in ((True, limit.fail), (False, limit.warn)):
+            if not _within(value, *bounds):
+                found.append(Finding(limit.signal, value, _described(*bounds), failing, limit.remedy))
+                break
+    return found
+
+
+def window_steps(config: TrainConfig) -> int:
+    """Generator updates in a window: those of some 200 critic updates."""
+    return math.ceil(_WINDOW_UPDATES / config.critic_steps)
+
+
+def is_warm(step: int, config: TrainConfig) -> bool:
+    """Whether a window that ends at a step is past the beginning, when numbers are wild in every training."""
+    return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
+
+
+def _within(value: float, low: float | None, high: float | None) -> bool:
+    return math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+
+
+def _described(low: float | None, high: float | None) -> str:
+    bounds = [] if low is None else [f"at least {low:g}"]
+    bounds += [] if high is None else [f"at most {high:g}"]
+    return " and ".join(bounds) or "a number"

@@ -1,0 +1,103 @@
+"""Rollback after NaN or infinity: to which step, and with what change.
+
+Both follow from where the numbers were found. Training goes back to where that window of steps began, with each further
+rollback one window more; from there on noise is of another seed, and so is the order of images. Checkpoints and
+interruptions decide none of it: it may be done again from any checkpoint up to that step, with the same bits.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from components.core.artifacts import checkpoints
+from components.core.errors import DataError
+from components.train.config import TrainConfig
+from components.train.monitoring import limits
+from components.train.step import WganStep
+
+STATE = "roll_backs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Nonfinite:
+    """A number that is not finite."""
+
+    what: str
+    step: int  # of the update that would have applied it, the first being 1
+
+
+def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) -> Nonfinite | None:
+    """Find the first number of a block of steps, begun after `step`, that is not finite."""
+    found = np.flatnonzero(block["finite"] < 1)
+    if not found.size:
+        return None
+    index = int(found[0])
+    # Nothing that is not finite is ever applied: a variable that is has become so by itself, and is the cause.
+    broken = checkpoints.not_finite(wgan.state_arrays())
+    return Nonfinite(broken[0] if broken else wgan.what(block["nonfinite"][index]), step + index + 1)
+
+
+def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
+    """The message of a training that ends there."""
+    bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
+    often = f", after {config.roll_backs} roll-backs" if config.roll_backs else ""
+    return (
+        f"{nonfinite.what} is not finite{bound} at step {nonfinite.step}{often}; that update was not applied and the "
+        "last checkpoint is sound. Lower the learning rates, or raise penalty_weight"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollback:
+    """A rollback that was decided on."""
+
+    step: int  # the last before the change; training goes back at least to there
+    nonfinite: int  # the step at which a number was not finite
+
+
+class Rollbacks:
+    """The rollbacks of a training so far; part of its checkpoints once there is one."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._window = limits.window_steps(config)
+        self._done: list[Rollback] = []
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def in_force(self, step: int) -> int:
+        """How many count for what follows a step."""
+        return sum(found.step <= step for found in self._done)
+
+    def targets(self, step: int) -> range:
+        """The steps to which a number that is not finite after a step may lead back: the first if it comes at once."""
+        return range(max(0, step // self._window - len(self._done)) * self._window, step + 1, self._window)
+
+    def add(self, step: int) -> Rollback:
+        """Decide on the next one, for a number that is not finite at a step (the first has number 1)."""
+        found = Rollback(self.targets(step - 1)[0], step)
+        self._done.append(found)
+        return found
+
+    def notes(self, step: int) -> list[str]:
+        """A line for each rollback that changed what followed a step."""
+        return [
+            f"rolled back from step {found.nonfinite}, where a number was not finite: from step {step} on noise and "
+            "the order of images are others"
+            for found in self._done
+            if found.step == step
+        ]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint keeps; nothing if there was none."""
+        if not self._done:
+            return {}
+        return {STATE: np.array([[found.step, found.nonfinite] for found in self._done], np.int64)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a checkpoint; a `DataError` if what it keeps of rollbacks has another shape."""
+        kept = arrays.get(STATE, np.zeros((0, 2), np.int64))
+        if kept.dtype != np.int64 or kept.shape[1:] != (2,):
+            raise DataError(f"{STATE} is {kept.dtype}{kept.shape}, expected int64(n, 2)")
+        self._done = [Rollback(*pair) for pair in kept.tolist()]

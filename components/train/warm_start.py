@@ -1,0 +1,74 @@
+"""The checkpoint of an earlier training that a new one begins with, where it was given one."""
+
+import dataclasses
+from typing import Any
+
+from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts.checkpoints import Description
+from components.core.errors import ConfigError, DataError
+from components.train.config import TrainConfig
+
+
+def digest(config: TrainConfig) -> str:
+    """The digest of the initial checkpoint: the one that was given, or else the one that it has; empty for none.
+
+    Where it was given nothing is read: a training that has checkpoints of its own goes on when the initial one is gone.
+
+    Raises:
+        DataError: It is to be read, and is missing or damaged.
+    """
+    if config.initial_checkpoint_digest or not config.initial_checkpoint:
+        return config.initial_checkpoint_digest
+    return _describe(config, "; where it is gone, what it began goes on if initial_checkpoint_digest is given").digest
+
+
+def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
+    """Refuses an initial checkpoint whose networks are none for this training.
+
+    Args:
+        config: The training settings, with an initial checkpoint.
+        manifest: The dataset to train on.
+
+    Raises:
+        ConfigError: It is of other networks or classes; names every difference.
+        DataError: It is missing or damaged, or has another digest.
+    """
+    described = _describe(config)
+    differing = _differences(described, config, manifest)
+    if differing:
+        raise ConfigError(
+            f"initial_checkpoint {config.initial_checkpoint} cannot begin this training: {'; '.join(differing)}; give "
+            "the settings and the kind of images that it was trained with, or no initial_checkpoint"
+        )
+
+
+def _describe(config: TrainConfig, remedy: str = "") -> Description:
+    try:
+        return checkpoints.Description.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
+    except DataError as error:
+        raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
+
+
+def _differences(described: Description, config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
+    # Only here, so that whatever else is wrong is told without TensorFlow.
+    from components.core.networks.gan import NetworkConfig
+    from components.train.step import network_of
+
+    try:
+        there = NetworkConfig.from_json(described.network)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"initial_checkpoint {config.initial_checkpoint} names no networks: {error!r}") from None
+    here = network_of(config, manifest.image, manifest.class_count)
+    values: dict[str, tuple[Any, Any]] = {
+        field.name: (getattr(there, field.name), getattr(here, field.name))
+        for field in dataclasses.fields(NetworkConfig)
+    }
+    of_classes = values.pop("classes")
+    values["conditioning"] = _conditioning(of_classes[0]), _conditioning(of_classes[1])
+    if all(of_classes):  # networks without labels know of no class, and can go on with any
+        values["classes"] = described.classes, manifest.classes
+    return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]
+
+
+def _conditioning(classes: int) -> str:
+    return "class" if classes else "none"

@@ -1,0 +1,131 @@
+"""`wgan compile` and `wgan profiles`: a package for a cluster or for Vertex, and the hardware that it can be for."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.core import errors
+from components.core.errors import ConfigError
+from components.core.stage import cli
+from components.core.storage import atomic_files
+from pipeline.package import image_digests, parameters, shipped_package
+from pipeline.profiles import profiles
+from pipeline.profiles.profiles import KFP, TARGETS, VERTEX, Profile
+
+log = logging.getLogger("pipeline")
+
+HELP = {
+    "compile": "write the package for Kubeflow or for Vertex",
+    "profiles": "print the hardware profiles as YAML",
+}
+_DEFAULT_PROFILE = "cpu"
+# Stands for a parameter that only a run gives, while the others are checked.
+_GIVEN_LATER = "given-later"
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Write a package, or list the profiles, and return the exit code (see `components.core.errors`).
+
+    Args:
+        verb: A key of `HELP`.
+        words: The command line after the verb.
+
+    Raises:
+        ConfigError: Nothing was written.
+    """
+    parser = cli.Parser(
+        prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/profiles.md)"
+    )
+    if verb == "profiles":
+        print(profiles.as_yaml(parser.parse_args(words).profiles), end="")
+        return errors.OK
+    _add_flags(parser)
+    parsed = parser.parse_args(words)
+    profile = profiles.choose(profiles.read(parsed.profiles), parsed.profile, parsed.target)
+    given = _parameters(parsed.set)
+    if parsed.images is None and not parsed.allow_tags:
+        raise ConfigError(
+            "images is required, as a tag can be another image tomorrow: give the file that `make push REGISTRY=...` "
+            "wrote (--images build/images.json), or name images by tag (--allow_tags)"
+        )
+    image_of = image_digests.read(parsed.images) if parsed.images else None
+    defaults = _checked_defaults(profile, given)
+    # Importing kfp takes a second, which mistakes should not have to wait for.
+    from pipeline.compile import compiled_package
+
+    atomic_files.write_file(parsed.output, compiled_package(image_of, profile, defaults))
+    log.info("wrote %s for %s, profile %s", parsed.output, profile.target, profile.name)
+    if profile.service_account:
+        log.info("start its runs as service account %s, which no package can say", profile.service_account)
+    return errors.OK
+
+
+def _add_flags(parser: cli.Parser) -> None:
+    parser.add_argument(
+        "--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})"
+    )
+    parser.add_argument(
+        "--profile",
+        default=_DEFAULT_PROFILE,
+        metavar="NAME",
+        help=f"the hardware that stages get; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
+    )
+    parser.add_argument(
+        "--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow_tags)"
+    )
+    parser.add_argument(
+        "--allow_tags",
+        "--allow-tags",
+        action="store_true",
+        help="name images by tag, as `make images` does: what has that name by then will run",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another default for a parameter of the pipeline (`wgan run --help` lists them); any number of times",
+    )
+
+
+def _parameters(words: list[str]) -> dict[str, str]:
+    """Return the text given for each parameter."""
+    problems = [f"set must be NAME=VALUE, got {word!r}" for word in words if not word.partition("=")[1]]
+    names = [word.partition("=")[0] for word in words]
+    problems += [f"set {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if problems:
+        raise ConfigError(*problems)
+    return {name.replace("-", "_"): value for name, _, value in (word.partition("=") for word in words)}
+
+
+def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the new defaults of a package, typed and checked with all other parameters and the hardware.
+
+    Raises:
+        ConfigError: With every mistake.
+    """
+    found = shipped_package.read()
+    shipped_package.put_train_on(profile.train_image, found)
+    known = parameters.fields(found)
+    hardware = (
+        {} if profile.train_image == "cpu" else {"accelerator": profile.accelerator, "replicas": profile.replicas}
+    )
+    problems = [parameters.unknown_parameter(name, known) for name in given if name not in known]
+    problems += [
+        f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"
+        for name in hardware
+        if name in given
+    ]
+    later = {name: _GIVEN_LATER for name, field in known.items() if field.required}
+    try:
+        values = parameters.parse(found, later | dict(given) | hardware, problems)
+    except ConfigError as error:
+        raise ConfigError(*(f"with profile {profile.name}: {problem}" for problem in error.problems)) from None
+    return {name: values[name] for name in given}

@@ -1,0 +1,24 @@
+"""Extras of the wheel: check that the one a verb needs is installed, before anything is imported from it."""
+
+import importlib.util
+
+from components.core.errors import ConfigError
+
+# Packages that come with each extra.
+_CPU = ("jinja2", "keras", "matplotlib", "numpy", "scipy", "tensorflow")
+_PACKAGES = {"pipeline": ("croniter", "kfp", "pydantic"), "cpu": _CPU, "local": (*_CPU, "apache_beam", "sklearn")}
+
+
+def require(extra: str, verb: str) -> None:
+    """Check that an extra is installed, without importing its packages.
+
+    Args:
+        extra: A key of `_PACKAGES`.
+        verb: The verb of `wgan` that needs it, for the message.
+
+    Raises:
+        ConfigError: A package of the extra is missing.
+    """
+    if any(importlib.util.find_spec(package) is None for package in _PACKAGES[extra]):
+        command = f"pip install 'wgan-gp-pipeline[{extra}]'"
+        raise ConfigError(f'wgan {verb} needs the extra "{extra}", which is not installed: {command}')

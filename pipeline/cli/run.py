@@ -1,0 +1,150 @@
+"""`wgan run` and `wgan plan`: their flags, which the package decides, and everything that is checked before a run."""
+
+import argparse
+import logging
+import shlex
+from pathlib import Path
+from typing import Any
+
+from components.core import errors
+from components.core.container_images import TRAIN_IMAGES
+from components.core.errors import ConfigError
+from components.core.stage import cli
+from components.core.storage import buckets
+from components.core.storage.location import Location, private
+from pipeline.cli import extras, tables
+from pipeline.local import containers, history, plan, runner, session
+from pipeline.local.containers import Containers
+from pipeline.local.docker_client import Docker
+from pipeline.local.processes import Processes
+from pipeline.package import parameters, reader, shipped_package
+from pipeline.package.reader import Package
+from pipeline.profiles import yaml_files
+
+log = logging.getLogger("pipeline")
+
+HELP = {
+    "run": "run the pipeline on this machine, from the first stage that is not finished",
+    "plan": "print which stages a run would run, and why, without running them",
+}
+_PROCESS, _DOCKER = "process", "docker"
+# As components/core/sources/sources.py calls it; to import that would make this command heavy.
+_FETCHED_BY_NAME = ("fashion-mnist",)
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Run or plan the pipeline and return the exit code (see `components.core.errors`).
+
+    Args:
+        verb: A key of `HELP`.
+        words: The command line after the verb.
+
+    Raises:
+        StageError: It was not begun.
+    """
+    # The package decides which flags there are, so --package is read first.
+    first = _parser(verb).parse_known_args(words)[0]
+    if first.runner == _PROCESS:
+        extras.require("local", verb)
+    found = shipped_package.read() if first.package is None else _package(first.package)
+    parser = _parser(verb, add_help=True)
+    parameters.add_flags(parser, parameters.fields(found))
+    parsed, unknown = parser.parse_known_args(words)
+    given = parameters.given_in(parsed)
+    # History and kept results of a run in a bucket lie on this machine.
+    root = Location.of(parsed.root)
+    root = root if root.in_bucket else Location.of(root.path.resolve())
+    given["root"] = root.uri
+    if parsed.runner == _DOCKER and parsed.package is None and given.get("accelerator") in TRAIN_IMAGES:
+        shipped_package.put_train_on(given["accelerator"], found)
+    problems = [*_problems(parsed, root), *parameters.unknown_flags(unknown, parsed)]
+    options = _docker_options(parsed.docker_options, problems)
+    values = parameters.parse(found, given, problems)
+    place = Processes() if parsed.runner == _PROCESS else _containers(found, options, root.path, values, parsed.dev)
+    if verb == "plan":  # which leaves nothing at the root
+        with session.session(private("plans"), Docker().program) as opened:
+            place.begin(opened)
+            tables.print_plan(plan.plan(found, values, root.own, place))
+        return errors.OK
+    kept = history.History(root, found.text, values)
+    log.info("run %d; logs and state in %s", kept.number, kept.folder)
+    run = runner.Run(found, values, root.own, kept, place, parsed.jobs)
+    with session.session(root.own, Docker().program) as opened:
+        place.begin(opened)
+        code = run.execute()
+    tables.print_run(run.progress)
+    tables.print_places(run.progress, root)
+    return code
+
+
+def _parser(verb: str, add_help: bool = False) -> cli.Parser:
+    parser = cli.Parser(
+        prog=f"wgan {verb}",
+        description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.",
+        allow_abbrev=False,
+        add_help=add_help,
+    )
+    parser.add_argument(
+        "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps everything made (default: ./runs)"
+    )
+    parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
+    parser.add_argument(
+        "--runner", default=_PROCESS, choices=(_PROCESS, _DOCKER), help="what stages run as (default: process)"
+    )
+    parser.add_argument(
+        "--dev", action="store_true", help="with --runner docker: run the code of this working tree, not the images'"
+    )
+    parser.add_argument(
+        *("--docker_options", "--docker-options"),
+        default="",
+        metavar="WORDS",
+        help='with --runner docker: more words for `docker create`, such as --docker-options="--gpus all"',
+    )
+    if verb == "run":
+        parser.add_argument("--jobs", type=int, default=1, help="stages that may run side by side (default: 1)")
+    return parser
+
+
+def _package(path: Path) -> Package:
+    try:
+        return reader.read(yaml_files.read_bytes(path), str(path))
+    except OSError as error:
+        raise ConfigError(f"package cannot be read: {errors.describe_os_error(error)}") from None
+
+
+def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
+    """Return what is wrong with the flags that are not the pipeline's own."""
+    problems = []
+    if root.in_bucket and parsed.runner == _DOCKER:
+        problems.append(f"root must be a folder of this machine for --runner docker, got {parsed.root}")
+    elif root.path.exists() and not root.path.is_dir():
+        problems.append(f"root must be a folder, got {parsed.root}, which is a file")
+    if getattr(parsed, "jobs", 1) < 1:
+        problems.append(f"jobs must be at least 1, got {parsed.jobs}")
+    if parsed.runner == _PROCESS:
+        only = [name for name in ("docker_options", "dev") if getattr(parsed, name)]
+        problems += [f"{name} is for containers: give --runner docker as well" for name in only]
+    return problems
+
+
+def _docker_options(text: str, problems: list[str]) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        problems.append(f"docker_options must be words as in a shell, got {text!r}: {error}")
+        return []
+
+
+def _containers(found: Package, options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
+    places = [
+        values[name] for name, field in parameters.fields(found).items() if field.setting.place and name in values
+    ]
+    for place in places:
+        if _is_fetched(place) and not containers.has_network(options):
+            log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', place)
+    read = [containers.where_it_is(place) for place in places if place and Path(place).exists()]
+    return containers.prepare(found, options, root, read, dev)
+
+
+def _is_fetched(place: str) -> bool:
+    return place in _FETCHED_BY_NAME or buckets.is_uri(place)

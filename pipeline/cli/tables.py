@@ -1,0 +1,101 @@
+"""What a run or a plan shows at its end: a table, and where the results lie."""
+
+import os
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from components.core.storage import buckets
+from components.core.storage.location import Location
+from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
+from pipeline.package.reader import Task
+from pipeline.package.values import as_text
+
+# A log has no width of its own; lines are wrapped here so that a table stays one.
+_PLAIN_WIDTH = 140
+_STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow", SKIPPED: "dim", UNCHANGED: "cyan"}
+_SHOWN_FILES = {"samples.png": "samples", "report.html": "report"}
+
+
+def print_run(progress: dict[Task, Progress]) -> None:
+    """Print stage, state, seconds and what it made."""
+    table = _table("stage", "state", "seconds", "what it made")
+    table.columns[2].justify = "right"
+    for task, found in progress.items():
+        seconds = f"{found.seconds:.1f}" if found.attempts else ""
+        made = as_text((found.outputs or {}).get("summary", ""))
+        table.add_row(task.name, Text(_state(found), _STYLES[found.state]), seconds, Text(made))
+    _print(table)
+
+
+def print_plan(rows: list[tuple[str, str, str]]) -> None:
+    """Print stage, what will happen, and why."""
+    table = _table("stage", "plan", "why")
+    for name, outcome, why in rows:
+        table.add_row(name, Text(outcome, "cyan" if outcome == UNCHANGED else ""), Text(why))
+    _print(table)
+
+
+def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows of plain text below the names of their columns."""
+    table = _table(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _print(table)
+
+
+def print_places(progress: dict[Task, Progress], root: Location) -> None:
+    """Print where the results lie: artefacts by name, samples, report, the registry's champion."""
+    lines: dict[str, str | Path] = {}
+    for found in progress.values():
+        for name, place in (found.outputs or {}).items():
+            if name.endswith("_uri"):
+                lines[name.removesuffix("_uri")] = place
+                files = {label: Location.of(place).path / file for file, label in _SHOWN_FILES.items()}
+                lines |= {label: path for label, path in files.items() if path.is_file()}
+    registry = root / "registry"
+    if (registry.path / "champion.json").is_file():
+        lines["champion"] = registry.path / "champion.json"
+    elif root.in_bucket:
+        lines["registry"] = registry.uri
+    if lines:
+        print()
+    width = max((len(label) for label in lines), default=0)
+    for label, place in lines.items():
+        # Printed whole, never wrapped or coloured: a path is there to be copied.
+        print(f"{label:<{width}}  {_relative(place)}")
+
+
+def _state(found: Progress) -> str:
+    if found.state == FAILED:
+        return f"failed ({found.exit_code})"
+    return f"{found.state}: {found.reason}" if found.state == SKIPPED and found.reason else found.state
+
+
+def _relative(place: str | Path) -> str:
+    """Return the path from the working directory if it lies below, else the whole path or URI."""
+    if isinstance(place, str) and buckets.is_uri(place):
+        return place
+    place = Path(place)
+    return os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column != columns[-1])
+    return table
+
+
+def _print(table: Table) -> None:
+    """Print a table: in colour on a terminal, plain and without trailing spaces in a log."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    plain = Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
+    with plain.capture() as captured:
+        plain.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

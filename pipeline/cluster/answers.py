@@ -1,0 +1,233 @@
+"""Turns refusals of Kubeflow, Kubernetes and Vertex AI, and failures on the way there, into one line with a remedy.
+
+Both speak the codes of google.rpc: Vertex by name, Kubeflow as an HTTP status. Kubeflow's JSON has a chain in `message`
+and its cause in `details`; uploads answer with other JSON, and what stands before a server with plain text or pages.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from components.core.errors import ConfigError, StageError, TransientError
+
+# The server that our requests were checked against.
+KNOWN_SERVER = "2.16.1"
+_LONGEST = 300
+_SAYS_NOTHING = ("Internal Server Error", "Not Found", "")
+_UNKNOWN_FIELD = re.compile(r"unknown field \"?([^\s\"]+)")
+_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_LOG_IN = "log in with `gcloud auth application-default login`, or name a key by GOOGLE_APPLICATION_CREDENTIALS"
+_ACT_AS = "the role Service Account User (roles/iam.serviceAccountUser) on the run's service account is needed"
+
+
+class _Rule(NamedTuple):
+    """What a code means.
+
+    Attributes:
+        error: `TransientError` if the same request may work later.
+        kubeflow, vertex: What the user can do there.
+    """
+
+    error: type[StageError]
+    kubeflow: str = ""
+    vertex: str = ""
+
+
+_LATER = _Rule(TransientError, "try again, and look at the server's log if that does not help")
+# By the name of the code in google.rpc; a code that is not here is a refusal without a remedy.
+_RULES = {
+    "ABORTED": _LATER,
+    "CANCELLED": _LATER,
+    "DATA_LOSS": _LATER,
+    "DEADLINE_EXCEEDED": _LATER,
+    "INTERNAL": _LATER,
+    "NOT_FOUND": _Rule(ConfigError, "check the id and --host", "look at its id, at project and location"),
+    "PERMISSION_DENIED": _Rule(
+        ConfigError,
+        "ask for permission in {namespace}, or give another --namespace",
+        "the role Vertex AI User (roles/aiplatform.user) in the project is needed",
+    ),
+    "RESOURCE_EXHAUSTED": _LATER._replace(vertex="a quota is used up: try again later, or ask for more"),
+    "UNAUTHENTICATED": _Rule(
+        ConfigError,
+        "give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)",
+        _LOG_IN,
+    ),
+    "UNAVAILABLE": _LATER,
+    "UNIMPLEMENTED": _Rule(
+        ConfigError,
+        f"{{host}} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host",
+        "this is not the address of Vertex AI: look at api_endpoint",
+    ),
+    "UNKNOWN": _LATER,
+}
+# Statuses of HTTP; another one of 500 or more is INTERNAL. Kubeflow uses 409 for conflicts that do not pass.
+_CODES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    425: "UNAVAILABLE",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+}
+
+
+@contextlib.contextmanager
+def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
+    """Raise one line for each error of a client of Kubeflow or Kubernetes.
+
+    Args:
+        doing: What was asked, as it follows "cannot": `submit the run`.
+        host: Who was asked.
+        namespace: Whose runs were asked for.
+
+    Raises:
+        ConfigError: The command, a permission or the server must change.
+        TransientError: The server was not reached, or failed; the same may work later.
+    """
+    try:
+        yield
+    except StageError:
+        raise
+    except Exception as error:
+        known = explain_kubeflow(error, doing, host, namespace)
+        if known is None:
+            raise
+        raise known from None
+
+
+def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "") -> StageError | None:
+    """Return the line for an error; None if it comes neither from a server nor from the way there."""
+    import urllib3
+
+    if isinstance(error, urllib3.exceptions.HTTPError):
+        return _unreached(error, doing, host)
+    status = getattr(error, "status", None)
+    if not isinstance(status, int) or not hasattr(error, "body"):
+        return None
+    if status == 0:
+        return _unreached(error, doing, host)
+    what = _said(error.body)
+    if unknown := _UNKNOWN_FIELD.search(what):
+        return ConfigError(
+            f"cannot {doing}: the server is too old, it does not know {unknown[1]}, "
+            f"which {KNOWN_SERVER} does ({status})"
+        )
+    if 300 <= status < 400:
+        page = (getattr(error, "headers", None) or {}).get("Location") or "another page"
+        return ConfigError(
+            f"cannot {doing}: {host} sends us on to {page} ({status}): log in (--cookie_file or --token_file), "
+            "or give that address as --host if it is where the server is"
+        )
+    answer = _as_json(error.body)
+    code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
+    if code == "NOT_FOUND" and not answer.get("details"):
+        code = "UNIMPLEMENTED"  # A missing thing has a cause of its own; a missing route has none.
+    rule = _RULES.get(code, _Rule(ConfigError))
+    remedy = rule.kubeflow.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
+    if status == 401 and answer.get("kind") == "Status":  # that is Kubernetes
+        remedy = f"log in to {host} again"
+    says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
+    return rule.error(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
+
+
+def _said(body: Any) -> str:
+    """Return the innermost cause that an answer gives, else all of it, as one line."""
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
+    answer = _as_json(text)
+    if not answer:
+        return _one_line(_TAG.sub(" ", text))
+    details = answer.get("details")
+    causes = [each.get("message") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    for found in (*causes, answer.get("message"), answer.get("error_message"), answer.get("error")):
+        if isinstance(found, str) and found not in _SAYS_NOTHING:
+            return _one_line(found)
+    return ""
+
+
+def _as_json(body: Any) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        found = json.loads(body or "")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())  # without the no-break spaces of proto's decoder, too
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def _unreached(error: Exception, doing: str, host: str) -> StageError:
+    import urllib3
+
+    reason = getattr(error, "reason", error)
+    text = _one_line(str(reason))
+    if isinstance(error, urllib3.exceptions.SSLError) or "SSL" in text or "CERTIFICATE" in text.upper():
+        return ConfigError(f"cannot {doing}: {host} cannot be trusted: {text}: give its authority's file (--ca_cert)")
+    if isinstance(error, urllib3.exceptions.LocationValueError):
+        return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        why = "its name is not known"
+    elif isinstance(error, urllib3.exceptions.NewConnectionError):
+        why = "connection refused" if "refused" in text else text.split(": ", 1)[-1]
+    elif isinstance(error, urllib3.exceptions.TimeoutError):
+        why = "no answer in time"
+    else:
+        # A connection that ends early is two texts, the second inside the first.
+        why = _one_line(str(reason.args[0])) if getattr(reason, "args", ()) else text
+    return TransientError(
+        f"cannot {doing}: {host} cannot be reached: {why}: check --host and the network, or try again"
+    )
+
+
+@contextlib.contextmanager
+def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
+    """Raise one line for each error of Google's libraries.
+
+    Args:
+        doing: What was asked, as it follows "cannot".
+        perhaps_done: Where to look whether it was done although no answer came; empty if that does not matter.
+
+    Raises:
+        ConfigError: It was refused, and the user can do something about it.
+        TransientError: There was no answer, or one that may be another the next time.
+    """
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise _of_login(doing, error) from None
+    except GoogleAPIError as error:
+        raise _of_vertex(doing, error, perhaps_done) from None
+    except TimeoutError:
+        raise TransientError(f"cannot {doing}: Vertex has not finished it in time; try again") from None
+
+
+def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
+    status = getattr(error, "grpc_status_code", None)
+    code = status.name if status is not None else "UNKNOWN"
+    rule = _RULES.get(code, _Rule(ConfigError))
+    said = [getattr(error, "message", None) or str(error)]
+    for detail in getattr(error, "details", None) or ():
+        said += [f"{each.field}: {each.description}" for each in getattr(detail, "field_violations", ())]
+    line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_one_line(each).rstrip('.') for each in said)}"
+    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else rule.vertex
+    perhaps = perhaps_done if rule.error is TransientError else ""
+    return rule.error("; ".join(filter(None, (line, remedy, perhaps))))
+
+
+def _of_login(doing: str, error: Exception) -> StageError:
+    from google.auth.exceptions import DefaultCredentialsError, TransportError
+
+    said = _one_line(str(error.args[0] if error.args else error)).rstrip(".")
+    if isinstance(error, DefaultCredentialsError):
+        return ConfigError(f"cannot {doing}: {said}; {_LOG_IN}")
+    if isinstance(error, TransportError) or getattr(error, "retryable", False):
+        return TransientError(f"cannot {doing}: who gives out access tokens does not answer: {said}")
+    return ConfigError(f"cannot {doing}: an access token is refused: {said}; {_LOG_IN}")

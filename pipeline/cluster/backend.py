@@ -1,0 +1,140 @@
+"""Runs and schedules as Kubeflow and Vertex AI have them, and what each backend must offer.
+
+A backend is a folder beside this file, named in `backends.py`.
+"""
+
+import dataclasses
+import datetime
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from components.core.storage import digests
+from pipeline.cluster.submission import Submission
+
+# States of runs and stages, in Kubeflow's words (V2beta1RuntimeState); Vertex' states are translated.
+PENDING, RUNNING, PAUSED, CANCELING = "PENDING", "RUNNING", "PAUSED", "CANCELING"
+SUCCEEDED, FAILED, CANCELED, SKIPPED = "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"
+ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageStatus:
+    """State of one stage of a run; times in UTC, None where the backend has none."""
+
+    name: str
+    state: str
+    started: datetime.datetime | None = None
+    finished: datetime.datetime | None = None
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """State of a run; times in UTC."""
+
+    run_id: str
+    name: str  # what people call it; not unique
+    state: str
+    link: str = ""  # the run's page
+    created: datetime.datetime | None = None
+    finished: datetime.datetime | None = None
+    message: str = ""  # why it failed, if the backend says so
+    stages: tuple[StageStatus, ...] = ()  # those that the backend knows by now
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """One checked schedule of a user's file."""
+
+    name: str  # unique among the schedules of its target
+    cron: str  # five fields: minute, hour, day of month, month, day of week
+    time_zone: str  # of the cron, by its IANA name
+    target: str  # `kfp` or `vertex`
+    submission: Submission  # the run that it starts each time
+    enabled: bool = True
+    concurrency: int = 1  # how many of its runs may be active at once
+    catch_up: bool = False  # whether it makes up for missed runs
+
+    def content(self) -> dict[str, Any]:
+        """Everything that a backend is sent, except whether the schedule is enabled: JSON values, without paths."""
+        submission = self.submission
+        return {
+            "cron": self.cron,
+            "time_zone": self.time_zone,
+            "pipeline": submission.package.name,
+            "version": submission.package.version,
+            "parameters": submission.parameters,
+            "experiment": submission.experiment,
+            "pipeline_root": submission.pipeline_root,
+            "service_account": submission.service_account,
+            "concurrency": self.concurrency,
+            "catch_up": self.catch_up,
+        }
+
+    def digest(self) -> str:
+        """Digest of the content."""
+        return digests.digest_of(self.content())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LiveSchedule:
+    """A schedule as the backend has it."""
+
+    schedule_id: str
+    name: str  # not unique: a backend may hold several of one name
+    enabled: bool
+    digest: str  # `Schedule.digest` of what it was made from; empty if what it starts is gone
+    cron: str = ""  # with its time zone
+    next_run: datetime.datetime | None = None  # in UTC, where the backend says
+    active_runs: tuple[str, ...] = ()  # ids of its runs that have not ended
+
+
+class Runs(Protocol):
+    """Runs of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
+
+    def submit(self, submission: Submission) -> RunStatus:
+        """Start a run, never twice."""
+
+    def status(self, run_id: str) -> RunStatus:
+        """Return the state of a run and of its stages."""
+
+    def recent(self, count: int) -> list[RunStatus]:
+        """Return the newest runs, newest first, without their stages."""
+
+    def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
+        """Yield the lines that a stage has logged; with `follow`, until the stage ends."""
+
+    def cancel(self, run_id: str) -> None:
+        """End a run that has not ended."""
+
+    def retry(self, run_id: str) -> RunStatus:
+        """Start a failed run again, from what failed; the run may have a new id."""
+
+    def flags(self, verb: str) -> tuple[str, ...]:
+        """Return the words that `wgan VERB RUN_ID` needs for a run of this backend."""
+
+
+class Schedules(Protocol):
+    """Schedules of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
+
+    def require_expressible(self, schedule: Schedule) -> None:
+        """Refuse, before anything is sent, what the backend cannot express."""
+
+    def live(self) -> list[LiveSchedule]:
+        """Return all schedules that this program made."""
+
+    def create(self, schedule: Schedule) -> LiveSchedule:
+        """Create a paused schedule."""
+
+    def pause(self, schedule_id: str) -> None:
+        """Stop a schedule from starting runs; active runs go on."""
+
+    def resume(self, schedule_id: str) -> None:
+        """Let a schedule start runs."""
+
+    def delete(self, schedule_id: str) -> None:
+        """Delete a schedule. The caller has checked that it has no active runs."""

@@ -1,0 +1,226 @@
+"""How to reach a Kubeflow server: its address, whom we are there, and a client that gives up in seconds.
+
+`kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits without end for a server that does not
+answer, and prefers the cluster around it to the host that was named. So we use the generated API beneath it.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from components.core import errors
+from components.core.errors import ConfigError
+from pipeline.cluster import answers
+
+if TYPE_CHECKING:
+    from pipeline.cluster.kubeflow.client import Client
+
+# Where Kubeflow Pipelines is installed; its runs have their pods there too unless it serves many users.
+INSTALLED_IN = "kubeflow"
+_IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
+_SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
+_TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
+
+
+_FLAGS: dict[str, dict[str, Any]] = {
+    "host": {
+        "metavar": "URL",
+        "help": "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)",
+    },
+    "namespace": {"default": "", "help": "whose runs these are, on a server of many users"},
+    "kube_context": {
+        "metavar": "NAME",
+        "help": "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
+    },
+    "token_file": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "bearer token, read anew for each request (default: KFP_TOKEN holds the token)",
+    },
+    "cookie_file": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)",
+    },
+    "ca_cert": {"type": Path, "metavar": "FILE", "help": "CA bundle that verifies the server's certificate"},
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where a server is, and whom we are there."""
+    group = parser.add_argument_group("the Kubeflow server")
+    for name, options in _FLAGS.items():
+        group.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **options)
+
+
+def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
+    """Return the connection that flags and environment ask for; nothing is sent yet.
+
+    Raises:
+        ConfigError: With every mistake.
+    """
+    problems: list[str] = []
+    host, token_file = parsed.host or "", parsed.token_file
+    if not host and not parsed.kube_context:
+        host = os.environ.get("KF_PIPELINES_ENDPOINT", "")
+        volume = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME))
+        if not host and volume.exists():
+            # We are in a pod of the cluster.
+            host, token_file = _IN_CLUSTER, token_file or volume
+        elif not host:
+            problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
+    if host and not host.startswith(("http://", "https://")):
+        problems.append(f"host must begin with http:// or https://, got {host}")
+    elif host and not urlsplit(host).hostname:
+        problems.append(f"host must name a server, got {host}")
+    if token_file and not host:
+        problems.append("kube_context has credentials of its own: leave out --token_file")
+    token = _secret("token_file", token_file, "KFP_TOKEN" if host else "", problems)
+    cookie = _secret("cookie_file", parsed.cookie_file, "KFP_COOKIE", problems)
+    if parsed.ca_cert is not None and not parsed.ca_cert.is_file():
+        problems.append(f"ca_cert must be a file, got {parsed.ca_cert}")
+    if problems:
+        raise ConfigError(*problems)
+    return KubeflowConnection(
+        host=host.rstrip("/"),
+        namespace=parsed.namespace,
+        kube_context=parsed.kube_context or "",
+        token=token,
+        token_file=token_file,
+        cookie=cookie,
+        ca_cert=str(parsed.ca_cert) if parsed.ca_cert else "",
+        ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if host == _IN_CLUSTER else host),
+    )
+
+
+def _secret(name: str, path: Path | None, variable: str, problems: list[str]) -> str:
+    try:
+        return read_secret(path, name) if path is not None else _checked(os.environ.get(variable, ""), variable)
+    except ConfigError as error:
+        problems.extend(error.problems)
+        return ""
+
+
+def read_secret(path: Path, name: str) -> str:
+    """Return what a file holds, which is sent as a header and never shown.
+
+    Raises:
+        ConfigError: It cannot be read, is empty, or cannot be a header.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name} must hold text, and {path} does not") from None
+    if not text.strip():
+        raise ConfigError(f"{name} must hold something, and {path} is empty")
+    return _checked(text, name)
+
+
+def _checked(secret: str, name: str) -> str:
+    found = secret.strip()
+    if not found.isascii() or not found.isprintable():
+        raise ConfigError(f"{name} must hold one line of plain ASCII")
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KubeflowConnection:
+    """A way to a server. Nothing is sent before `client` is asked for."""
+
+    host: str  # empty to reach the server through the API server of the context
+    namespace: str = ""  # whose runs, on a server of many users
+    kube_context: str = ""  # context of the kubeconfig: for pods, and where there is no host
+    token: str = dataclasses.field(default="", repr=False)
+    token_file: Path | None = None  # read anew for each request, because such files are renewed
+    cookie: str = dataclasses.field(default="", repr=False)
+    ca_cert: str = ""  # file with the CA bundle; empty for the usual one
+    ui: str = ""  # URL of the pages that people look at
+    connect_seconds: float = 5.0
+    read_seconds: float = 30.0
+
+    @functools.cached_property
+    def client(self) -> "Client":
+        """The client, after the server has said that it is one and whom it serves.
+
+        Raises:
+            StageError: It is not reached, does not let us in, is no server of Kubeflow Pipelines, or needs a namespace.
+        """
+        from pipeline.cluster.kubeflow.client import Client
+
+        with self.explained("reach the server"):
+            seconds = (self.connect_seconds, self.read_seconds)
+            return Client(self._configuration(), self.namespace, self.cookie, seconds)
+
+    def explained(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        """Return where errors of this server become one line (see `answers.of_kubeflow`)."""
+        return answers.of_kubeflow(doing, self.host or f"context {self.kube_context}", self.namespace)
+
+    @property
+    def pod_namespace(self) -> str:
+        """Namespace of the pods of runs."""
+        return self.namespace or INSTALLED_IN
+
+    def run_link(self, run_id: str) -> str:
+        """Return the page of a run; empty if no address of pages is known."""
+        return f"{self.ui.rstrip('/')}/#/runs/details/{run_id}" if self.ui else ""
+
+    def _configuration(self) -> Any:
+        import kfp_server_api
+
+        found = kfp_server_api.Configuration()
+        found.retries = False
+        if not self.host:
+            load_kube_config(found, self.kube_context)
+            found.host = f"{found.host.rstrip('/')}{_SERVICE_PROXY}"
+            found.refresh_api_key_hook = _keeping(found.refresh_api_key_hook, found.host)
+        else:
+            found.host = self.host
+            if self.token:
+                found.api_key["authorization"] = self.token
+                found.api_key_prefix["authorization"] = "Bearer"
+            if self.token_file is not None:
+                found.refresh_api_key_hook = self._renew
+        if self.ca_cert:
+            found.ssl_ca_cert = self.ca_cert
+        return found
+
+    def _renew(self, configuration: Any) -> None:
+        if self.token_file is not None:
+            configuration.api_key["authorization"] = read_secret(self.token_file, "token_file")
+
+
+def load_kube_config(configuration: Any, context: str) -> None:
+    """Set up a generated client as a context of the kubeconfig says.
+
+    Raises:
+        ConfigError: There is no such context, or its credentials cannot be had.
+    """
+    from kubernetes import config
+
+    try:
+        # The library looks at the variable when it is imported, and never again.
+        file = os.environ.get("KUBECONFIG") or None
+        config.load_kube_config(config_file=file, client_configuration=configuration, context=context)
+    except Exception as error:
+        # A broken file, a context that is missing and a login program that fails raise what they like.
+        raise ConfigError(f"kube_context {context} cannot be used: {' '.join(str(error).split())}") from None
+
+
+def _keeping(hook: Callable[[Any], None] | None, host: str) -> Callable[[Any], None] | None:
+    """Wrap kubernetes' hook, which for each request writes the API server's own address back, and itself."""
+    if hook is None:
+        return None
+
+    def renew(configuration: Any) -> None:
+        hook(configuration)
+        configuration.host, configuration.refresh_api_key_hook = host, renew
+
+    return renew

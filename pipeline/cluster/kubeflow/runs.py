@@ -1,0 +1,268 @@
+"""Runs on a Kubeflow server.
+
+Names identify only pipelines and their versions there: runs go by their ids.
+"""
+
+import datetime
+import json
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.core import stages
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import backend
+from pipeline.cluster.backend import RunStatus, StageStatus
+from pipeline.cluster.kubeflow import canceled_runs, logs
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.submission import ClusterPackage, Submission
+
+if TYPE_CHECKING:
+    from pipeline.cluster.kubeflow.client import Client
+
+_STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
+_CONFLICT = 409
+# A run that has not ended says that it ended in 1970.
+_NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)
+
+
+class KubeflowRuns:
+    """Runs of one Kubeflow server (see `backend.Runs`); nothing is sent before a method is called."""
+
+    def __init__(self, connection: KubeflowConnection) -> None:
+        self.connection = connection
+
+    @property
+    def client(self) -> "Client":
+        return self.connection.client
+
+    def submit(self, submission: Submission) -> RunStatus:
+        """Start a run; upload the package unless the server has it."""
+        import kfp_server_api
+
+        start = self.start_of(submission)
+        mark = f"Submitted by wgan, {uuid.uuid4()}."
+        body = kfp_server_api.V2beta1Run(display_name=submission.run_name, description=mark, **start)
+        try:
+            with self.connection.explained(f"submit the run {submission.run_name}"):
+                run = self.client.runs.run_service_create_run(run=body)
+        except TransientError as error:
+            run = self._started(start["experiment_id"], mark, error)
+        return self._status(run, with_stages=False)
+
+    def _started(self, experiment_id: str, mark: str, error: TransientError) -> Any:
+        """Return the run that was started although its answer was lost.
+
+        Raises:
+            TransientError: It was not started, or the server does not say.
+        """
+        try:
+            with self.connection.explained("list runs"):
+                found = self.client.runs.run_service_list_runs(
+                    experiment_id=experiment_id,
+                    namespace=self.client.namespace or None,
+                    page_size=50,
+                    sort_by="created_at desc",
+                )
+        except TransientError:
+            raise TransientError(f"{error}; whether it was started is not known: `wgan status` tells") from None
+        for run in found.runs or []:
+            if run.description == mark:
+                return run
+        raise TransientError(f"{error}; it was not started") from None
+
+    def start_of(self, submission: Submission) -> dict[str, Any]:
+        """Return what a run and a schedule say alike; make the experiment and upload the package if needed."""
+        import kfp_server_api
+
+        pipeline_id, version_id = self.upload(submission.package)
+        return {
+            "experiment_id": self._experiment_id(submission.experiment),
+            "pipeline_version_reference": kfp_server_api.V2beta1PipelineVersionReference(
+                pipeline_id=pipeline_id, pipeline_version_id=version_id
+            ),
+            "runtime_config": kfp_server_api.V2beta1RuntimeConfig(
+                parameters=submission.parameters, pipeline_root=submission.pipeline_root or None
+            ),
+            "service_account": submission.service_account or submission.package.service_account or None,
+        }
+
+    def _experiment_id(self, name: str) -> str:
+        import kfp_server_api
+
+        api, namespace = self.client.experiments, self.client.namespace or None
+        body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
+        with self.connection.explained(f"make the experiment {name}"):
+            return _find_or_make(
+                name,
+                lambda named: api.experiment_service_list_experiments(filter=named, namespace=namespace).experiments,
+                lambda: api.experiment_service_create_experiment(experiment=body),
+                "experiment_id",
+            )
+
+    def upload(self, package: ClusterPackage) -> tuple[str, str]:
+        """Return the ids of a package's pipeline and version; upload what the server does not have.
+
+        Versions are named by content, so that one package is uploaded once, by however many at once.
+        """
+        api, uploads, namespace = self.client.pipelines, self.client.uploads, self.client.namespace or None
+        with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
+            # The bytes that were checked, under a name that servers take.
+            path = Path(folder, "pipeline.yaml")
+            path.write_bytes(package.text)
+            pipeline_id = _find_or_make(
+                package.name,
+                lambda named: api.pipeline_service_list_pipelines(filter=named, namespace=namespace).pipelines,
+                lambda: uploads.upload_pipeline(str(path), name=package.name, namespace=namespace),
+                "pipeline_id",
+            )
+            version_id = _find_or_make(
+                package.version,
+                lambda named: (
+                    api.pipeline_service_list_pipeline_versions(pipeline_id=pipeline_id, filter=named).pipeline_versions
+                ),
+                lambda: uploads.upload_pipeline_version(str(path), name=package.version, pipelineid=pipeline_id),
+                "pipeline_version_id",
+            )
+        return pipeline_id, version_id
+
+    def status(self, run_id: str) -> RunStatus:
+        """Return the state of a run and of its stages."""
+        return self._status(self._run(run_id), with_stages=True)
+
+    def recent(self, count: int) -> list[RunStatus]:
+        """Return the newest runs, newest first, without their stages."""
+        with self.connection.explained("list runs"):
+            found = self.client.runs.run_service_list_runs(
+                namespace=self.client.namespace or None, page_size=count, sort_by="created_at desc"
+            )
+        return [self._status(run, with_stages=False) for run in found.runs or []]
+
+    def cancel(self, run_id: str) -> None:
+        """End a run that has not ended. Once is enough: the server refuses a second time."""
+        run = self._run(run_id)
+        state = _state(run)
+        if state in backend.ENDED:
+            raise ConfigError(f"cannot cancel run {run_id}: it has ended already ({state})")
+        if state != backend.CANCELING:
+            with self.connection.explained(f"cancel run {run_id}"):
+                self.client.runs.run_service_terminate_run(run_id)
+        canceled_runs.add(run_id, _began(run))
+
+    def retry(self, run_id: str) -> RunStatus:
+        """Start a failed run again, from what failed."""
+        state = _state(self._run(run_id))
+        if state not in (backend.FAILED, backend.CANCELED):
+            what = "it has not ended" if state not in backend.ENDED else f"it has not failed ({state})"
+            raise ConfigError(f"cannot retry run {run_id}: {what}")
+        with self.connection.explained(f"retry run {run_id}"):
+            self.client.runs.run_service_retry_run(run_id)
+        canceled_runs.forget(run_id)
+        return self.status(run_id)
+
+    def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
+        """Yield the lines that a stage has logged; with `follow`, until the stage ends."""
+        begun = [each.name for each in self.status(run_id).stages]
+        if stage not in begun:
+            known = f"; those that have begun are {', '.join(begun)}" if begun else ": none has begun"
+            raise ConfigError(f"run {run_id} has no logs of {stage}{known}")
+        return logs.from_pods(self.connection, run_id, stage, follow)
+
+    def flags(self, verb: str) -> tuple[str, ...]:
+        """Return the words that `wgan VERB RUN_ID` needs: logs are read from Kubernetes."""
+        return ("--kube_context", self.connection.kube_context or "NAME") if verb == "logs" else ()
+
+    def _run(self, run_id: str) -> Any:
+        with self.connection.explained(f"ask for run {run_id}"):
+            return self.client.runs.run_service_get_run(run_id)
+
+    def _status(self, run: Any, with_stages: bool) -> RunStatus:
+        state = _state(run)
+        return RunStatus(
+            run_id=run.run_id,
+            name=run.display_name or "",
+            state=state,
+            stages=_stages(run, state) if with_stages else (),
+            link=self.connection.run_link(run.run_id),
+            created=_time(run.created_at),
+            finished=_time(run.finished_at) if state in backend.ENDED else None,
+            message=_message(run) if state == backend.FAILED else "",
+        )
+
+
+def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Callable[[], Any], key: str) -> str:
+    """Return the id of what has a name, or else is made: by us, or by somebody else at the same time."""
+    import kfp_server_api
+
+    named = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
+
+    def find() -> str | None:
+        return next((getattr(each, key) for each in search(named) or [] if each.display_name == name), None)
+
+    found = find()
+    if found is None:
+        try:
+            found = str(getattr(make(), key))
+        except kfp_server_api.ApiException as error:
+            found = find() if error.status == _CONFLICT else None
+            if found is None:
+                raise
+    return found
+
+
+def _state(run: Any) -> str:
+    """State of a run; a run whose workflow has none yet is pending, and a canceled one FAILED at the server."""
+    state: str = run.state if run.state in _STATES else backend.PENDING
+    if state != backend.FAILED:
+        return state
+    history = [each.state for each in run.state_history or []]
+    canceled = backend.CANCELING in history or canceled_runs.has(run.run_id, _began(run))
+    return backend.CANCELED if canceled else state
+
+
+def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
+    """The stages that the server knows of, in the pipeline's order, without the tasks around and between them."""
+    tasks = (run.run_details.task_details if run.run_details else None) or []
+    latest: dict[str, Any] = {}
+    for task in sorted(tasks, key=lambda task: task.start_time or task.create_time or _NEVER):
+        latest[(task.display_name or "").partition("(")[0]] = task
+    found = []
+    for name in stages.ALL:
+        task = latest.get(name)
+        if task is None:
+            continue
+        at = task.state if task.state in _STATES else backend.PENDING
+        if state in backend.ENDED and at not in backend.ENDED:
+            # Nothing is reported after the end of the run.
+            at = backend.SKIPPED if at == backend.PENDING else backend.CANCELED
+        found.append(
+            StageStatus(
+                name=name,
+                state=at,
+                started=_time(task.start_time),
+                finished=_time(task.end_time) if at in backend.ENDED else None,
+                message=_message(task) if at == backend.FAILED else "",
+            )
+        )
+    return tuple(found)
+
+
+def _began(run: Any) -> str:
+    """When the run's present attempt began, as the server says; a retry wipes what it says."""
+    history = run.state_history or []
+    return history[0].update_time.isoformat() if history and history[0].update_time else ""
+
+
+def _time(found: datetime.datetime | None) -> datetime.datetime | None:
+    return found.astimezone(datetime.UTC) if found is not None and found > _NEVER else None
+
+
+def _message(found: Any) -> str:
+    """What the server says of a failure, as one line; empty if nothing."""
+    history = [each.error for each in found.state_history or []]
+    for error in (found.error, *reversed(history)):
+        if error is not None and error.message:
+            return " ".join(str(error.message).split())
+    return ""

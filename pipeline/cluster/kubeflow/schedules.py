@@ -1,0 +1,170 @@
+"""Schedules on a Kubeflow server: its recurring runs.
+
+They can be made, paused, resumed and deleted, not changed. Names do not identify them, and anybody may make some: ours
+say so in their description, with the digest of what they were made from.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from components.core.storage import digests
+from pipeline.cluster import backend, cron
+from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+
+# Servers on MySQL keep 255 characters of a description. Earlier versions of this program wrote "default account".
+_MARK = re.compile(
+    r"Made by wgan schedule apply, time zone (\S+)(, default account)?: content ([0-9a-f]{64}), name ([0-9a-f]{8})"
+)
+_PAGE = 100
+_GONE = 404
+
+
+class KubeflowSchedules:
+    """Schedules of one Kubeflow server (see `backend.Schedules`); nothing is sent before a method is called."""
+
+    def __init__(self, connection: KubeflowConnection) -> None:
+        self._connection, self._runs = connection, KubeflowRuns(connection)
+        self._exists: dict[tuple[str, ...], bool] = {}
+
+    def require_expressible(self, schedule: Schedule) -> None:
+        """Refuse nothing: a file of schedules has been checked for what the server takes."""
+
+    def live(self) -> list[LiveSchedule]:
+        """Return all schedules that this program made, with all of their active runs."""
+        client = self._connection.client
+        with self._connection.explained("list schedules"):
+            ask = client.recurring_runs.recurring_run_service_list_recurring_runs
+            listed = _all(ask, "recurring_runs", namespace=client.namespace or None)
+            found = [each for each in listed if _marked(each)]
+            active = _active_runs(client, {each.experiment_id for each in found})
+            return [self._live(each, active.get(each.recurring_run_id, ())) for each in found]
+
+    def create(self, schedule: Schedule) -> LiveSchedule:
+        """Create a paused schedule of this version of the pipeline, which is uploaded unless the server has it."""
+        import kfp_server_api
+
+        body = kfp_server_api.V2beta1RecurringRun(
+            display_name=schedule.name,
+            description=_mark(schedule),
+            mode=kfp_server_api.RecurringRunMode.DISABLE,
+            trigger=kfp_server_api.V2beta1Trigger(
+                cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=cron.for_kubeflow(schedule.cron))
+            ),
+            max_concurrency=schedule.concurrency,
+            no_catchup=not schedule.catch_up,
+            **self._runs.start_of(schedule.submission),
+        )
+        with self._connection.explained(f"create schedule {schedule.name}"):
+            api = self._connection.client.recurring_runs
+            made = api.recurring_run_service_create_recurring_run(recurring_run=body)
+        return LiveSchedule(
+            schedule_id=made.recurring_run_id,
+            name=schedule.name,
+            enabled=False,
+            digest=schedule.digest(),
+            cron=f"{schedule.cron} {schedule.time_zone}",
+        )
+
+    def pause(self, schedule_id: str) -> None:
+        """Stop a schedule from starting runs; active runs go on."""
+        with self._connection.explained(f"pause schedule {schedule_id}"):
+            self._connection.client.recurring_runs.recurring_run_service_disable_recurring_run(schedule_id)
+
+    def resume(self, schedule_id: str) -> None:
+        """Let a schedule start runs: one at once if it missed any, and all that it missed if it is to catch up."""
+        with self._connection.explained(f"resume schedule {schedule_id}"):
+            self._connection.client.recurring_runs.recurring_run_service_enable_recurring_run(schedule_id)
+
+    def delete(self, schedule_id: str) -> None:
+        """Delete a schedule. Its active runs would be ended: the caller has checked that there are none."""
+        api = self._connection.client.recurring_runs
+        with self._connection.explained(f"delete schedule {schedule_id}"):
+            _unless_gone(api.recurring_run_service_delete_recurring_run, schedule_id)
+
+    def _live(self, found: Any, active_runs: tuple[str, ...]) -> LiveSchedule:
+        mark = _MARK.fullmatch(found.description)
+        trigger = found.trigger.cron_schedule if found.trigger else None
+        cron_fields = ((trigger.cron or "") if trigger else "").removeprefix("0 ")
+        return LiveSchedule(
+            schedule_id=found.recurring_run_id,
+            name=found.display_name,
+            enabled=(found.status or found.mode or "").startswith("ENABLE"),
+            digest=mark[3] if mark and self._is_whole(found) else "",
+            cron=f"{cron_fields} {mark[1] if mark else ''}",
+            active_runs=active_runs,
+        )
+
+    def _is_whole(self, found: Any) -> bool:
+        """Whether the server still has what it starts, and the experiment that it starts runs in."""
+        reference = found.pipeline_version_reference
+        version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
+        client = self._connection.client
+        return self._has(client.pipelines.pipeline_service_get_pipeline_version, *version) and self._has(
+            client.experiments.experiment_service_get_experiment, found.experiment_id
+        )
+
+    def _has(self, get: Callable[..., Any], *ids: str) -> bool:
+        """Whether the server has something, asked once each."""
+        if ids not in self._exists:
+            self._exists[ids] = all(ids) and _unless_gone(get, *ids) is not None
+        return self._exists[ids]
+
+
+def _unless_gone(ask: Callable[..., Any], *ids: str, **scope: Any) -> Any:
+    """Return an answer, or None where the server has no such thing."""
+    import kfp_server_api
+
+    try:
+        return ask(*ids, **scope)
+    except kfp_server_api.ApiException as error:
+        if error.status != _GONE:
+            raise
+        return None
+
+
+def _all(ask: Callable[..., Any], what: str, **scope: Any) -> Iterator[Any]:
+    """Yield everything that a server lists, page by page."""
+    token = ""
+    while True:
+        page = ask(page_token=token, page_size=_PAGE, **scope)
+        yield from getattr(page, what) or ()
+        token = page.next_page_token or ""
+        if not token:
+            return
+
+
+def _active_runs(client: Any, experiment_ids: set[str]) -> dict[str, tuple[str, ...]]:
+    """Runs that have not ended, by the id of the recurring run that started them.
+
+    All runs of the experiments are read, because a fresh run has no state that could be filtered by.
+    """
+    ask = client.runs.run_service_list_runs
+    found: dict[str, tuple[str, ...]] = {}
+    for experiment_id in sorted(experiment_ids):
+        listed = _unless_gone(lambda **scope: list(_all(ask, "runs", **scope)), experiment_id=experiment_id)
+        if listed is None:
+            # The experiment was deleted, which its runs outlive.
+            listed = list(_all(ask, "runs", namespace=client.namespace or None))
+        for run in listed:
+            if run.recurring_run_id and run.state not in backend.ENDED and run.experiment_id == experiment_id:
+                found[run.recurring_run_id] = (*found.get(run.recurring_run_id, ()), run.run_id)
+    return found
+
+
+def _mark(schedule: Schedule) -> str:
+    digest = schedule.digest()
+    check = _check(schedule.name, digest)
+    return f"Made by wgan schedule apply, time zone {schedule.time_zone}: content {digest}, name {check}"
+
+
+def _check(name: str, digest: str) -> str:
+    """Tells ours from copies that were made under another name, description and all."""
+    return digests.digest_of([name, digest])[:8]
+
+
+def _marked(found: Any) -> bool:
+    mark = _MARK.fullmatch(found.description or "")
+    return mark is not None and mark[4] == _check(found.display_name, mark[3])

@@ -1,0 +1,182 @@
+"""How to reach Vertex AI: project, region and credentials, checked before anything is sent."""
+
+import argparse
+import dataclasses
+import functools
+import logging
+import os
+import re
+from typing import Any
+
+from components.core.errors import ConfigError
+from pipeline.cluster import answers
+
+# Where Google's programs look as well.
+_PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
+_LOCATION_VARIABLES = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_TOKEN_SECONDS = 20
+_LOCATION = r"[a-z]+-[a-z]+[0-9]+"
+_KEY = r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+"
+# What each setting must look like, and how to say so.
+_FORMS = {
+    "project": (
+        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+",
+        "the id of a Google Cloud project, such as my-project-123",
+    ),
+    "location": (_LOCATION, "a region, such as us-central1"),
+    "network": (
+        r"projects/[0-9]+/global/networks/[a-z][a-z0-9-]{0,62}",
+        "projects/NUMBER/global/networks/NAME, with the number of the project",
+    ),
+    "encryption_key": (_KEY, "projects/.../locations/.../keyRings/.../cryptoKeys/..."),
+    "api_endpoint": (
+        r"[A-Za-z0-9.-]+(:[0-9]+)?|http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]+",
+        "HOST or HOST:PORT, or http:// on this machine alone",
+    ),
+}
+_PLAIN = "http://"
+# A run may start as long as its graph, of which Vertex reads every word, can be sent; the rest is quick.
+REQUEST_SECONDS = 60.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VertexConnection:
+    """A project's region, and how to reach it. Nothing is sent before a client is asked for."""
+
+    project: str
+    location: str
+    network: str = ""  # that jobs are peered with, in full; empty for none
+    encryption_key: str = ""  # of Cloud KMS, in full; empty for Google's own
+    api_endpoint: str = ""  # empty for the region's; with http://, a server here, which is sent no credentials
+
+    @property
+    def parent(self) -> str:
+        """Prefix of every resource name."""
+        return f"projects/{self.project}/locations/{self.location}"
+
+    def pipelines(self) -> Any:
+        """Return a client for runs.
+
+        Raises:
+            ConfigError: google-cloud-aiplatform is not installed, or there are no credentials, or they are refused.
+            TransientError: Whoever gives out access tokens does not answer.
+        """
+        return self._client("PipelineServiceClient")
+
+    def schedules(self) -> Any:
+        """Return a client for schedules; see `pipelines`."""
+        return self._client("ScheduleServiceClient")
+
+    def _client(self, name: str) -> Any:
+        client_class = getattr(library(), name)
+        if self.api_endpoint.startswith(_PLAIN):
+            import grpc
+
+            # Neither a proxy nor a token is for a server of this machine.
+            address = self.api_endpoint.removeprefix(_PLAIN)
+            channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
+            return client_class(transport=client_class.get_transport_class("grpc")(channel=channel))
+        endpoint = self.api_endpoint or f"{self.location}-aiplatform.googleapis.com"
+        return client_class(credentials=_credentials(), client_options={"api_endpoint": endpoint})
+
+
+def library() -> Any:
+    """Return Google's library for Vertex, which takes seconds to import.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    # It logs every connection that ends, in lines of its own; read once, when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    try:
+        from google.cloud import aiplatform_v1
+    except ImportError:
+        raise ConfigError(
+            "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
+        ) from None
+    return aiplatform_v1
+
+
+def message(kind: str, content: dict[str, Any]) -> Any:
+    """Return JSON as a message of Vertex, such as `PipelineJob`."""
+    from google.protobuf import json_format
+
+    message_class = getattr(library().types, kind)
+    made = message_class()
+    json_format.ParseDict(content, message_class.pb(made))
+    return made
+
+
+def _credentials() -> Any:
+    """Return the application default credentials, with an access token: gRPC would ask for one again and again."""
+    import google.auth
+    import google.auth.transport.requests
+    from google.oauth2 import service_account
+
+    # It would warn that no project is named, which we check.
+    logging.getLogger("google.auth._default").setLevel(logging.ERROR)
+    with answers.of_vertex("log in to Google Cloud"):
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
+        if isinstance(credentials, service_account.Credentials):
+            # As the clients do themselves: such a token needs nobody's answer. (google-auth types few functions.)
+            credentials = credentials.with_always_use_jwt_access(True)  # type: ignore[no-untyped-call]
+        request = google.auth.transport.requests.Request()
+        credentials.refresh(functools.partial(request, timeout=_TOKEN_SECONDS))  # type: ignore[no-untyped-call]
+    return credentials
+
+
+_FLAGS = {
+    "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
+    "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),
+    "network": ("NETWORK", "network that jobs are peered with: projects/NUMBER/global/networks/NAME (default: none)"),
+    "encryption_key": (
+        "KEY",
+        "key that runs are encrypted with: projects/.../locations/.../keyRings/.../cryptoKeys/... (default: Google's)",
+    ),
+    "api_endpoint": (
+        "HOST",
+        "another address of the API, such as one of Private Service Connect (default: that of the region)",
+    ),
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that `from_flags` reads."""
+    group = parser.add_argument_group(
+        "Vertex AI", "Credentials are the application default ones: gcloud auth application-default login."
+    )
+    for name, (metavar, help_text) in _FLAGS.items():
+        spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+        group.add_argument(*spellings, default="", metavar=metavar, help=help_text)
+
+
+def from_flags(parsed: argparse.Namespace) -> VertexConnection:
+    """Return the connection that flags and environment ask for; nothing is sent yet.
+
+    Raises:
+        ConfigError: With everything that is missing or malformed.
+    """
+    location_of_environment = next(filter(None, map(os.environ.get, _LOCATION_VARIABLES)), None)
+    given = {
+        "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",
+        "location": parsed.location or location_of_environment or "",
+        "network": parsed.network,
+        "encryption_key": parsed.encryption_key,
+        "api_endpoint": parsed.api_endpoint,
+    }
+    problems = []
+    for name, variable in (("project", _PROJECT_VARIABLE), ("location", _LOCATION_VARIABLES[0])):
+        if not given[name]:
+            problems.append(f"{name} is required for Vertex: give --{name}, or set {variable}")
+    for name, (form, meaning) in _FORMS.items():
+        if given[name] and not re.fullmatch(form, given[name]):
+            zone = re.fullmatch(rf"({_LOCATION})-[a-z]", given[name])
+            hint = f": {given[name]} is a zone, its region is {zone[1]}" if zone else ""
+            problems.append(f"{name} must be {meaning}, got {given[name]!r}{hint}")
+    key = re.fullmatch(_KEY, given["encryption_key"])
+    if key and key[1] != given["location"] and re.fullmatch(_LOCATION, given["location"]):
+        problems.append(f"encryption_key is in {key[1]}, and runs in {given['location']}: both must be in one region")
+    if problems:
+        raise ConfigError(*problems)
+    return VertexConnection(**given)

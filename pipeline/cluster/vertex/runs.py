@@ -1,0 +1,292 @@
+"""Runs on Vertex AI: pipeline jobs, through the clients of google-cloud-aiplatform.
+
+Its messages have no types here, as it takes seconds to import: only who asks Vertex for something does.
+"""
+
+import copy
+import datetime
+import functools
+import itertools
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from components.core import stages
+from components.core.errors import ConfigError
+from pipeline.cluster import answers, backend
+from pipeline.cluster.backend import RunStatus, StageStatus
+from pipeline.cluster.submission import Submission
+from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
+from pipeline.profiles.profiles import VERTEX
+
+log = logging.getLogger("pipeline")
+
+# Labels of what this program starts: the package's version, and the experiment. They hold lower-case letters, digits,
+# - and _; a scheduled run has those of its schedule.
+PACKAGE_LABEL = "wgan_package"
+EXPERIMENT_LABEL = "wgan_experiment"
+_LONGEST_LABEL = 63
+# Seconds before each further attempt to start a run, which has its id already and so is started once.
+_WAITS = (2.0, 8.0)
+_CONSOLE = "https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run_id}?project={project}"
+_RUN_ID = re.compile(r"[a-z][-a-z0-9]{0,127}")
+# States of Vertex that are another word here. Of a task, it says SKIPPED where it reused a result, and NOT_TRIGGERED
+# where a condition is false.
+_WORDS = {
+    "UNSPECIFIED": backend.PENDING,
+    "QUEUED": backend.PENDING,
+    "CANCEL_PENDING": backend.CANCELING,
+    "CANCELLING": backend.CANCELING,
+    "CANCELLED": backend.CANCELED,
+    "SKIPPED": backend.SUCCEEDED,
+    "NOT_TRIGGERED": backend.SKIPPED,
+}
+_FROM_CACHE = "result of an earlier run"
+_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")
+# What a list of runs asks for: neither graphs nor tasks.
+_OF_A_LIST = ("name", "display_name", "state", "create_time", "end_time", "labels")
+
+
+class VertexRuns:
+    """Runs of a project's region (see `backend.Runs`); nothing is sent before a method is called."""
+
+    def __init__(self, connection: VertexConnection, waits: Sequence[float] = _WAITS) -> None:
+        """Take the connection, and the seconds before each further attempt to start a run."""
+        self._connection, self._waits = connection, waits
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        """The client, logged in."""
+        return self._connection.pipelines()
+
+    def submit(self, submission: Submission) -> RunStatus:
+        """Start a run, once, however often it must be asked for."""
+        return self._start(job_of(submission, self._connection), submission.package.name)
+
+    def status(self, run_id: str) -> RunStatus:
+        """Return the state of a run and of its stages."""
+        return self._status_of(self._job(run_id))
+
+    def recent(self, count: int) -> list[RunStatus]:
+        """Return the newest runs that this program or its schedules started, newest first, without stages."""
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        request = {
+            "parent": self._connection.parent,
+            "filter": f"labels.{PACKAGE_LABEL}:*",
+            "order_by": "create_time desc",
+            "page_size": min(count, 100),
+            "read_mask": FieldMask(paths=_OF_A_LIST),
+        }
+        with answers.of_vertex("list runs"):
+            jobs = self._client.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
+            return [self._status_of(job) for job in itertools.islice(jobs, count)]
+
+    def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
+        """Refuse, with the command that shows the lines: they are in Cloud Logging, another service.
+
+        Raises:
+            ConfigError: Always.
+        """
+        details = _stages(self._job(run_id))
+        detail = next((detail for detail in details if detail.task_name == stage), None)
+        if detail is None:
+            known = ", ".join(detail.task_name for detail in details) or "none yet"
+            raise ConfigError(f"run {run_id} has no stage {stage}: there are {known}")
+        jobs = _custom_jobs(detail)
+        if not jobs:
+            raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
+        ids = " OR ".join(f'"{job}"' for job in jobs)
+        raise ConfigError(
+            f"logs of Vertex are in Cloud Logging: gcloud logging read 'resource.labels.job_id=({ids})' --order=asc "
+            f"--project={self._connection.project} --format='value(textPayload, jsonPayload.message)'"
+        )
+
+    def flags(self, verb: str) -> tuple[str, ...]:
+        """Return the words that `wgan VERB RUN_ID` needs for a run on Vertex."""
+        return ("--target", VERTEX)
+
+    def cancel(self, run_id: str) -> None:
+        """End a run that has not ended."""
+        job = self._job(run_id)
+        state = self._status_of(job).state
+        if state in backend.ENDED:
+            raise ConfigError(f"run {run_id} has ended: {state}")
+        with answers.of_vertex(f"cancel run {run_id}"):
+            self._client.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
+
+    def retry(self, run_id: str) -> RunStatus:
+        """Start a failed or canceled run anew, as another run: Vertex goes on with none that has ended."""
+        from google.cloud.aiplatform_v1.types import PipelineJob
+
+        job = self._job(run_id)
+        state = self._status_of(job).state
+        if state not in (backend.FAILED, backend.CANCELED):
+            raise ConfigError(f"run {run_id} cannot be retried: it is {state}")
+        again = PipelineJob(
+            display_name=job.display_name,
+            pipeline_spec=job.pipeline_spec,
+            labels={name: value for name, value in job.labels.items() if name in (PACKAGE_LABEL, EXPERIMENT_LABEL)},
+            runtime_config=job.runtime_config,
+            service_account=job.service_account,
+            network=job.network,
+        )
+        if "encryption_spec" in job:
+            again.encryption_spec = job.encryption_spec
+        started = self._start(again, str(job.pipeline_spec["pipelineInfo"]["name"]))
+        log.info(
+            "%s is run %s anew: Vertex goes on with no run that has ended, but stages take up what they kept",
+            started.run_id,
+            run_id,
+        )
+        return started
+
+    def _start(self, job: Any, pipeline: str) -> RunStatus:
+        """Start a job under an id of its own, so that asking again after a lost answer starts no second one."""
+        from google.api_core.exceptions import AlreadyExists, DeadlineExceeded, ServiceUnavailable
+
+        run_id = _new_run_id(pipeline)
+        request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
+        perhaps = f"`wgan status {run_id} --target vertex` tells whether it was started"
+        with answers.of_vertex(f"start run {run_id}", perhaps):
+            for attempt in range(len(self._waits) + 1):
+                try:
+                    return self._status_of(self._client.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
+                except AlreadyExists:
+                    if attempt == 0:
+                        raise
+                    return self.status(run_id)
+                except (DeadlineExceeded, ServiceUnavailable):
+                    if attempt == len(self._waits):
+                        raise
+                    time.sleep(self._waits[attempt])
+        raise AssertionError("every attempt returns or raises")
+
+    def _job(self, run_id: str) -> Any:
+        if not _RUN_ID.fullmatch(run_id):
+            raise ConfigError(f"run_id must be the id of a run on Vertex, such as wgan-gp-20261122-..., got {run_id!r}")
+        with answers.of_vertex(f"find run {run_id}"):
+            name = f"{self._connection.parent}/pipelineJobs/{run_id}"
+            return self._client.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
+
+    def _status_of(self, job: Any) -> RunStatus:
+        """Return the state of a job in our words."""
+        run_id = job.name.rpartition("/")[2]
+        connection = self._connection
+        return RunStatus(
+            run_id=run_id,
+            name=job.display_name,
+            state=state_of(job.state),
+            stages=tuple(_stage(detail) for detail in _stages(job)),
+            link=_CONSOLE.format(location=connection.location, project=connection.project, run_id=run_id),
+            created=utc(job.create_time),
+            finished=utc(job.end_time),
+            message=" ".join(job.error.message.split()),
+        )
+
+
+def job_of(submission: Submission, connection: VertexConnection) -> Any:
+    """Return the request for a run, as Vertex' own message."""
+    return message("PipelineJob", job_content(submission, connection))
+
+
+def job_content(submission: Submission, connection: VertexConnection) -> dict[str, Any]:
+    """Return the request for a run as JSON, made without Vertex' libraries.
+
+    Raises:
+        ConfigError: The pipeline root is missing or in no bucket. The rest has been checked with the package.
+    """
+    root = submission.pipeline_root
+    if not root:
+        raise ConfigError("pipeline_root is required for Vertex: give a folder gs://BUCKET/FOLDER")
+    if not _BUCKET.fullmatch(root):
+        raise ConfigError(
+            f"pipeline_root must be in a bucket of Google Cloud Storage for Vertex, gs://BUCKET/FOLDER, got {root!r}"
+        )
+    content: dict[str, Any] = {
+        "displayName": submission.run_name,
+        "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
+        "labels": {
+            PACKAGE_LABEL: _as_label(submission.package.version.replace(".", "_")),
+            EXPERIMENT_LABEL: _as_label(submission.experiment),
+        },
+        "runtimeConfig": {
+            "gcsOutputDirectory": root,
+            "parameterValues": {name: value for name, value in submission.parameters.items() if value is not None},
+            # Not FAST, which would start no more tasks after a failure: an exit handler is one.
+            "failurePolicy": "PIPELINE_FAILURE_POLICY_FAIL_SLOW",
+        },
+    }
+    account = submission.service_account or submission.package.service_account
+    if account:
+        content["serviceAccount"] = account
+    if connection.network:
+        content["network"] = connection.network
+    if connection.encryption_key:
+        content["encryptionSpec"] = {"kmsKeyName": connection.encryption_key}
+    return content
+
+
+@functools.lru_cache(maxsize=8)
+def _spec(text: bytes) -> dict[str, Any]:
+    """A package's one document; reading it takes longer than all else, and is asked for by each schedule of it."""
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def _as_label(text: str) -> str:
+    """Text as labels can hold it: in lower case, - for what they cannot, cut."""
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:_LONGEST_LABEL]
+
+
+def state_of(theirs: Any) -> str:
+    """Return a state of a job or a task in our words."""
+    name: str = theirs.name.removeprefix("PIPELINE_").removeprefix("STATE_")
+    return _WORDS.get(name, name)
+
+
+def utc(time_or_none: datetime.datetime | None) -> datetime.datetime | None:
+    """Return a time of Google's as Python's, in UTC."""
+    return datetime.datetime.fromtimestamp(time_or_none.timestamp(), datetime.UTC) if time_or_none is not None else None
+
+
+def _new_run_id(pipeline: str) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    name = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:80]
+    return f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def _stages(job: Any) -> list[Any]:
+    """The stages among the tasks of a job, in the pipeline's order."""
+    found = [detail for detail in job.job_detail.task_details if detail.task_name in stages.ALL]
+    return sorted(found, key=lambda detail: stages.ALL.index(detail.task_name))
+
+
+def _stage(detail: Any) -> StageStatus:
+    message = " ".join(detail.error.message.split())
+    return StageStatus(
+        name=detail.task_name,
+        state=state_of(detail.state),
+        started=utc(detail.start_time),
+        finished=utc(detail.end_time),
+        message=message or (_FROM_CACHE if detail.state.name == "SKIPPED" else ""),
+    )
+
+
+def _custom_jobs(detail: Any) -> list[str]:
+    """Ids of the custom jobs that a task ran in: Vertex' own, and the one that it started if it is a launcher."""
+    executor = detail.executor_detail
+    names = [
+        *executor.container_detail.failed_main_jobs,
+        executor.container_detail.main_job,
+        *executor.custom_job_detail.failed_jobs,
+        executor.custom_job_detail.job,
+    ]
+    launched = (detail.execution.metadata or {}).get("output:gcp_resources", "")
+    names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
+    return list(dict.fromkeys(name.rpartition("/")[2] for name in names if name))

@@ -1,0 +1,175 @@
+"""Schedules on Vertex AI, each of which holds the pipeline job that it starts.
+
+Vertex makes no schedule paused. Ours is made with a start a year ahead, then paused; resuming it brings the start near
+first. So it starts nothing at any moment before it is resumed, even if nothing comes after the first request.
+A schedule has neither labels nor a description: what it was made from is noted in the description of its pipeline.
+"""
+
+import contextlib
+import datetime
+import functools
+import json
+from typing import Any
+
+from components.core.errors import ConfigError
+from pipeline.cluster import answers, backend, cron
+from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
+from pipeline.cluster.vertex.runs import job_content, state_of, utc
+
+# Ends the description of a pipeline that one of our schedules starts; JSON follows.
+_NOTE = "\nScheduled from "
+# The start of a schedule that is not to start anything yet, and of one that is, which may not lie in the past when it
+# arrives; what starts later than clocks can differ has never been resumed.
+_FAR_AHEAD = datetime.timedelta(days=365)
+_AT_ONCE = datetime.timedelta(minutes=1)
+_NOT_YET = datetime.timedelta(hours=1)
+_DELETION_SECONDS = 120.0
+# Enough to find the runs that have not ended among: they are the newest.
+_RUNS_LOOKED_AT = 100
+_OF_A_RUN = ("name", "state", "create_time")
+
+
+class VertexSchedules:
+    """Schedules of a project's region (see `backend.Schedules`); nothing is sent before a method is called."""
+
+    def __init__(self, connection: VertexConnection) -> None:
+        self._connection = connection
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        """The client, logged in."""
+        return self._connection.schedules()
+
+    @functools.cached_property
+    def _pipelines(self) -> Any:
+        return self._connection.pipelines()
+
+    def require_expressible(self, schedule: Schedule) -> None:
+        """Refuse, before anything is sent, what Vertex cannot express."""
+        _content(schedule, self._connection, _now())
+
+    def live(self) -> list[LiveSchedule]:
+        """Return all schedules that this program made."""
+        request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
+        with answers.of_vertex("list schedules"):
+            found = list(self._client.list_schedules(request=request, timeout=REQUEST_SECONDS))
+        return [self._live(schedule) for schedule in found if _digest(schedule)]
+
+    def create(self, schedule: Schedule) -> LiveSchedule:
+        """Create a paused schedule; it never starts anything before it is resumed."""
+        wanted = message("Schedule", _content(schedule, self._connection, _now()))
+        with answers.of_vertex(f"create schedule {schedule.name}"):
+            made = self._client.create_schedule(
+                parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
+            )
+            self._client.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
+        return self._live(made)
+
+    def pause(self, schedule_id: str) -> None:
+        """Stop a schedule from starting runs; active runs go on."""
+        found = self._found(schedule_id)
+        if found.state.name == "ACTIVE":
+            with answers.of_vertex(f"pause schedule {found.display_name}"):
+                self._client.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
+
+    def resume(self, schedule_id: str) -> None:
+        """Let a schedule start runs; it makes up for those missed while it was paused if its file said so."""
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        found, now = self._found(schedule_id), _now()
+        with answers.of_vertex(f"resume schedule {found.display_name}"):
+            if _waits_for_its_start(found, now):
+                # Not before what Vertex' own clock has shown, if ours is slow.
+                shown = (found.create_time, found.update_time, found.last_pause_time)
+                found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
+                self._client.update_schedule(
+                    schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
+                )
+            if found.state.name != "ACTIVE":
+                self._client.resume_schedule(name=found.name, catch_up=found.allow_queueing, timeout=REQUEST_SECONDS)
+
+    def delete(self, schedule_id: str) -> None:
+        """Delete a schedule; its runs stay, and active ones go on."""
+        with answers.of_vertex(f"delete schedule {schedule_id}"):
+            deletion = self._client.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            deletion.result(timeout=_DELETION_SECONDS)
+
+    def _name(self, schedule_id: str) -> str:
+        return f"{self._connection.parent}/schedules/{schedule_id}"
+
+    def _found(self, schedule_id: str) -> Any:
+        with answers.of_vertex(f"find schedule {schedule_id}"):
+            return self._client.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+
+    def _live(self, schedule: Any) -> LiveSchedule:
+        enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule, _now())
+        return LiveSchedule(
+            schedule_id=schedule.name.rpartition("/")[2],
+            name=schedule.display_name,
+            enabled=enabled,
+            digest=_digest(schedule),
+            cron=schedule.cron,
+            next_run=utc(schedule.next_run_time) if enabled else None,
+            active_runs=self._active_runs(schedule),
+        )
+
+    def _active_runs(self, schedule: Any) -> tuple[str, ...]:
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        request = {
+            "parent": self._connection.parent,
+            "filter": f"schedule_name={schedule.name}",
+            "order_by": "create_time desc",
+            "page_size": _RUNS_LOOKED_AT,
+            "read_mask": FieldMask(paths=_OF_A_RUN),
+        }
+        with answers.of_vertex(f"list the runs of schedule {schedule.display_name}"):
+            page = next(iter(self._pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS).pages))
+        return tuple(
+            job.name.rpartition("/")[2] for job in page.pipeline_jobs if state_of(job.state) not in backend.ENDED
+        )
+
+
+def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
+    """Return the request for a schedule that starts nothing within the year after `now`, as JSON.
+
+    Raises:
+        ConfigError: With everything that Vertex cannot express or would refuse.
+    """
+    try:
+        job = job_content(schedule.submission, connection)
+    except ConfigError as error:
+        raise ConfigError(*(f"schedule {schedule.name}: {problem}" for problem in error.problems)) from None
+    note = json.dumps({"digest": schedule.digest()})
+    job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
+    return {
+        "displayName": schedule.name,
+        "cron": cron.for_vertex(schedule.cron, schedule.time_zone),
+        "startTime": (now + _FAR_AHEAD).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        # The first is of runs that are being started, the second of those at work, which is what `concurrency` means.
+        "maxConcurrentRunCount": str(schedule.concurrency),
+        "maxConcurrentActiveRunCount": str(schedule.concurrency),
+        "allowQueueing": schedule.catch_up,
+        "createPipelineJobRequest": {"parent": connection.parent, "pipelineJob": job},
+    }
+
+
+def _digest(schedule: Any) -> str:
+    """Digest of what a schedule was made from; empty if this program did not make it."""
+    spec = schedule.create_pipeline_job_request.pipeline_job.pipeline_spec
+    description = str(spec["pipelineInfo"].get("description", "")) if spec and "pipelineInfo" in spec else ""
+    with contextlib.suppress(ValueError):
+        note = json.loads(description.partition(_NOTE)[2])
+        return str(note.get("digest", "")) if isinstance(note, dict) else ""
+    return ""
+
+
+def _waits_for_its_start(schedule: Any, now: datetime.datetime) -> bool:
+    """Whether a schedule was made and never resumed, so that it starts nothing, whatever its state is."""
+    start = utc(schedule.start_time)
+    return start is not None and start > now + _NOT_YET
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

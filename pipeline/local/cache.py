@@ -1,0 +1,136 @@
+"""The outputs of stages, kept under the stages' own keys: a stage that has nothing to make is not started.
+
+`cache/STAGE/KEY/outputs.json` under the root is one result. The parts of the key are kept beside the outputs, so that
+`wgan plan` can say which of them changed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from components.core import settings, stages
+from components.core.artifacts.manifest import Manifest
+from components.core.errors import DataError
+from components.core.stage import cache_key, cli
+from components.core.storage import buckets, location
+from pipeline.package.reader import Task
+from pipeline.package.values import Unknown
+
+_MADE_LATER = "made-later"
+
+
+def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -> dict[str, Any] | None:
+    """Return what decides the result of a task, as its stage says; None if no result of it is kept.
+
+    Args:
+        task: The task.
+        inputs: The values of its inputs. A digest that is `Unknown` stays unknown in the parts.
+        code: Gives the digest of the stage's code where it runs.
+    """
+    if not (task.cached and task.stage):
+        return None
+    config = stages.config_of(task.stage)
+    known = {field.name for field in settings.fields_of(config)} & inputs.keys()
+    given = {name: _MADE_LATER if isinstance(inputs[name], Unknown) else inputs[name] for name in known}
+    return cache_key.key_parts(task.stage, cli.build(config, given), code(task))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the cache says of a task."""
+
+    outputs: dict[str, Any] | None  # if it need not run
+    # Why it must run; empty if that depends on inputs that are not known yet. If it need not run, which libraries or
+    # which image are not those that it ran with.
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept(Manifest):
+    """A kept result."""
+
+    FILE = "outputs.json"
+    WHAT = "kept result"
+    VERSION = 2
+
+    run: int  # the number of the run that kept it
+    parts: dict[str, Any]  # of its key
+    maker: dict[str, str]  # the libraries or the image that it was made with: for people, and decides nothing
+    outputs: dict[str, Any]
+    places: list[str]  # where its artefacts lie, without which the result is worth nothing
+
+
+class Cache:
+    """The kept results under one root."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "cache"
+
+    def look_up(self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()) -> Found:
+        """Find the kept result of a task, if all artefacts that it names are still there.
+
+        Args:
+            task: The task's name.
+            parts: Its `key_parts`.
+            maker: The libraries or the image that it would be made with.
+            unknown: The inputs in `parts` that are not known yet.
+        """
+        if unknown:
+            fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
+            return Found(None, "" if fits else self._reason(task, parts, unknown))
+        entry = self._read(self._place(task, parts))
+        if entry is None:
+            return Found(None, self._reason(task, parts))
+        gone = [place for place in entry.places if not _exists(place)]
+        if gone:
+            return Found(None, f"its artefact is gone: {gone[0]}")
+        before = {name: value for name, value in entry.maker.items() if name in maker}
+        return Found(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
+
+    def keep(self, task: str, parts: dict[str, Any], maker: dict[str, str], outputs: dict[str, Any], run: int) -> None:
+        """Keep a result, whole or not at all.
+
+        Args:
+            task: The task's name.
+            parts: Its `key_parts`.
+            maker: The libraries or the image that it was made with.
+            outputs: What it made.
+            run: The number of the run; `wgan plan` compares with the entry of the latest run.
+        """
+        uris = [value for name, value in outputs.items() if name.endswith("_uri") and isinstance(value, str)]
+        places = [uri for uri in uris if buckets.is_uri(uri) or Path(uri).exists()]
+        entry = Kept(run=run, parts=parts, maker=maker, outputs=outputs, places=places)
+        entry.write(self._place(task, parts))
+
+    def _place(self, task: str, parts: dict[str, Any]) -> Path:
+        return self._folder / task / cache_key.key_of(parts)
+
+    def _reason(self, task: str, parts: dict[str, Any], unknown: Collection[str] = ()) -> str:
+        newest = max(self._all(task), key=lambda entry: entry.run, default=None)
+        changed = _differences(newest.parts, parts, unknown) if newest else []
+        return "; ".join(changed) or "it has not been run yet"
+
+    def _all(self, task: str) -> list[Kept]:
+        found = [self._read(path) for path in sorted((self._folder / task).glob("*"))]
+        return [entry for entry in found if entry is not None]
+
+    @staticmethod
+    def _read(folder: Path) -> Kept | None:
+        try:
+            return Kept.read(folder)
+        except (DataError, OSError):  # which only means running the stage again
+            return None
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], unknown: Collection[str]) -> list[str]:
+    def known(parts: dict[str, Any]) -> dict[str, Any]:
+        return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
+
+    return cache_key.differences(known(old), known(new))
+
+
+def _exists(place: str) -> bool:
+    if not buckets.is_uri(place):
+        return Path(place).exists()
+    return buckets.stat(f"{place}/{location.COMMITTED}") is not None

@@ -1,0 +1,297 @@
+"""Stages in containers of this machine's Docker engine: hardened, listened to, and ended with everything they started.
+
+A container is made, started, listened to, waited for, and only then removed, in that order and by one command each:
+its exit status can be asked for until we remove it, however soon it ended. (What removes itself may be gone before
+anyone has asked, and passes for a success: kubeflow/pipelines issue 13332.)
+"""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import components
+from components.core import container_images, errors
+from components.core.errors import ConfigError, StageError
+from components.core.stage import cache_key, cli
+from pipeline.local.docker_client import Docker, Image
+from pipeline.local.processes import Call, copy_lines
+from pipeline.local.session import Session
+from pipeline.package.image_digests import is_digest, is_moving_tag
+from pipeline.package.reader import Package, Task
+
+log = logging.getLogger(__name__)
+
+# Where images keep our code, as docker/Dockerfile says.
+_CODE = "/app/components"
+_ROOT_LABEL, _RUN_LABEL = "wgan-gp-pipeline.root", "wgan-gp-pipeline.run"
+_LAST_WORD_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Mount:
+    """A folder or file of this machine, and where a container sees it."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+class Containers:
+    """The stages that are running, each in a container of its own; safe to use from several threads.
+
+    Args:
+        docker: The command line.
+        found: What the engine has, by the reference that the package names.
+        options: More words for `docker create`, for every stage.
+        root: The folder that keeps everything made; containers see it where it is, and write there.
+        read: What the pipeline's parameters name of this machine.
+        dev: Whether the code of this working tree takes the place of the image's.
+    """
+
+    session: Session
+
+    def __init__(
+        self,
+        docker: Docker,
+        found: Mapping[str, Image],
+        options: Sequence[str],
+        root: Path,
+        read: list[Mount],
+        dev: bool = False,
+    ) -> None:
+        self._docker, self._images, self._options = docker, found, options
+        self._root, self._read, self._dev = root, read, dev
+        self._lock = threading.Lock()
+        self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self.stopping = threading.Event()
+
+    def begin(self, session: Session) -> None:
+        """Set the run's session, before any stage; remove containers of runs that are dead."""
+        self.session = session
+        labels = f"{{{{.ID}}}}\t{{{{.Label {json.dumps(_RUN_LABEL)}}}}}"
+        for line in self._docker.ask(
+            "ps", "--all", "--filter", f"label={_ROOT_LABEL}={self._root}", "--format", labels
+        ).splitlines():
+            container, _, run = line.partition("\t")
+            if not Path(run).exists():
+                log.warning("removing container %s of a run that was killed", container)
+                self._remove(container)
+
+    def image(self, task: Task) -> str:
+        """Return the image that a task runs in, with its digest."""
+        return self._images[task.container["image"]].name
+
+    def code(self, task: Task) -> str:
+        """Return the digest of the code of the stage that a task runs: this working tree's, or the image's."""
+        if self._dev:
+            return cache_key.source_digest(task.stage)
+        image = self._images[task.container["image"]]
+        return image.code.get(task.stage, image.id)
+
+    def maker(self, task: Task) -> dict[str, str]:
+        """Return what is shown of what a task runs with: its image."""
+        return {"image": self.image(task)}
+
+    def run(self, call: Call) -> int:
+        """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
+
+        Its output goes line by line to the log file, which is appended to, and to stderr behind the prefix.
+
+        Raises:
+            ConfigError, TransientError: Docker cannot start it, or the engine was lost while it ran.
+            OSError: The log file cannot be written.
+        """
+        name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
+        with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
+            with self._lock:
+                if self.stopping.is_set():
+                    return 128 + signal.SIGTERM
+                container = self._docker.create(self._words(call, name))
+                try:
+                    self._docker.start(container)
+                    listening = self._docker.begin("logs", "--follow", container)
+                    waiting = self._docker.begin("wait", container, stderr=subprocess.PIPE)
+                except BaseException:
+                    self._remove(container)
+                    raise
+                self._running[container] = [listening, waiting]
+            try:
+                copied = _copy_log(listening, file, call.prefix)
+                status, complaint = waiting.communicate()
+                if status.strip().isdigit():
+                    # Docker 20 stops following when a container ends, even before its last lines are read (followLogs
+                    # in moby's daemon/logger/loggerutils/follow.go).
+                    with self._lock:
+                        complete = self._docker.begin("logs", container)
+                        self._running[container].append(complete)
+                    _copy_log(complete, file, call.prefix, skip=copied)
+            finally:
+                with self._lock:
+                    del self._running[container]
+                self._remove(container)
+        if not status.strip().isdigit():
+            raise errors.TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
+        return int(status)
+
+    def stop(self, signum: int) -> None:
+        """Send a signal to every container; none is started from now on."""
+        with self._lock:
+            self.stopping.set()
+            for container, listeners in self._running.items():
+                try:
+                    self._docker.ask("kill", "--signal", str(int(signum)), container, seconds=_LAST_WORD_SECONDS)
+                except StageError as error:
+                    # One that has just ended cannot be signalled; an engine that hangs must not hold us for ever.
+                    if signum == signal.SIGKILL and "not running" not in str(error):
+                        log.error("container %s may still run: %s", container[:12], error)
+                        for listener in listeners:
+                            listener.kill()
+
+    def _remove(self, container: str) -> None:
+        try:
+            self._docker.ask("rm", "--force", container)
+        except StageError as error:
+            log.error("container %s is left behind: %s", container[:12], error)
+
+    def _words(self, call: Call, name: str) -> list[str]:
+        """Return the words for `docker create`."""
+        image = self._images[call.task.container["image"]]
+        words = ["--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
+        words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image
+        # A first process of its own, which hands signals on from the first moment and buries orphans.
+        words += ["--init"]
+        words += ["--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]  # noqa: S108
+        # Relative paths mean the same inside; images never take modules from the working folder.
+        words += ["--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(Path.cwd())]
+        if not has_network(self._options):  # Docker takes several networks for more than one
+            words += ["--network", "none"]
+        for mount in self._mounts():
+            words += ["--mount", mount_words(mount)]
+        for variable, value in {**self._variables(), **call.environment, "WGAN_IMAGE": image.name}.items():
+            words += ["--env", f"{variable}={value}"]
+        # What follows the options is ours to decide: how it is found again, and that it stays until it was asked how
+        # it ended.
+        words += [*self._options, "--name", name, "--rm=false", "--entrypoint", call.words[0]]
+        return [*words, image.id, *call.words[1:]]
+
+    def _variables(self) -> dict[str, str]:
+        folder = self.session.folder
+        umask = 0o777 & ~folder.stat().st_mode  # containers have one of their own
+        # Another user may not write to the folder; /tmp is in memory.
+        other_user = _names(self._options, "--user", "-u")
+        return {cli.UMASK: f"{umask:03o}", **({} if other_user else {"TMPDIR": str(folder)})}
+
+    def _mounts(self) -> list[Mount]:
+        found = {mount.target: mount for mount in self._read}
+        # A plan has no root yet, and its outputs in the session's folder.
+        for place in (self._root, self.session.folder):
+            if place.exists() and not (place != self._root and place.is_relative_to(self._root)):
+                found[str(place)] = Mount(str(place), str(place), writable=True)
+        if self._dev:
+            found[_CODE] = Mount(str(Path(components.__file__).parent), _CODE)
+        return list(found.values())
+
+
+def has_network(options: Sequence[str]) -> bool:
+    """Return whether options of `docker create` name a network."""
+    return _names(options, "--network", "--net")
+
+
+def _names(options: Sequence[str], *flags: str) -> bool:
+    return any(word.partition("=")[0] in flags for word in options)
+
+
+def where_it_is(place: str) -> Mount:
+    """Show a folder or file of this machine read-only by the same name: a container has none of the links to it."""
+    return Mount(os.path.realpath(place), os.path.abspath(place))  # noqa: PTH100 (resolve() would follow links)
+
+
+def _copy_log(listening: "subprocess.Popen[bytes]", file: IO[bytes], prefix: str, skip: int = 0) -> int:
+    with listening:
+        if listening.stdout is None:
+            return 0
+        listening.stdout.read(skip)
+        return copy_lines(listening.stdout, file, prefix)
+
+
+def mount_words(mount: Mount) -> str:
+    """Return a mount as `docker create --mount` reads it: fields of CSV, as a path may hold commas and quotes."""
+    line = io.StringIO()
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    csv.writer(line, lineterminator="").writerow(fields if mount.writable else [*fields, "readonly"])
+    return line.getvalue()
+
+
+def prepare(package: Package, options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
+    """Make sure, before anything runs, that there is an engine with every image of a package.
+
+    An image that is named by digest is pulled if it is missing. One that is named by tag never is: a name without a
+    registry is anybody's to take.
+
+    Raises:
+        ConfigError: With every image that is missing, of another platform or version, or named by a tag that moves.
+        TransientError: No engine answers.
+    """
+    docker = Docker()
+    platform = docker.platform()
+    found: dict[str, Image] = {}
+    problems: list[str] = []
+    for reference in dict.fromkeys(task.container["image"] for task in package.tasks):
+        tasks = [task for task in package.tasks if task.container["image"] == reference]
+        image = _image(docker, reference)
+        if image is None:
+            ours = any(task.stage for task in tasks)
+            remedy = "`make images` builds those of this project" if ours else f"get it with `docker pull {reference}`"
+            problems.append(f"image {reference} is not here: {remedy}")
+            continue
+        found[reference] = image
+        problems += _image_problems(image, platform, tasks)
+    if problems:
+        raise ConfigError(*problems)
+    return Containers(docker, found, options, root, read, dev)
+
+
+def _image(docker: Docker, reference: str) -> Image | None:
+    found = docker.image(reference)
+    if found is None and is_digest(reference):
+        log.info("pulling %s", reference)
+        # In front: it may take minutes, and tells how far it is.
+        with contextlib.suppress(OSError):
+            subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
+        found = docker.image(reference)
+        if found is None:
+            raise errors.TransientError(f"image {reference} could not be pulled; what Docker said of it is above")
+    return found
+
+
+def _image_problems(image: Image, platform: str, tasks: list[Task]) -> list[str]:
+    problems = []
+    if image.platform != platform:
+        problems.append(
+            f"image {image.reference} is for {image.platform}, this engine is {platform}: build it here with `make "
+            "images`, or name one for this platform"
+        )
+    if any(task.stage for task in tasks) and image.version != container_images.VERSION:
+        problems.append(
+            f"image {image.reference} is of version {image.version or '(none given)'}, "
+            f"expected {container_images.VERSION}: build it anew with `make images`, "
+            "or compile the package with images of this version"
+        )
+    kept = [task.name for task in tasks if task.cached]
+    if kept and is_moving_tag(image.reference):
+        problems.append(
+            f"image {image.reference} is named by a tag that moves, and results of {', '.join(kept)} are kept: name it "
+            f"by its digest (NAME@sha256:...) or by a whole version (NAME:{container_images.VERSION})"
+        )
+    return problems

@@ -1,0 +1,165 @@
+"""Docker's own command line, asked with time limits; its complaints as one line with the remedy.
+
+The command line, not a library, because it knows what the user has set up: contexts, DOCKER_HOST, credentials of
+registries. The variable DOCKER names another one.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+
+from components.core.errors import ConfigError, StageError, TransientError
+
+# Longer than a healthy engine takes, even one that is busy writing; shorter than a user waits.
+_ANSWER_SECONDS = 15.0
+_START_SECONDS = 120.0
+NO_SPACE = "no space left on device"
+
+_COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
+    (
+        "permission denied while trying to connect",
+        ConfigError,
+        "Docker refuses this user: join its group (`sudo usermod -aG docker $USER`, then log in again), or use a "
+        "rootless Docker",
+    ),
+    (
+        "cannot connect to the docker daemon|connection refused|error during connect|no such host|no such file.*sock",
+        TransientError,
+        "no Docker engine answers: start it (`sudo systemctl start docker`, or Docker Desktop), or set DOCKER_HOST",
+    ),
+    (
+        NO_SPACE,
+        TransientError,
+        "no space is left where Docker keeps images and containers: `docker system df` tells what takes it, `docker "
+        "system prune` frees what is not used",
+    ),
+    (
+        "could not select device driver",
+        ConfigError,
+        "this Docker engine has no driver for GPUs: install the NVIDIA Container Toolkit, or leave out --gpus",
+    ),
+)
+
+CODE_LABEL = "wgan.code"
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """What an engine says of an image that it has."""
+
+    reference: str  # by which it was asked for
+    digest: str  # of the registry's manifest where it came from one, else the engine's own
+    id: str  # by which the engine runs it, whatever its names point to by then
+    platform: str  # such as linux/amd64
+    version: str  # its label org.opencontainers.image.version; empty if it has none
+    code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # digests of the stages' code, by stage
+
+    @property
+    def name(self) -> str:
+        """The reference with the digest: `wgan/train:0.1.0@sha256:...`."""
+        return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
+
+
+class Docker:
+    """The command line of Docker; each method raises as `ask` does.
+
+    Args:
+        environment: Its variables, of which DOCKER names the program.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.program = environment.get("DOCKER") or "docker"
+        self._environment = environment
+
+    def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
+        """Return what a command prints.
+
+        Args:
+            *words: The command.
+            seconds: How long it may take; None for what takes as long as it takes.
+            given: Its standard input.
+
+        Raises:
+            ConfigError: There is no Docker, it refuses this user, or the command cannot work.
+            TransientError: No engine answers, or not in time, or there is no space left.
+        """
+        try:
+            # A session of its own: Ctrl-C is for whoever asks, not for Docker.
+            found = subprocess.run(
+                [self.program, *words],
+                env=self._environment,
+                input=given,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError):
+            raise ConfigError(
+                f"there is no program {self.program} here: install Docker, or name its command line in the variable "
+                "DOCKER"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise TransientError(
+                f"Docker did not answer `{self.program} {words[0]}` within {seconds:g} s: see whether `{self.program} "
+                "info` answers, and restart the engine if it does not, or set DOCKER_HOST"
+            ) from None
+        if found.returncode:
+            raise explained(found.stderr)
+        return found.stdout
+
+    def platform(self) -> str:
+        """Return operating system and architecture of the engine; asked first, as it shows whether there is one."""
+        return self.ask("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}").strip()
+
+    def image(self, reference: str) -> Image | None:
+        """Return an image that the engine has; None if it has none of that name."""
+        try:
+            found = json.loads(self.ask("image", "inspect", reference))[0]
+        except StageError as error:
+            if "no such image" in str(error).lower():
+                return None
+            raise
+        labels = (found.get("Config") or {}).get("Labels") or {}
+        pushed = [name.partition("@")[2] for name in found.get("RepoDigests") or []]
+        return Image(
+            reference=reference,
+            digest=pushed[0] if pushed else found["Id"],
+            id=found["Id"],
+            platform=f"{found['Os']}/{found['Architecture']}",
+            version=labels.get("org.opencontainers.image.version", ""),
+            code=json.loads(labels.get(CODE_LABEL, "{}")),
+        )
+
+    def create(self, words: list[str]) -> str:
+        """Create a container, without starting it, and return its id."""
+        return self.ask("create", *words, seconds=_START_SECONDS).strip()
+
+    def start(self, container: str) -> None:
+        """Start a container."""
+        self.ask("start", container, seconds=_START_SECONDS)
+
+    def begin(self, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[bytes]":
+        """Start a command that prints as long as a container runs, in a session of its own."""
+        return subprocess.Popen(
+            [self.program, *words],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+
+def explained(complaint: str) -> StageError:
+    """Return what Docker said on stderr as one line, with the remedy where we know one."""
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    said = " ".join(line for line in lines if not line.startswith(("See 'docker", "Run 'docker"))) or "it said nothing"
+    for pattern, kind, message in _COMPLAINTS:
+        if re.search(pattern, said, re.IGNORECASE):
+            return kind(f"{message} (it said: {said})")
+    return ConfigError(f"Docker: {said}")

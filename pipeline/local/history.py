@@ -1,0 +1,43 @@
+"""One numbered folder for each run: `history/0001` holds package, parameters, `state.json`, and a log per stage."""
+
+import contextlib
+import uuid
+from typing import Any
+
+from components.core.storage import atomic_files, buckets
+from components.core.storage.location import Location, Place
+
+
+class History:
+    """The folder of one run.
+
+    Args:
+        root: The folder that keeps results.
+        package: What is run.
+        parameters: With which values.
+
+    Attributes:
+        number: 1, 2, ...; claimed by making the folder, and where several machines use one bucket, an object there: so
+            two runs never share one.
+        folder: Where it lies, on this machine.
+    """
+
+    def __init__(self, root: Place, package: bytes, parameters: dict[str, Any]) -> None:
+        location = Location.of(root)
+        runs = location.own / "history"
+        runs.mkdir(parents=True, exist_ok=True)
+        self.number = max((int(path.name) for path in runs.iterdir() if path.name.isdigit()), default=0) + 1
+        while True:
+            self.folder = runs / f"{self.number:04d}"
+            with contextlib.suppress(FileExistsError, buckets.Conflict):
+                self.folder.mkdir()
+                if location.in_bucket:
+                    buckets.create(f"{location}/history/{self.number:04d}", uuid.uuid4().bytes)
+                break
+            self.number += 1
+        atomic_files.write_file(self.folder / "package.yaml", package)
+        atomic_files.write_json(self.folder / "parameters.json", parameters)
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Replace `state.json`."""
+        atomic_files.write_json(self.folder / "state.json", state)

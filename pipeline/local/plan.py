@@ -1,0 +1,90 @@
+"""Which stages a run would run, and why, without running them."""
+
+from pathlib import Path
+from typing import Any
+
+from components.core import errors
+from components.core.errors import StageError
+from components.core.stage.executor import OF_THE_RUN
+from pipeline.local import processes
+from pipeline.local.cache import Cache, key_parts
+from pipeline.local.containers import Containers
+from pipeline.local.processes import Processes
+from pipeline.local.runner import SKIPPED, UNCHANGED, call_of, unchanged, unmet_condition
+from pipeline.package.reader import Package, Task
+from pipeline.package.values import Resolver, Unknown, as_text, placeholders_of, read_outputs
+
+RUNS, MAYBE = "runs", "perhaps"
+# It only reads and takes a moment: the plan runs it, because what it says decides the rest.
+_READING_STAGE = "decide"
+
+
+class PlanFailed(StageError):
+    """A stage that the plan had to run failed; the message and the exit code are that stage's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def plan(
+    package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers
+) -> list[tuple[str, str, str]]:
+    """Decide every task as far as that can be known now, were it run in that place.
+
+    Returns:
+        For each task its name, `runs`, `unchanged`, `skipped` or `perhaps`, and why.
+
+    Raises:
+        PlanFailed: The source cannot be read.
+    """
+    made: dict[Task, dict[str, Any]] = {}
+    # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
+    resolver = Resolver(parameters, made, placeholders_of(f"{package.name}-next", str(root)))
+    cache = Cache(root)
+    return [
+        (task.name, *(_gate(task, resolver) or _decide(task, resolver, cache, made, place))) for task in package.tasks
+    ]
+
+
+def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:
+    """Return what the conditions of a task say, if they keep it from being decided by itself."""
+    found = unmet_condition(task, resolver)
+    if isinstance(found, Unknown):
+        return MAYBE, f"decided by the {found.output} of {found.task.name}"
+    return (SKIPPED, found) if found else None
+
+
+def _decide(
+    task: Task, resolver: Resolver, cache: Cache, made: dict[Task, dict[str, Any]], place: Processes | Containers
+) -> tuple[str, str]:
+    if task.stage == _READING_STAGE:
+        made[task] = _run_now(task, resolver, place)
+        return "was run", as_text(made[task].get("summary", ""))
+    inputs = resolver.inputs(task)
+    parts = key_parts(task, inputs, place.code)
+    if parts is None:
+        return RUNS, "always"
+    unknown = {name: value for name, value in inputs.items() if isinstance(value, Unknown)}
+    found = cache.look_up(task.name, parts, place.maker(task), unknown)
+    if found.outputs is not None:
+        made[task] = found.outputs
+        return UNCHANGED, unchanged(found.reason)
+    if found.reason:
+        return RUNS, found.reason
+    name, source = next(iter(unknown.items()))
+    return MAYBE, f"decided by its input {name}, which comes from {source.task.name}"
+
+
+def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> dict[str, Any]:
+    folder = place.session.folder / task.name
+    (folder / "parameters").mkdir(parents=True)
+    # A plan is no run, and leaves no record.
+    inputs = {name: value for name, value in resolver.inputs(task).items() if name not in OF_THE_RUN}
+    code = place.run(call_of(task, resolver, inputs, folder, f"{task.name} | "))
+    if code:
+        raise PlanFailed(f"{task.name}: failed ({processes.name_of_exit(code)})", code)
+    try:
+        return read_outputs(task, folder)
+    except ValueError as error:
+        raise PlanFailed(f"{task.name}: ended well, but {error}", errors.DEFECT) from None

@@ -1,0 +1,175 @@
+"""Stages as processes of this machine: started, listened to, and ended with everything that they started."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import components
+from components.core.artifacts import lineage
+from components.core.stage import cache_key
+from components.core.storage import location
+from pipeline.local.session import Session
+from pipeline.package.reader import Task
+
+log = logging.getLogger(__name__)
+
+# A stage that is asked to end gets this many seconds to keep what it has.
+GRACE_SECONDS = 30.0
+_PIPE_SECONDS = 5.0
+# TensorFlow's remarks on the processor, which no setting of its silences; the log file keeps them.
+_STARTUP_NOISE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} [\d:.]+ +\d+ (port|cpu_feature_guard)\.cc|"
+    rb"To enable the following instructions:"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """What a stage is started with."""
+
+    task: Task
+    words: list[str]  # its command and arguments
+    environment: Mapping[str, str]  # the variables that the package sets
+    folder: Path  # for its outputs
+    log_file: Path  # its output is appended to it
+    prefix: str  # before each line that is shown
+
+
+def process_command(words: list[str]) -> list[str]:
+    """Return the command of a container as one of this machine: `python` becomes the Python that is running."""
+    if words[0] not in ("python", "python3"):
+        return words
+    # Our own stages are found where this program was found, never in a folder that happens to be called components.
+    ours = words[1:2] == ["-m"] and words[2].startswith("components.")
+    return [sys.executable, *(["-P"] if ours else []), *words[1:]]
+
+
+class Processes:
+    """The stage processes that are running; safe to use from several threads."""
+
+    session: Session
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self.stopping = threading.Event()
+
+    def begin(self, session: Session) -> None:
+        """Set the run's session, before any stage."""
+        self.session = session
+
+    def image(self, task: Task) -> str:
+        """Return the image that a task runs in: none."""
+        return ""
+
+    def code(self, task: Task) -> str:
+        """Return the digest of the code of the stage that a task runs."""
+        return cache_key.source_digest(task.stage)
+
+    def maker(self, task: Task) -> dict[str, str]:
+        """Return what is shown of what a task runs with: versions of libraries."""
+        return lineage.library_versions()
+
+    def run(self, call: Call) -> int:
+        """Run a command to its end and return its exit code, 128 + N if signal N ended it.
+
+        Its output goes line by line to the log file, which is appended to, and, but for what TensorFlow says of the
+        processor, to stderr behind the prefix. It leads a session of its own; whatever it started and left behind is
+        killed.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        with open(call.log_file, "ab", buffering=0) as file:
+            with self._lock:
+                if self.stopping.is_set():
+                    return 128 + signal.SIGTERM
+                process = subprocess.Popen(
+                    process_command(call.words),
+                    env=process_environment({**self._variables(), **call.environment}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                self._running.add(process)
+            with self.session.process(process.pid):
+                listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
+                listener.start()
+                try:
+                    # Left unreaped until its group is dead, so that its number cannot be another process's by then.
+                    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                finally:
+                    with self._lock:
+                        self._running.discard(process)
+                        _signal_group(process, signal.SIGKILL)
+            code = process.wait()
+            listener.join(_PIPE_SECONDS)
+        return code if code >= 0 else 128 - code
+
+    def _variables(self) -> Mapping[str, str]:
+        mirrors = os.environ.get(location.MIRRORS) or tempfile.gettempdir()
+        return {"TMPDIR": str(self.session.folder), location.MIRRORS: mirrors}
+
+    def stop(self, signum: int) -> None:
+        """Send a signal to every process and what it started; none is started from now on."""
+        with self._lock:
+            self.stopping.set()
+            for process in self._running:
+                _signal_group(process, signum)
+
+
+def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signum)
+
+
+def process_environment(added: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with additions; our own packages are found, output is not buffered."""
+    home = str(Path(components.__file__).parents[1])
+    path = os.pathsep.join(entry for entry in (home, os.environ.get("PYTHONPATH", "")) if entry)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
+
+
+def run_in_front(words: list[str]) -> int:
+    """Run a command in this terminal, as if it had been typed; TensorFlow's remarks on the processor are left out."""
+    command = process_command(words)
+    with subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE) as process:
+        for line in process.stderr or ():
+            if not _STARTUP_NOISE.match(line):
+                sys.stderr.write(line.decode(errors="replace"))
+    return process.returncode
+
+
+def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
+    """Copy a stage's output, to its end, to a file and, behind the prefix, to stderr; return its bytes."""
+    copied = 0
+    with output:
+        for line in output:
+            copied += len(line)
+            # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
+            with contextlib.suppress(OSError, ValueError):
+                file.write(line)
+            if not _STARTUP_NOISE.match(line):
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(prefix + line.decode(errors="replace").rstrip() + "\n")
+                    sys.stderr.flush()
+    return copied
+
+
+def name_of_exit(code: int) -> str:
+    """Return an exit code for people: `exit code 65`, or the signal that it stands for."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            return f"exit code {code}, ended by {signal.Signals(code - 128).name}"
+    return f"exit code {code}"

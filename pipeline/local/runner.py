@@ -1,0 +1,345 @@
+"""Executes a package on this machine, stage by stage: dependencies, conditions, exit handlers, retries, exit codes.
+
+After a failure nothing new starts but exit handlers; after an interruption nothing at all.
+
+One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
+
+    until nothing runs and nothing can start:
+        decide every task whose dependencies have ended: skip it, take its kept result, or start it
+        wait for a stage to end, or for a signal
+"""
+
+import contextlib
+import dataclasses
+import logging
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from components.core import errors
+from components.core.errors import StageError
+from components.core.stage import run_notes
+from components.core.stage.executor import OF_THE_RUN, RunOf
+from components.core.stage.run_notes import Note
+from pipeline.local import processes
+from pipeline.local.cache import Cache, key_parts
+from pipeline.local.containers import Containers
+from pipeline.local.history import History
+from pipeline.local.processes import Call, Processes
+from pipeline.package.reader import FinalStatus, Package, Task
+from pipeline.package.values import Resolver, Unknown, as_text, executor_input, placeholders_of, read_outputs
+
+log = logging.getLogger(__name__)
+
+WAITING, RUNNING, DONE, UNCHANGED = "waiting", "running", "done", "unchanged"
+FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interrupted"
+_GOOD = (DONE, UNCHANGED)
+_CANNOT_START = 127
+_FINAL = (errors.BAD_CONFIGURATION, errors.BAD_DATA, errors.DEFECT, errors.INTERRUPTED, errors.TERMINATED)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_SECONDS = 0.5  # at most, until a signal is noticed
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far a task is."""
+
+    state: str = WAITING  # one of the words above
+    reason: str = ""  # why it was skipped or is not run again
+    seconds: float = 0.0  # that its attempts took together
+    attempts: int = 0
+    exit_code: int | None = None  # of the last attempt
+    outputs: dict[str, Any] | None = None
+
+
+class Run:
+    """One execution of a package.
+
+    Args:
+        package: What to execute.
+        parameters: The pipeline's parameters, checked.
+        root: The folder that keeps results and history.
+        history: The folder of this run.
+        place: Where stages run: as processes, or in containers.
+        jobs: How many stages may run at once.
+    """
+
+    def __init__(
+        self,
+        package: Package,
+        parameters: dict[str, Any],
+        root: Path,
+        history: History,
+        place: Processes | Containers,
+        jobs: int = 1,
+    ) -> None:
+        self.tasks = package.tasks
+        self.progress = {task: Progress() for task in self.tasks}
+        self.exit_code = errors.OK
+        self._package, self._history, self._jobs = package, history, jobs
+        self._cache = Cache(root)
+        self._place = place
+        self._events: queue.SimpleQueue[tuple[Task, Progress] | int] = queue.SimpleQueue()
+        self._parts: dict[Task, dict[str, Any]] = {}
+        self._made: dict[Task, dict[str, Any]] = {}
+        self._interrupted_by = 0
+        name = f"{package.name}-{history.number:04d}"
+        placeholders = placeholders_of(name, str(history.folder))
+        self._resolver = Resolver(parameters, self._made, placeholders, self._final_status)
+        width = max((len(task.name) for task in self.tasks), default=0)
+        self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
+
+    def execute(self) -> int:
+        """Run everything that can run and return the exit code.
+
+        That is the code of the first stage that failed, or 128 + N if signal N interrupted the run.
+        """
+        with self._signals():
+            try:
+                self._decide()
+                while self._running():
+                    self._handle(self._next_event())
+                    self._decide()
+            finally:
+                # Nothing runs by now, unless an error (a full disk) ended the loop.
+                self._place.stop(signal.SIGTERM)
+        if self._interrupted_by:
+            self.exit_code = 128 + self._interrupted_by
+        self._write_state()
+        return self.exit_code
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Bring every task as far as possible without waiting."""
+        for task in self.tasks:  # each comes after those that it needs
+            if self.progress[task].state == WAITING:
+                self._decide_waiting(task)
+        self._write_state()
+
+    def _decide_waiting(self, task: Task) -> None:
+        if self._interrupted_by or (self.exit_code and not task.exit_handler):
+            self._settle(task, NOT_RUN)
+            return
+        states = {need: self.progress[need].state for need in task.needs}
+        if any(state in (WAITING, RUNNING) for state in states.values()):
+            return
+        blocked = next((need for need, state in states.items() if state not in _GOOD), None)
+        if blocked and not task.exit_handler:
+            state = SKIPPED if states[blocked] == SKIPPED else NOT_RUN
+            self._settle(task, state, self.progress[blocked].reason or f"{blocked.name} {state}")
+            return
+        held_back = unmet_condition(task, self._resolver)
+        if held_back:
+            self._settle(task, SKIPPED, str(held_back))
+        elif len(self._running()) < self._jobs and not self._take_kept(task):
+            self._start(task)
+
+    def _take_kept(self, task: Task) -> bool:
+        """Settle a task with the result that an earlier run kept, if there is one; return whether there is."""
+        inputs = self._resolver.inputs(task)
+        parts = key_parts(task, inputs, self._place.code)
+        if parts is None:
+            return False
+        self._parts[task] = parts
+        found = self._cache.look_up(task.name, parts, self._place.maker(task))
+        if found.outputs is None:
+            log.info("%s: runs: %s", task.name, found.reason)
+            return False
+        self._made[task] = self.progress[task].outputs = found.outputs
+        self._settle(task, UNCHANGED, unchanged(found.reason))
+        if inputs.keys() >= set(OF_THE_RUN):  # the stage itself cannot note that it is not run
+            note = Note(stage=task.stage, state=run_notes.KEPT, outputs=found.outputs, exit_code=errors.OK)
+            run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
+        log.info("%s: not run again: %s", task.name, unchanged(found.reason))
+        return True
+
+    def _settle(self, task: Task, state: str, reason: str = "") -> None:
+        self.progress[task].state, self.progress[task].reason = state, reason
+
+    def _final_status(self, status: FinalStatus) -> dict[str, Any]:
+        """Return how the tasks of a graph ended, as a `PipelineTaskFinalStatus` message."""
+        states = [self.progress[task].state for task in status.tasks]
+        broken = [task for task in status.tasks if self.progress[task].state == FAILED]
+        message = "; ".join(f"{task.name}: exit code {self.progress[task].exit_code}" for task in broken)
+        stopped = NOT_RUN in states or INTERRUPTED in states
+        return {
+            "state": "FAILED" if broken else "CANCELLED" if stopped else "SUCCEEDED",
+            "pipelineJobResourceName": f"{self._package.name}-{self._history.number:04d}",
+            "pipelineTaskName": status.graph,
+            # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
+            "error": {"code": 9, "message": message} if message else {},
+        }
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def _running(self) -> list[Task]:
+        return [task for task in self.tasks if self.progress[task].state == RUNNING]
+
+    def _start(self, task: Task) -> None:
+        inputs = self._resolver.inputs(task)
+        call = call_of(task, self._resolver, inputs, self._history.folder / task.name, self._prefixes[task])
+        self.progress[task].state = RUNNING
+        log.info("%s: starts", task.name)
+        threading.Thread(target=self._attempt, args=(call,), name=task.name).start()
+
+    def _attempt(self, call: Call) -> None:
+        """In a thread: run a stage, again where its policy says so, and report how it ended."""
+        task, started, attempt = call.task, time.monotonic(), 0
+        while True:
+            attempt += 1
+            code, outputs = self._run_once(call)
+            final = code in (errors.OK, _CANNOT_START, *_FINAL) or self._place.stopping.is_set()
+            if final or attempt > task.retries.count:
+                break
+            wait = task.retries.wait_before(attempt)
+            reason = processes.name_of_exit(code)
+            log.warning("%s: %s; retry %d of %d in %g s", task.name, reason, attempt, task.retries.count, wait)
+            if self._place.stopping.wait(wait):
+                break
+        ended = Progress(RUNNING, "", time.monotonic() - started, attempt, code, outputs)
+        self._events.put((task, ended))
+
+    def _run_once(self, call: Call) -> tuple[int, dict[str, Any] | None]:
+        """Run a stage; return its exit code, and its outputs if it ended well."""
+        try:
+            shutil.rmtree(call.folder, ignore_errors=True)
+            (call.folder / "parameters").mkdir(parents=True)
+            code = self._place.run(call)
+        except OSError as error:
+            log.error("%s: cannot be started: %s", call.task.name, errors.describe_os_error(error))
+            return _CANNOT_START, None
+        except StageError as error:
+            log.error("%s: %s", call.task.name, error)
+            return error.exit_code, None
+        except Exception:  # else the run would wait for this thread's report for ever
+            log.exception("%s: a defect of this program", call.task.name)
+            return errors.DEFECT, None
+        if code:
+            return code, None
+        try:
+            return code, read_outputs(call.task, call.folder)
+        except (OSError, ValueError) as error:
+            log.error("%s: ended well, but %s", call.task.name, error)
+            return errors.DEFECT, None
+
+    def _handle(self, event: tuple[Task, Progress] | int | None) -> None:
+        if event is None:
+            log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
+            self._place.stop(signal.SIGKILL)
+        elif isinstance(event, int):
+            self._interrupt(event)
+        else:
+            self._end(*event)
+
+    def _next_event(self) -> tuple[Task, Progress] | int | None:
+        """Return the next event; None when an interruption has taken longer than stages are given."""
+        # A signal that arrives just before the wait, or that another thread takes, does not end the wait: Python runs
+        # its handler in this thread, and only between waits.
+        while not self._interrupted_by:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=_SIGNAL_SECONDS)
+        try:
+            return self._events.get(timeout=max(self._deadline - time.monotonic(), 1.0))
+        except queue.Empty:
+            return None
+
+    def _end(self, task: Task, ended: Progress) -> None:
+        self.progress[task] = ended
+        if ended.outputs is not None:
+            self._made[task] = ended.outputs
+            if task in self._parts:
+                maker, number = self._place.maker(task), self._history.number
+                self._cache.keep(task.name, self._parts[task], maker, ended.outputs, number)
+            self._settle(task, DONE)
+            made = as_text(ended.outputs.get("summary", ""))
+            log.info("%s: done in %.1f s%s", task.name, ended.seconds, f": {made}" if made else "")
+        elif self._interrupted_by:
+            self._settle(task, INTERRUPTED)
+            log.info("%s: interrupted", task.name)
+        else:
+            code = ended.exit_code or errors.DEFECT
+            self.exit_code = self.exit_code or code
+            self._settle(task, FAILED)
+            file = self._history.folder / f"{task.name}.log"
+            log.error("%s: failed (%s); its log is %s", task.name, processes.name_of_exit(code), file)
+
+    # --- interruption -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Turn signals into events while the run lasts.
+
+        SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
+        """
+
+        def note(signum: int, frame: FrameType | None) -> None:
+            self._events.put(signum)
+
+        before = {}
+        for signum in _SIGNALS:
+            if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
+                before[signum] = signal.signal(signum, note)
+        try:
+            yield
+        finally:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+    def _interrupt(self, signum: int) -> None:
+        """Ask the stages to end; at the second signal, kill them."""
+        if self._interrupted_by:
+            log.warning("killed")
+            self._place.stop(signal.SIGKILL)
+            return
+        self._interrupted_by = signum
+        self._deadline = time.monotonic() + processes.GRACE_SECONDS
+        names = ", ".join(task.name for task in self._running())
+        log.warning("%s: waiting for %s to end; once more kills", signal.Signals(signum).name, names)
+        self._place.stop(signal.SIGTERM)
+
+    def _write_state(self) -> None:
+        tasks = {
+            task.name: {
+                "state": progress.state,
+                "reason": progress.reason,
+                "attempts": progress.attempts,
+                "exit_code": progress.exit_code,
+                "image": self._place.image(task),
+                "seconds": round(progress.seconds, 3),
+                "outputs": progress.outputs or {},
+            }
+            for task, progress in self.progress.items()
+        }
+        self._history.write_state({"exit_code": self.exit_code, "tasks": tasks})
+
+
+def call_of(task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, prefix: str) -> Call:
+    """Return what a task is started with; its log lies beside its folder."""
+    words = resolver.command(task, executor_input(task, inputs, folder))
+    return Call(task, words, resolver.environment(task), folder, folder.parent / f"{task.name}.log", prefix)
+
+
+def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:
+    """Return the first condition that does not hold, as `NAME VALUE`, or whose value is unknown; empty for none."""
+    for condition in task.conditions:
+        value = resolver.value(condition.source)
+        if value != condition.value:
+            return value if isinstance(value, Unknown) else f"{condition.source.name} {as_text(value)}"
+    return ""
+
+
+def unchanged(differing: str) -> str:
+    """Return why a stage is not run; names libraries and images that are not those that it ran with."""
+    return "its inputs, settings and code are unchanged" + (f" (decides nothing: {differing})" if differing else "")
+
+
+def _dim(text: str) -> str:
+    return f"\033[2m{text}\033[0m" if sys.stderr.isatty() else text

@@ -1,0 +1,71 @@
+"""What lasts as long as a run: its temporary folder, and the processes and containers that it starts.
+
+A runner that is killed cannot clean up. Its temporary folder is locked while it lives, and the next run removes folders
+whose lock is free. What it started is ended at once by `pipeline.local.reaper`.
+"""
+
+import contextlib
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.core.storage import atomic_files
+from pipeline.local import reaper
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A run while its runner lives.
+
+    Attributes:
+        folder: The folder for temporary files.
+        reaper: The process that outlives the runner.
+    """
+
+    folder: Path
+    reaper: "subprocess.Popen[bytes]"
+
+    def process(self, group: int) -> "contextlib.AbstractContextManager[None]":
+        """Within the block, a process group dies with this process. Its leader must be a zombie until then."""
+        return self._watched(reaper.PROCESS, str(group))
+
+    def container(self, name: str) -> "contextlib.AbstractContextManager[None]":
+        """Within the block, a container is removed if this process dies."""
+        return self._watched(reaper.CONTAINER, name)
+
+    @contextlib.contextmanager
+    def _watched(self, kind: str, name: str) -> Iterator[None]:
+        self._tell("+", kind, name)
+        try:
+            yield
+        finally:
+            self._tell("-", kind, name)
+
+    def _tell(self, *words: str) -> None:
+        assert self.reaper.stdin is not None  # noqa: S101 - it is a pipe
+        with contextlib.suppress(BrokenPipeError):  # stages work without a reaper as well
+            self.reaper.stdin.write(f"{' '.join(words)}\n".encode())
+
+
+@contextlib.contextmanager
+def session(parent: Path, docker: str) -> Iterator[Session]:
+    """Open a session.
+
+    Args:
+        parent: Where its temporary folder lies; made if it is missing. Folders of dead runs are removed from it.
+        docker: Docker's command line.
+    """
+    with (
+        atomic_files.temporary_folder(parent) as folder,
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", reaper.__file__, docker],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the runner
+        ) as process,
+    ):
+        yield Session(folder, process)

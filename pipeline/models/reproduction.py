@@ -1,0 +1,167 @@
+"""The commands that make a published model again, from what its version says of itself."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from components.core import settings, stages
+from components.core.artifacts import lineage
+from components.core.artifacts.lineage import Lineage
+from components.core.errors import ConfigError, DataError
+from components.core.registry.registry import Version
+from components.core.reporting.model_card import plain
+from components.core.stage import cache_key
+from components.core.storage import digests
+
+# The stage that makes each link of a lineage.
+STAGES = {
+    "dataset": "preprocess",
+    "checkpoint": "train",
+    "embedding": "embed",
+    "evaluation": "evaluate",
+    "model": "export",
+}
+_SEVERAL_WORKERS = "multi-worker"
+_UNKNOWN_PLACE, _OWN_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "OWN_EMBEDDING", "INITIAL_CHECKPOINT"
+# As an artefact records what is not printable in a path; a backslash that is part of the name looks the same.
+_ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+# They decide which steps are kept, where means begin anew, and whether training goes on at all.
+_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
+
+
+def script(version: Version, found: Lineage, root: Path, source: str = "", initial_version: int = 0) -> list[str]:
+    """Return the lines of a shell script that makes the model of a version in an empty folder, and judges it.
+
+    Each command is given the digests that its inputs must have, so that the script ends where something differs.
+
+    Args:
+        version: The version.
+        found: Its lineage.
+        root: The folder to make.
+        source: Where the dataset's source lies now; empty for the place on record.
+        initial_version: The version whose checkpoint the training began with; 0 for none, or one that is not known.
+
+    Raises:
+        ConfigError: `source` has characters that cannot be printed.
+        DataError: The same holds for the place on record, and `source` is empty.
+        KeyError, TypeError, AttributeError: The lineage lacks what artefacts say of themselves.
+    """
+    dataset, checkpoints, embedding = root / "dataset", root / "checkpoints", root / "embedding"
+    checkpoint = checkpoints / f"step-{version.model.step:010d}"
+    made = found.digests
+    of_dataset = {"dataset": dataset, "dataset_digest": made["dataset"]}
+    of_checkpoint = {"checkpoint": checkpoint, "checkpoint_digest": made["checkpoint"]}
+    source = _source(version, source)
+    preprocess = {
+        "source": source or _UNKNOWN_PLACE,
+        "source_fingerprint": found.dataset["source"]["fingerprint"],
+        "dataset": dataset,
+    }
+    maker = found.checkpoint.get(digests.MADE_WITH, {})
+    course = {name: maker[name] for name in _COURSE if name in maker}
+    train = {**of_dataset, "checkpoints": checkpoints, **_hardware(found.checkpoint), **course}
+    if initial_digest(found):
+        train |= {"initial_checkpoint": _INITIAL_CHECKPOINT}
+    embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
+    own = found.embedding.get("own_embedding_digest")
+    if own:
+        embed |= {"own_embedding": _OWN_EMBEDDING, "own_embedding_digest": own}
+    champion = version.evaluation.champion_version
+    beside = f"; then beside version {champion}, the champion then, here alone" if champion else ", as the first"
+    judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
+    return [
+        *_comments(version, found, source != "", initial_version),
+        "set -e",
+        _command("preprocess", preprocess, found.dataset["preprocessing"]),
+        f"# dataset_digest: {made['dataset']}",
+        _threads(found.checkpoint) + _command("train", train, found.checkpoint["settings"]),
+        f"# checkpoint_digest: {made['checkpoint']}",
+        _command("export", {**of_checkpoint, "model": root / "model"}, {}),
+        f"# model_digest: {version.model.digest}",
+        f"# How it was judged{beside}:",
+        _threads(found.embedding) + _command("embed", embed, found.embedding["settings"]),
+        f"# embedding_digest: {made['embedding']}",
+        _command("evaluate", {**judge, "evaluation": root / "evaluation"}, version.evaluation.settings),
+    ]
+
+
+def initial_digest(found: Lineage) -> str:
+    """Return the digest of the checkpoint that the training of a version began with; empty for none."""
+    return str(found.checkpoint["settings"].get("initial_checkpoint_digest", ""))
+
+
+def _source(version: Version, given: str) -> str:
+    """Return the place to read; refuse one that a command cannot name, as it would name another."""
+    if not given.isprintable():
+        raise ConfigError(f"--source {plain(given)} cannot be printed: move the source to a printable path")
+    recorded = version.evaluation.source
+    if not given and (not recorded.isprintable() or _ESCAPE.search(recorded)):
+        raise DataError(
+            f"version {version.number} was made from {plain(recorded)}, a path with characters that cannot "
+            "be printed: move the source to a printable path, and name it with --source"
+        )
+    return given or recorded
+
+
+def _comments(version: Version, found: Lineage, known_source: bool, initial_version: int) -> list[str]:
+    """Return what the script makes, and how what is here differs from what made it."""
+    lines = [
+        f"version {version.number}: model {version.model.digest}",
+        "The same bits come of the same source, code, libraries and kind of processor.",
+    ]
+    records = {name: getattr(found, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
+    makers = {**records, "evaluation": found.made_with, "model": version.model.made_with}
+    for what, maker in makers.items():
+        stage = STAGES[what]
+        if maker.get("code") != cache_key.source_digest(stage):
+            lines.append(f"WARNING: the code of {stage} here is another than made it ({maker.get('code')}).")
+    lines += _other_libraries(makers)
+    if found.checkpoint.get(digests.MADE_WITH, {}).get("accelerator") == _SEVERAL_WORKERS:
+        lines.append("It was trained by several workers: start train on each, with its TF_CONFIG.")
+    if not known_source:
+        lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
+    initial = initial_digest(found)
+    if initial:
+        made = f" (`wgan models reproduce {initial_version}` makes it)" if initial_version else ""
+        lines.append(
+            f"Put the folder of checkpoint {initial}{made}, which it began with, where {_INITIAL_CHECKPOINT} stands."
+        )
+    if found.embedding.get("own_embedding_digest"):
+        lines.append(f"Put the place of the user's own embedding where {_OWN_EMBEDDING} stands.")
+    return [f"# {plain(line)}" for line in lines]
+
+
+def _other_libraries(makers: dict[str, dict[str, Any]]) -> list[str]:
+    here = lineage.library_versions()
+    others = {
+        f"WARNING: {name} was {was}, and is {here.get(name, 'not installed')} here."
+        for maker in makers.values()
+        for name, was in maker.get("libraries", {}).items()
+        if here.get(name) != was
+    }
+    return sorted(others)
+
+
+def _hardware(record: dict[str, Any]) -> dict[str, Any]:
+    maker = record.get(digests.MADE_WITH, {})
+    if maker.get("accelerator") == _SEVERAL_WORKERS:
+        return {"accelerator": _SEVERAL_WORKERS}
+    return {name: maker[name] for name in ("accelerator", "replicas") if name in maker}
+
+
+def _threads(record: dict[str, Any]) -> str:
+    """Return the assignment that gives an operation as many threads as it had; empty if not recorded."""
+    threads = record.get(digests.MADE_WITH, {}).get("threads")
+    return f"TF_NUM_INTRAOP_THREADS={shlex.quote(str(threads))} " if threads else ""
+
+
+def _command(stage: str, given: dict[str, Any], recorded: dict[str, Any]) -> str:
+    """Return the command of a stage: what is given, and of the recorded settings those that are no defaults here."""
+    defaults = {field.name: field.default for field in settings.fields_of(stages.config_of(stage))}
+    words: list[str] = []
+    for name, value in {**given, **recorded}.items():
+        if name not in defaults or defaults[name] != value:
+            # What begins with a dash would be taken for a flag.
+            words += [f"--{name}={value}"] if str(value).startswith("-") else [f"--{name}", str(value)]
+    return shlex.join(["python", "-m", f"components.{stage}", *words])

@@ -1,0 +1,150 @@
+"""`wgan models verify`, `promote`, `rollback` and `gc`: the registry checked, its champion moved, versions removed."""
+
+import dataclasses
+
+from components.core.artifacts import evaluations
+from components.core.errors import DataError, Superseded
+from components.core.registry import registry
+from components.core.registry.registry import Champion, Pointer
+from components.core.storage.buckets import Conflict
+from pipeline.cli import tables
+
+
+def verify(place: str, number: int | None) -> None:
+    """Compute every digest of the versions again and print what is whole and what is not.
+
+    Args:
+        place: The registry.
+        number: The one version to look at; None for all.
+
+    Raises:
+        DataError: Something is damaged, or there is no such version. The others are still printed.
+    """
+    problems: list[str] = []
+    champion = None
+    try:
+        champion = _published(place).champion
+    except DataError as error:
+        problems.append(str(error))
+    there = registry.versions(place, champion)
+    if number is not None and number not in there:
+        raise DataError(
+            f"registry {place} has no version {number}; there are: {', '.join(map(str, there)) or 'none yet'}"
+        )
+    if champion is not None and champion.version not in there:
+        problems.append(f"champion.json of {place} names version {champion.version}, which is not there")
+    rows: list[tuple[str, ...]] = []
+    for version in there if number is None else [number]:
+        damage = registry.damage(place, version, champion)
+        if damage:
+            problems.append(f"version {version} of {place} is damaged: {', '.join(damage)}")
+        is_champion = champion is not None and champion.version == version
+        rows.append((str(version), "champion" if is_champion else "", "damaged" if damage else "whole"))
+    tables.print_rows(("version", "state", "files"), rows)
+    if problems:
+        raise DataError("\n".join([*problems, "restore what is damaged, and do not serve it"]))
+
+
+def promote(place: str, number: int) -> None:
+    """Make a version champion that was published before.
+
+    It must have been promoted by an evaluation, as every version that was published. Nothing here compares it with the
+    champion: that is for whoever asks.
+
+    Raises:
+        DataError: There is no such version, it is damaged, or its verdict is another.
+        Superseded: Another process changed the champion meanwhile.
+    """
+    with registry.held(place):
+        pointer = _published(place)
+        version = registry.read_version(place, number, pointer.champion)
+        if version.evaluation.verdict != evaluations.PROMOTE:
+            raise DataError(
+                f"the verdict on version {number} of {place} is {version.evaluation.verdict}: it was changed"
+            )
+        if pointer.champion is not None and pointer.champion.version == number:
+            print(f"version {number} is the champion already")
+            return
+        _move(place, pointer, registry.crowned(pointer.champion, version))
+    print(f"version {number} is the champion")
+
+
+def rollback(place: str) -> None:
+    """Make the champion before this one champion again; no publication of what was taken back undoes that.
+
+    Raises:
+        DataError: There was none before, or it is gone or damaged.
+        Superseded: Another process changed the champion meanwhile.
+    """
+    with registry.held(place):
+        pointer = _published(place)
+        champion = _champion(place, pointer)
+        if not champion.former:
+            raise DataError(f"there was no champion of {place} before version {champion.version}")
+        number = champion.former[-1]
+        if number not in registry.versions(place, champion):
+            raise DataError(f"version {number}, the champion before, is gone from {place}; promote another version")
+        former = registry.crowned(champion, registry.read_version(place, number, None))
+        rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
+        _move(place, pointer, dataclasses.replace(former, former=champion.former[:-1], rolled_back=rolled_back))
+    print(f"version {number} is the champion again, version {champion.version} no more")
+
+
+def gc(place: str, keep: int, uncommitted: bool, yes: bool) -> None:
+    """Remove versions that are not needed, or print which would be removed.
+
+    Kept are the champion, the one before it, and the newest. `champion.json` says first what is removed, so that a
+    promotion at the same time sees it or is seen.
+
+    Args:
+        place: The registry.
+        keep: How many of the newest versions are kept; at least 1, so that no number is given twice.
+        uncommitted: Whether what publications left behind is removed too, of those that died and of those at work.
+        yes: Whether anything is removed.
+
+    Raises:
+        DataError: Nothing has been published.
+        Superseded: Another process changed the champion meanwhile.
+    """
+    with registry.held(place):
+        pointer = _published(place)
+        champion = _champion(place, pointer)
+        there = registry.versions(place, champion)
+        kept = {champion.version, *champion.former[-1:], *there[-keep:]}
+        rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
+        rows += [(name, "never finished") for name in registry.uncommitted(place, champion) if uncommitted]
+        rows += [(str(number), "removed before, not wholly") for number in registry.left_over(place, champion)]
+        if not rows:
+            print("nothing to remove")
+            return
+        tables.print_rows(("version", "why"), rows)
+        if not yes:
+            print("\nnothing was removed; --yes removes them")
+            return
+        gone = {int(name) for name, *_ in rows if name.isdecimal()} - set(champion.removed)
+        if gone:
+            removed = tuple(sorted({*champion.removed, *gone}))
+            _move(place, pointer, dataclasses.replace(champion, revision=champion.revision + 1, removed=removed))
+        for name, *_ in rows:
+            registry.remove(place, name)
+    print(f"\nremoved: {len(rows)}")
+
+
+def _published(place: str) -> Pointer:
+    registry.require_there(place)
+    return registry.read_pointer(place)
+
+
+def _champion(place: str, pointer: Pointer) -> Champion:
+    if pointer.champion is None:
+        raise DataError(f"nothing has been published in {place} yet; run the pipeline with this registry")
+    return pointer.champion
+
+
+def _move(place: str, pointer: Pointer, champion: Champion) -> None:
+    try:
+        registry.move_champion(place, pointer, champion)
+    except Conflict:
+        raise Superseded(
+            f"another process changed the champion of {place} meanwhile; look again (wgan models list)"
+        ) from None

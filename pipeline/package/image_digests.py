@@ -1,0 +1,61 @@
+"""The file in which `make push` notes each image by its digest, so that a package names what was pushed, no other."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from components.core import container_images, errors
+from components.core.errors import ConfigError, StageError
+from components.core.storage import atomic_files
+
+SCHEMA_VERSION = 1
+_BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+def is_digest(reference: str) -> bool:
+    """Return whether an image is named by the digest of its content, which no push can change."""
+    return bool(_BY_DIGEST.fullmatch(reference))
+
+
+def local_images() -> dict[str, str]:
+    """Return the images as `make images` names them on this machine, by tag."""
+    return {name: container_images.image(name) for name in container_images.NAMES}
+
+
+def read(path: Path) -> Mapping[str, str]:
+    """Read the file: the reference of each image that was pushed, by name.
+
+    Raises:
+        ConfigError: It cannot be read, is no such file, is of another version of this program, or names an image by
+            anything but a digest.
+    """
+    remedy = "`make push REGISTRY=...` writes such a file"
+    try:
+        value = atomic_files.read_json(path, "images")
+        version, found = value["version"], dict(value["images"])
+        known = value["schema_version"] == SCHEMA_VERSION
+    except OSError as error:
+        raise ConfigError(f"images cannot be read: {errors.describe_os_error(error)}; {remedy}") from None
+    except StageError as error:
+        raise ConfigError(f"images: {error}; {remedy}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"images {path} names no images: {error!r}; {remedy}") from None
+    if not known:
+        raise ConfigError(f"images {path} is of another schema version, expected {SCHEMA_VERSION}; {remedy}")
+    problems = []
+    if version != container_images.VERSION:
+        problems.append(f"images {path} is of version {version}, this program is {container_images.VERSION}; {remedy}")
+    for name, reference in found.items():
+        if not isinstance(reference, str) or not is_digest(reference):
+            problems.append(f"images {path} must name {name} by its digest, got {reference!r}; {remedy}")
+    if problems:
+        raise ConfigError(*problems)
+    return found
+
+
+def is_moving_tag(reference: str) -> bool:
+    """Return whether a name may be another image tomorrow: it has no tag, or one that is no whole version."""
+    if "@" in reference or re.fullmatch(r"(sha256:)?[0-9a-f]{64}", reference):
+        return False
+    tag = reference.rpartition("/")[2].partition(":")[2]
+    return not re.fullmatch(r"v?\d+\.\d+\.\d+([-+.][\w.+-]*)?", tag)

@@ -1,0 +1,140 @@
+"""The pipeline's parameters as flags, read off the package, checked before anything runs.
+
+The settings of a stage give help and bounds to the parameters that have their names.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from components.core import settings, stages
+from components.core.errors import ConfigError
+from components.core.settings import Field
+from components.core.stage import cli
+from pipeline.package.reader import Constant, Package, Parameter, Task
+
+_MADE_LATER = "made-later"
+_DEST = "parameter "
+
+
+def fields(package: Package) -> dict[str, Field]:
+    """Return every parameter of the pipeline, with the help and the bounds of the settings that have its name."""
+    settings_of: dict[str, list[Field]] = {}
+    for task in package.tasks:
+        for field in _fields_of_stage(task):
+            settings_of.setdefault(field.name, []).append(field)
+    found = {}
+    for name, parameter in package.parameters.items():
+        known = [field.setting for field in settings_of.get(name, []) if field.type is parameter.type]
+        # The bounds of the first stage are shown and checked here, those of the others by their own configurations.
+        setting = known[0] if known else parameter.setting
+        helps = " ".join(dict.fromkeys(each.help for each in known))
+        found[name] = dataclasses.replace(parameter, setting=dataclasses.replace(setting, help=helps or setting.help))
+    return found
+
+
+def _fields_of_stage(task: Task) -> list[Field]:
+    return settings.fields_of(stages.config_of(task.stage)) if task.stage else []
+
+
+def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
+    """Add `--name` for every parameter, required ones first, also spelt with dashes; values stay text.
+
+    Raises:
+        ConfigError: A parameter has the name of a flag that the parser has already.
+    """
+    group = parser.add_argument_group("parameters of the pipeline")
+    for field in sorted(known.values(), key=lambda field: not field.required):
+        if field.name == "root":
+            continue
+        try:
+            cli.add_flag(group, field, f"{_DEST}{field.name}")
+        except argparse.ArgumentError:
+            raise ConfigError(
+                f"the package has a parameter {field.name}, which is a flag of this command: rename it"
+            ) from None
+
+
+def given_in(parsed: argparse.Namespace) -> dict[str, str]:
+    """Return the parameters that a command line gave, by name, as text."""
+    found = {name.removeprefix(_DEST): value for name, value in vars(parsed).items() if name.startswith(_DEST)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """Return the pipeline's parameters, typed and checked, defaults filled in.
+
+    Args:
+        package: The package.
+        given: Text, or a value of YAML, by name of parameter.
+        problems: Mistakes found already, to be reported with the others.
+
+    Raises:
+        ConfigError: With every mistake: missing and mistyped ones, values out of bounds, values that do not
+            go together.
+    """
+    known = fields(package)
+    problems = [*problems]
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        if name not in given:
+            if field.required:
+                problems.append(f"{name} is required: give --{name}")
+            else:
+                values[name] = field.default
+            continue
+        try:
+            value = settings.parse_value(field, given[name])
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        found = settings.field_problems(field, value)
+        problems += found
+        if not found:
+            values[name] = value
+    problems += _stage_problems(package, values)
+    if problems:
+        raise ConfigError(*problems)
+    return values
+
+
+def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
+    """Return a sentence for each unknown flag, with the known one that was probably meant."""
+    known = [name.removeprefix(_DEST) for name in vars(parsed)]
+    names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
+    if words and not names:
+        return [f"unexpected arguments: {' '.join(words)}"]
+    return [unknown_parameter(name, known) for name in names]
+
+
+def unknown_parameter(name: str, known: Iterable[str]) -> str:
+    """Return a sentence about a name that no parameter has, with the known one that was probably meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
+    """Return what each stage's own configuration says against the values."""
+    problems: list[str] = []
+    for task in package.tasks:
+        if task.stage:
+            given = {field.name: _value_or_stand_in(field, task, values) for field in _fields_of_stage(task)}
+            try:
+                stages.config_of(task.stage)(**given)
+            except ConfigError as error:
+                problems += error.problems
+    return list(dict.fromkeys(problems))
+
+
+def _value_or_stand_in(field: Field, task: Task, values: dict[str, Any]) -> Any:
+    """Return the value for a stage, or something harmless for what is made later, missing or wrong."""
+    match task.inputs.get(field.name):
+        case Constant(value):
+            return settings.parse_value(field, value)
+        case Parameter(name) if name in values:
+            with contextlib.suppress(ValueError):
+                return settings.parse_value(field, values[name])
+    return _MADE_LATER if field.required else field.default

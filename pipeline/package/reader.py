@@ -1,0 +1,377 @@
+"""A compiled package, read flat: its stages in order, and where the inputs of each come from.
+
+A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipelines), whose tasks lie in nested graphs.
+Ours nests an exit handler and two conditions. `read` refuses by name what our pipeline does not use.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from components.core import stages
+from components.core.errors import ConfigError
+from components.core.settings import Field, Setting
+from pipeline.profiles import yaml_files
+
+PLACEHOLDER = re.compile(r"\{\{(\$.*?)\}\}")
+EXECUTOR_INPUT = "$"
+_INPUT = re.compile(r"\$\.inputs\.parameters\['([^']+)'\]")
+_KNOWN_PLACEHOLDER = re.compile(
+    r"\$|\$\.pipeline_root|\$\.pipeline_job_(name|resource_name|uuid|create_time_utc|schedule_time_utc)|"
+    rf"{_INPUT.pattern}|\$\.outputs\.parameters\['[^']+'\]\.output_file"
+)
+_TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
+_STAGE = re.compile(rf"python3? -m components\.({'|'.join(stages.ALL)})")
+_CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
+_AFTER_ALL = "ALL_UPSTREAM_TASKS_COMPLETED"
+_KNOWN_KEYS = {
+    "package": {"components", "defaultPipelineRoot", "deploymentSpec", "pipelineInfo", "root", "schemaVersion"}
+    | {"sdkVersion"},
+    "component": {"dag", "executorLabel", "inputDefinitions", "outputDefinitions"},
+    "dag": {"tasks"},
+    "task": {"cachingOptions", "componentRef", "dependentTasks", "inputs", "retryPolicy", "taskInfo", "triggerPolicy"},
+    "inputs": {"parameters"},
+    # A process has what the machine has: `resources` is known, and asks for nothing here.
+    "container": {"args", "command", "env", "image", "resources"},
+}
+_NAMES = {
+    "artifacts": "an artefact as input",
+    "artifactIterator": "ParallelFor (artifactIterator)",
+    "importer": "dsl.importer",
+    "iteratorPolicy": "ParallelFor (iteratorPolicy)",
+    "outputs": "outputs of a graph (a nested pipeline, dsl.OneOf, dsl.Collected)",
+    "parameterExpressionSelector": "a part of a value (parameterExpressionSelector)",
+    "parameterIterator": "ParallelFor (parameterIterator)",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Retries:
+    """How often a failed task is tried again, and how long is waited before that, in seconds."""
+
+    count: int = 0
+    first_wait: float = 0.0
+    factor: float = 2.0
+    longest_wait: float = 3600.0
+
+    def wait_before(self, retry: int) -> float:
+        """Seconds to wait before retry number 1, 2, ..."""
+        return min(self.first_wait * self.factor ** (retry - 1), self.longest_wait)
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A value that stands in the package."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter of the pipeline."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """An output parameter of a task."""
+
+    task: "Task"
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FinalStatus:
+    """How the tasks within an exit handler ended; `graph` is their graph's name."""
+
+    graph: str
+    tasks: tuple["Task", ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text with placeholders: inputs, each with its source, and values of the run."""
+
+    text: str
+    sources: Mapping[str, "Source"]
+
+
+Source = Constant | Parameter | Output | FinalStatus | Text
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A task runs only if the source has this value."""
+
+    source: Parameter | Output
+    value: str
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Task:
+    """A stage, or another program in a container."""
+
+    name: str  # in the package
+    container: dict[str, Any]  # the package's message
+    inputs: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    output_types: Mapping[str, str] = dataclasses.field(default_factory=dict)  # as Kubeflow calls them
+    artifact_types: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    needs: tuple["Task", ...] = ()  # those that must end first
+    conditions: tuple[Condition, ...] = ()  # all must hold, or it is skipped
+    exit_handler: bool = False  # runs although something has failed
+    cached: bool = False  # its result may be used again; never that of an exit handler
+    retries: Retries = Retries()
+
+    @property
+    def stage(self) -> str:
+        """The stage of ours that it runs; empty for another program."""
+        found = _STAGE.fullmatch(" ".join(self.container.get("command", [])))
+        return found[1] if found else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A package."""
+
+    name: str  # the pipeline's
+    parameters: dict[str, Field]  # of the pipeline, with no help or bounds yet
+    tasks: tuple[Task, ...]  # each after those that it needs
+    text: bytes  # the YAML
+    description: str
+
+
+def read(text: bytes, where: str, to_execute: bool = True) -> Package:
+    """Read a package.
+
+    Args:
+        text: The YAML.
+        where: What to call it in messages.
+        to_execute: Whether it is to be executed here; else containers and platform settings may be for a cluster only.
+
+    Raises:
+        ConfigError: It is no package, or uses what our pipeline does not; names each task and construct.
+    """
+    documents = yaml_files.load_all(text, where)
+    problems: list[str] = []
+    try:
+        spec = documents[0]
+        name = spec["pipelineInfo"]["name"]
+        reader = _Reader(spec, problems)
+        parameters, tasks = reader.parameters(), reader.tasks()
+        if to_execute:
+            for task in tasks:
+                reader.check_container(task)
+            if any(documents[1:]):
+                problems.append("the package has platform settings (a second document), for a cluster only")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, CycleError) as error:
+        # What is not supported may be why nothing fits.
+        if not problems:
+            raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
+    if problems:
+        raise ConfigError(*(f"{where} cannot be run: {problem}" for problem in dict.fromkeys(problems)))
+    return Package(name, parameters, tasks, text, str(spec["pipelineInfo"].get("description", "")))
+
+
+class _Reader:
+    """Reads the tasks of each graph and collects what is not supported."""
+
+    def __init__(self, spec: dict[str, Any], problems: list[str]) -> None:
+        self._spec, self._problems = spec, problems
+        self._components = spec.get("components", {})
+        self._executors = spec["deploymentSpec"]["executors"]
+        self._names: set[str] = set()
+
+    def parameters(self) -> dict[str, Field]:
+        found = {}
+        for name, definition in self._spec["root"].get("inputDefinitions", {}).get("parameters", {}).items():
+            kind = definition["parameterType"]
+            if definition.get("isOptional") and "defaultValue" not in definition:
+                self._refuse(f"parameter {name}", "None as default")
+            elif kind not in _TYPES:
+                self._refuse(f"parameter {name}", kind)
+            else:
+                default = typed(definition.get("defaultValue", dataclasses.MISSING), kind)
+                found[name] = Field(name, _TYPES[kind], default, Setting("Parameter of the pipeline."))
+        return found
+
+    def tasks(self) -> tuple[Task, ...]:
+        self._check_keys("the package", "package", self._spec)
+        given = self._spec["root"].get("inputDefinitions", {}).get("parameters", {})
+        return self._graph("the pipeline", self._spec["root"], {name: Parameter(name) for name in given})
+
+    def _graph(
+        self,
+        name: str,
+        component: dict[str, Any],
+        scope: Mapping[str, Source],
+        needs: tuple[Task, ...] = (),
+        conditions: tuple[Condition, ...] = (),
+    ) -> tuple[Task, ...]:
+        """Return the tasks within a graph, each after those that it needs.
+
+        Args:
+            name: Its name.
+            component: The package's `ComponentSpec`.
+            scope: The sources of its inputs.
+            needs, conditions: Those of the graphs around it.
+        """
+        self._check_keys(name, "component", component)
+        self._check_keys(name, "dag", component["dag"])
+        specs = component["dag"]["tasks"]
+        within: dict[str, tuple[Task, ...]] = {}
+        for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
+            spec = specs[key]
+            self._check_keys(key, "task", spec)
+            inner = self._components[spec["componentRef"]["name"]]
+            inputs = self._inputs(key, spec, scope, within)
+            before = (*needs, *(task for other in spec.get("dependentTasks", []) for task in within[other]))
+            when = (*conditions, *self._condition(key, spec, inputs))
+            if "dag" in inner:
+                within[key] = self._graph(key, inner, inputs, before, when)
+            else:
+                within[key] = (self._task(key, spec, inner, inputs, before, when),)
+        return tuple(task for tasks in within.values() for task in tasks)
+
+    def _task(
+        self,
+        name: str,
+        spec: dict[str, Any],
+        component: dict[str, Any],
+        inputs: dict[str, Source],
+        needs: tuple[Task, ...],
+        conditions: tuple[Condition, ...],
+    ) -> Task:
+        self._check_keys(name, "component", component)
+        if name in self._names:
+            self._refuse(name, "a task of a pipeline that is used twice")
+        self._names.add(name)
+        executor = self._executors[component["executorLabel"]]
+        if "container" not in executor:
+            self._refuse(name, " ".join(_NAMES.get(kind, kind) for kind in executor))
+        exit_handler = spec.get("triggerPolicy", {}).get("strategy") == _AFTER_ALL
+        if exit_handler and any(isinstance(source, Output) for source in inputs.values()):
+            self._refuse(name, "an output of another task for a task that runs although that failed")
+        outputs = component.get("outputDefinitions", {})
+        return Task(
+            name=name,
+            container=executor.get("container", {}),
+            inputs=self._with_defaults(name, component.get("inputDefinitions", {}), inputs),
+            output_types={each: kind["parameterType"] for each, kind in outputs.get("parameters", {}).items()},
+            artifact_types={each: kind["artifactType"] for each, kind in outputs.get("artifacts", {}).items()},
+            needs=needs,
+            conditions=conditions,
+            exit_handler=exit_handler,
+            cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
+            retries=_retries(spec.get("retryPolicy", {})),
+        )
+
+    def _with_defaults(self, task: str, definitions: dict[str, Any], given: Mapping[str, Source]) -> dict[str, Source]:
+        """Return the sources of the inputs that a component declares, which has defaults for those not given."""
+        if "artifacts" in definitions:
+            self._refuse(task, _NAMES["artifacts"])
+        found = {}
+        for name, definition in definitions.get("parameters", {}).items():
+            if name in given or "defaultValue" in definition:
+                source = given.get(name) or Constant(definition["defaultValue"])
+                if isinstance(source, Constant):
+                    source = Constant(typed(source.value, definition["parameterType"]))
+                found[name] = source
+            elif not definition.get("isOptional"):
+                self._problems.append(f"{task}: its input {name} has no value")
+        return found
+
+    def _inputs(
+        self, task: str, spec: dict[str, Any], scope: Mapping[str, Source], before: Mapping[str, tuple[Task, ...]]
+    ) -> dict[str, Source]:
+        self._check_keys(task, "inputs", spec.get("inputs", {}))
+        given = spec.get("inputs", {}).get("parameters", {})
+        found: dict[str, Source] = {}
+        # Constants last: their placeholders name the other inputs.
+        for name in sorted(given, key=lambda name: "runtimeValue" in given[name]):
+            source = self._source(task, given[name], scope, before, found)
+            if source is not None:
+                found[name] = source
+        return found
+
+    def _source(
+        self,
+        task: str,
+        given: dict[str, Any],
+        scope: Mapping[str, Source],
+        before: Mapping[str, tuple[Task, ...]],
+        beside: Mapping[str, Source],
+    ) -> Source | None:
+        match given:
+            case {"componentInputParameter": name, **rest} if not rest:
+                return scope[name]
+            case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": name}, **rest} if not rest:
+                (made_by,) = before[producer]
+                if name not in made_by.output_types:
+                    raise KeyError(f"{producer} has no output {name}")
+                return Output(made_by, name)
+            case {"taskFinalStatus": {"producerTask": graph}}:
+                return FinalStatus(graph, before[graph])
+            case {"runtimeValue": {"constant": str(text)}}:
+                self._check_placeholders(task, text)
+                found = PLACEHOLDER.findall(text)
+                names = [match[1] for match in map(_INPUT.fullmatch, found) if match]
+                return Text(text, {name: beside[name] for name in names}) if found else Constant(text)
+            case {"runtimeValue": {"constant": int() | float() as value}}:
+                return Constant(value)
+        self._refuse(task, " ".join(_NAMES.get(key, key) for key in given if key != "componentInputParameter"))
+        return None
+
+    def _condition(self, task: str, spec: dict[str, Any], inputs: Mapping[str, Source]) -> Iterator[Condition]:
+        text = spec.get("triggerPolicy", {}).get("condition")
+        if text is None:
+            return
+        found = _CONDITION.fullmatch(text)
+        source = inputs.get(found[1]) if found else None
+        if found and isinstance(source, Parameter | Output):
+            yield Condition(source, found[2])
+        else:
+            self._refuse(task, f"condition {text}")
+
+    def check_container(self, task: Task) -> None:
+        """Refuse what a process of this machine cannot be given."""
+        container = task.container
+        self._check_keys(task.name, "container", container)
+        if container and not container.get("command"):
+            self._refuse(task.name, f"an image ({container.get('image')}) without a command")
+        values = [entry["value"] for entry in container.get("env", [])]
+        for word in (*container.get("command", []), *container.get("args", []), *values):
+            self._check_placeholders(task.name, word)
+
+    def _check_placeholders(self, task: str, text: str) -> None:
+        if text.startswith(('{"IfPresent"', '{"Concat"')):  # Kubeflow's structured placeholders
+            self._refuse(task, f"placeholder {text}")
+        for found in PLACEHOLDER.findall(text):
+            if not _KNOWN_PLACEHOLDER.fullmatch(found):
+                self._refuse(task, f"placeholder {{{{{found}}}}}")
+
+    def _check_keys(self, name: str, sort: str, found: dict[str, Any]) -> None:
+        for key in sorted(found.keys() - _KNOWN_KEYS[sort]):
+            self._refuse(name, _NAMES.get(key, f"{key} (in {sort})"))
+
+    def _refuse(self, name: str, construct: str) -> None:
+        self._problems.append(f"{name}: {construct} is not supported")
+
+
+def typed(value: Any, kind: str) -> Any:
+    """Return a value of a package, which writes 3 as 3.0, as the type that Kubeflow calls `kind`."""
+    return int(value) if kind == "NUMBER_INTEGER" and isinstance(value, float) and value.is_integer() else value
+
+
+def _retries(policy: dict[str, Any]) -> Retries:
+    def seconds(name: str, default: str) -> float:
+        return float(policy.get(name, default).removesuffix("s"))
+
+    return Retries(
+        int(policy.get("maxRetryCount", 0)),
+        seconds("backoffDuration", "0s"),
+        float(policy.get("backoffFactor", 2.0)),
+        seconds("backoffMaxDuration", "3600s"),
+    )

@@ -1,0 +1,91 @@
+"""What a profile gives a stage on a Kubernetes cluster, and which of it cannot work there."""
+
+import math
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from components.core.errors import ConfigError
+from pipeline.profiles import profile_values
+from pipeline.profiles.profile_values import Cpu, Devices, Labels, Memory, Retries, Seconds, Toleration, VolumeClaims
+from pipeline.profiles.validation import Settings
+
+TPU = "google.com/tpu"
+TPU_ACCELERATOR, TPU_TOPOLOGY = "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology"
+SPOT = "cloud.google.com/gke-spot"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 what Linux calls it
+# Before v5e a chip has two cores: how many replicas TensorFlow makes of them was not tried.
+_GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
+_TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
+
+
+class KubernetesStage(Settings):
+    """A stage's pod. What is left out is left to the cluster."""
+
+    cpu_request: Cpu = ""
+    cpu_limit: Cpu = ""
+    memory_request: Memory = ""
+    memory_limit: Memory = ""
+    accelerator: Literal["nvidia.com/gpu", "google.com/tpu"] | None = None
+    accelerator_count: Devices = 0
+    node_selectors: Labels = Field(default_factory=dict)
+    tolerations: list[Toleration] = Field(default_factory=list)
+    spot: bool = False  # a Spot VM of GKE
+    shared_memory: Memory = ""  # size of /dev/shm, which counts against the pod's memory
+    volume_claims: VolumeClaims = Field(default_factory=dict)  # each with its folder: `root` lies there for all stages
+    timeout: Seconds = 0  # of an attempt
+    retries: Retries | None = None  # None for the stage's default
+
+    @property
+    def hardware(self) -> str:
+        """A key of `container_images.TRAIN_IMAGES`: what the image must be for."""
+        return "cpu" if self.accelerator is None else "tpu" if self.accelerator == TPU else "gpu"
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas train: one on each device; 0 without devices."""
+        return self.accelerator_count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        found = []
+        for kind, measure in (("cpu", profile_values.cores), ("memory", profile_values.size)):
+            request, limit = getattr(self, f"{kind}_request"), getattr(self, f"{kind}_limit")
+            if request and limit and measure(request) > measure(limit):
+                found.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
+        if self.shared_memory:
+            if not self.memory_limit:
+                found.append("shared_memory counts against memory_limit: give that as well")
+            elif profile_values.size(self.shared_memory) >= profile_values.size(self.memory_limit):
+                found.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
+        if SHARED_MEMORY in self.volume_claims.values():
+            found.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
+        if bool(self.accelerator) != bool(self.accelerator_count):
+            found.append("accelerator and accelerator_count must be given together")
+        found += self._tpu_problems()
+        if found:
+            raise ConfigError(*found)
+        return self
+
+    def _tpu_problems(self) -> list[str]:
+        """Return why the chips are not all chips of one host: GKE takes nothing else for a single pod."""
+        generation, topology = self.node_selectors.get(TPU_ACCELERATOR), self.node_selectors.get(TPU_TOPOLOGY)
+        if self.accelerator != TPU:
+            return [f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"] if generation or topology else []
+        found = []
+        if generation not in _GENERATIONS:
+            found.append(f"node_selectors must have {TPU_ACCELERATOR}: {' or '.join(_GENERATIONS)}, got {generation}")
+        if topology not in _TOPOLOGIES_OF_ONE_HOST:
+            names = " or ".join(_TOPOLOGIES_OF_ONE_HOST)
+            found.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
+        elif self.accelerator_count != chips_of(topology):
+            chips = chips_of(topology)
+            found.append(
+                f"accelerator_count must be {chips}, all chips of topology {topology}, got {self.accelerator_count}"
+            )
+        return found
+
+
+def chips_of(topology: str) -> int:
+    """Return how many chips a topology such as `2x4` has."""
+    return math.prod(int(side) for side in topology.split("x"))

@@ -1,0 +1,42 @@
+"""What a profile gives a stage, written into the package for a Kubernetes cluster.
+
+Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and makes
+a second document of the package, so each is written only where the profile asks for it.
+"""
+
+from kfp import dsl, kubernetes
+
+from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, SPOT, KubernetesStage
+from pipeline.profiles.profile_values import Retries
+
+
+def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
+    """Give a task of the pipeline what its stage gets."""
+    for name in ("cpu_request", "cpu_limit", "memory_request", "memory_limit"):
+        if amount := getattr(stage, name):
+            getattr(task, f"set_{name}")(amount)
+    if stage.accelerator:
+        task.set_accelerator_type(stage.accelerator).set_accelerator_limit(stage.accelerator_count)
+    for label, value in stage.node_selectors.items():
+        kubernetes.add_node_selector(task, label, value)
+    for toleration in stage.tolerations:
+        kubernetes.add_toleration(task, **dict(toleration))
+    if stage.spot:
+        # GKE gives its Spot nodes this label, and a taint of the same name where somebody asks for one.
+        kubernetes.add_node_selector(task, SPOT, "true")
+        kubernetes.add_toleration(task, key=SPOT, operator="Equal", value="true", effect="NoSchedule")
+    if stage.shared_memory:
+        kubernetes.empty_dir_mount(
+            task, "shared-memory", SHARED_MEMORY, medium="Memory", size_limit=stage.shared_memory
+        )
+    for claim, folder in stage.volume_claims.items():
+        kubernetes.mount_pvc(task, pvc_name=claim, mount_path=folder)
+    if stage.timeout:
+        kubernetes.set_timeout(task, stage.timeout)
+    set_retries(task, stage.retries)
+
+
+def set_retries(task: dsl.PipelineTask, retries: Retries | None) -> None:
+    """Set how often a task is tried again."""
+    if retries is not None and retries.count:
+        task.set_retry(retries.count, f"{retries.first_wait:.0f}s", retries.factor, f"{retries.longest_wait:.0f}s")

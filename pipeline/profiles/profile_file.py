@@ -1,0 +1,99 @@
+"""Profiles as YAML holds them, by name and target."""
+
+import re
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import AfterValidator, StrictStr
+
+from components.core import stages
+from components.core.errors import ConfigError
+from components.train.config import TrainConfig
+from pipeline.profiles import validation, yaml_files
+from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.profile_values import Retries
+from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, Profile
+from pipeline.profiles.validation import Settings, Text
+from pipeline.profiles.vertex_hardware import VertexStage
+from pipeline.profiles.yaml_files import suggestion
+
+# Both lose little when tried again: train goes on from its last checkpoint. Preprocess is not retried: its own runner
+# retries what a worker lost, and a download without a network should fail within seconds.
+_RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
+_Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+
+
+def _profile_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise validation.expected("small letters, digits, dots and dashes", value)
+    return value
+
+
+def _stage_name(value: str) -> str:
+    if value not in (*stages.ALL, OTHERS):
+        raise ValueError(f"is unknown; {suggestion(value, (*stages.ALL, OTHERS))}")
+    return value
+
+
+def _require_accelerators_for_train_only(found: dict[str, _Stage]) -> dict[str, _Stage]:
+    problems = [
+        f"{name} must have no accelerator and no machine_type: only train has images for accelerators"
+        for name, stage in found.items()
+        if name != TRAIN and (stage.accelerator or (isinstance(stage, VertexStage) and stage.machine_type))
+    ]
+    if problems:
+        raise ConfigError(*problems)
+    return found
+
+
+_StageName = Annotated[str, AfterValidator(_stage_name)]
+
+
+class _OnTarget(Settings, Generic[_Stage]):
+    service_account: Text = ""
+    stages: Annotated[dict[_StageName, _Stage], AfterValidator(_require_accelerators_for_train_only)]
+
+
+class _Targets(Settings):
+    kfp: _OnTarget[KubernetesStage] | None = None
+    vertex: _OnTarget[VertexStage] | None = None
+
+
+def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
+    """Return the profiles of one file, by name and target.
+
+    Args:
+        text: The YAML.
+        where: What to call it in messages.
+
+    Raises:
+        ConfigError: With every mistake, a line each: file, path, value and remedy.
+    """
+    what = f"profiles {where}"
+    content = yaml_files.load(text, what)
+    found = validation.read(dict[Annotated[StrictStr, AfterValidator(_profile_name)], _Targets], content, what)
+    return {
+        (name, target): _profile(name, target, profile)
+        for name, targets in found.items()
+        for target in TARGETS
+        if (profile := getattr(targets, target))
+    }
+
+
+def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnTarget[VertexStage]) -> Profile:
+    none = KubernetesStage() if target == KFP else VertexStage()
+    found_stages = {}
+    for stage in stages.ALL:
+        given = found.stages.get(stage) or found.stages.get(OTHERS) or none
+        retries = given.retries or _RETRIES.get(stage, Retries(count=0))
+        found_stages[stage] = given.model_copy(update={"retries": retries})
+    train = found_stages[TRAIN]
+    return Profile(
+        name=name,
+        target=target,
+        stages=found_stages,
+        service_account=found.service_account,
+        train_image=train.hardware,
+        accelerator=TrainConfig.accelerator if train.hardware == "cpu" else train.hardware,
+        replicas=train.replicas,
+    )

@@ -1,0 +1,110 @@
+"""Types of the values in a profile, each with what it must be."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from components.core import settings
+from components.core.errors import ConfigError
+from components.train.config import TrainConfig
+from pipeline.profiles.validation import Settings, Text, expected
+
+# Amounts as Kubernetes writes them and Kubeflow reads them: 500m, 1.5, 16Gi, 32G.
+_CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
+_MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+# As Kubernetes names a claim; and folders that need no quotes anywhere.
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_FOLDER = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+# kfp 2.16.1 silently cuts longer ones.
+_LONGEST_WAIT = 3600
+_MOST_REPLICAS = next(field.setting.at_most for field in settings.fields_of(TrainConfig) if field.name == "replicas")
+
+
+def cores(text: str) -> float:
+    """Return the number of processors, such as 0.5 for `500m`; raise `ValueError` with what is expected."""
+    if not _CPU.fullmatch(text):
+        raise ValueError("a number of processors such as 4, 0.5 or 500m")
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+def size(text: str) -> int:
+    """Return the number of bytes, such as 16 * 2**30 for `16Gi`; raise `ValueError` with what is expected."""
+    found = _MEMORY.fullmatch(text)
+    if not found or (found[3] and not found[2]):
+        raise ValueError("a whole number with K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as 16Gi")
+    base = 1024 if found[3] else 1000
+    return int(found[1]) * int(base ** _POWERS[found[2]])
+
+
+def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        text = str(value) if type(value) in of_types else ""
+        try:
+            amount = measure(text)
+        except ValueError as error:
+            raise expected(str(error), value) from None
+        if amount <= 0:
+            raise expected("more than nothing", value)
+        return text
+
+    return check
+
+
+def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise expected(what, value)
+        return value
+
+    return check
+
+
+def _by_name(value: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(value.items()))
+
+
+def _each_in_its_own_folder(value: dict[str, str]) -> dict[str, str]:
+    if len(set(value.values())) < len(value):
+        raise expected("claims with a folder of its own for each", value)
+    return _by_name(value)
+
+
+_Claim = Annotated[str, AfterValidator(_matching(_CLAIM, "the name of a volume claim: small letters, digits, - and ."))]
+_Folder = Annotated[
+    str, AfterValidator(_matching(_FOLDER, "a folder: an absolute path of letters, digits, -, _ and ."))
+]
+Cpu = Annotated[str, BeforeValidator(_quantity(cores, str, int, float))]
+Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
+Seconds = Annotated[int, Field(ge=1, lt=2**31)]
+Devices = Annotated[int, Field(ge=1, le=_MOST_REPLICAS)]
+Labels = Annotated[dict[Text, Text], AfterValidator(_by_name)]
+VolumeClaims = Annotated[dict[_Claim, _Folder], AfterValidator(_each_in_its_own_folder)]
+
+
+class Toleration(Settings):
+    """A taint of nodes that a pod tolerates, as Kubernetes defines it."""
+
+    key: Text | None = None
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: Text | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.operator == "Exists" and self.value:
+            raise ConfigError(f"leave out value where the operator is Exists, got {self.value!r}")
+        if self.operator == "Equal" and not self.key:
+            raise ConfigError("key is required where the operator is Equal")
+        return self
+
+
+class Retries(Settings):
+    """How often a failed stage is tried again, and the seconds before that, which grow by `factor`."""
+
+    count: int = Field(ge=0, le=100)
+    first_wait: int = Field(default=0, ge=0, le=_LONGEST_WAIT)
+    factor: float = Field(default=2.0, ge=1, le=100)
+    longest_wait: int = Field(default=_LONGEST_WAIT, ge=0, le=_LONGEST_WAIT)

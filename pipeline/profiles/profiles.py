@@ -1,0 +1,92 @@
+"""Hardware profiles: what each stage gets on a target. Ours are in profiles.yaml; a file of the user adds others."""
+
+import dataclasses
+import importlib.resources
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from components.core import errors
+from components.core.errors import ConfigError
+from components.train.config import TrainConfig
+from pipeline.profiles import yaml_files
+
+if TYPE_CHECKING:
+    from pipeline.profiles.kubernetes_hardware import KubernetesStage
+    from pipeline.profiles.vertex_hardware import VertexStage
+
+KFP, VERTEX = "kfp", "vertex"
+TARGETS = (KFP, VERTEX)
+TRAIN, OTHERS = "train", "others"
+_SHIPPED = "profiles.yaml"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What every stage gets on one target."""
+
+    name: str
+    target: str  # kfp or vertex
+    stages: "Mapping[str, KubernetesStage | VertexStage]"  # for all of components.core.stages
+    service_account: str = ""  # that starts runs of the package; empty for the target's default
+    train_image: str = "cpu"  # a key of container_images.TRAIN_IMAGES: the hardware that train's image is for
+    accelerator: str = TrainConfig.accelerator  # the defaults of train's settings
+    replicas: int = TrainConfig.replicas
+
+
+def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
+    """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of the same name.
+
+    Raises:
+        ConfigError: The file cannot be read, or something in it cannot work; with every mistake.
+    """
+    # It needs pydantic, and most verbs read no profile.
+    from pipeline.profiles.profile_file import parse
+
+    found = parse(_shipped(), _SHIPPED)
+    if path is not None:
+        own = parse(_read(path), str(path))
+        names = {name for name, _ in own}
+        found = {key: profile for key, profile in found.items() if key[0] not in names} | own
+    return found
+
+
+def as_yaml(path: Path | None = None) -> str:
+    """Return what `read` reads, as YAML."""
+    read(path)
+    found = yaml_files.load(_shipped(), _SHIPPED) | (yaml_files.load(_read(path), str(path)) if path else {})
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    return yaml.dump(found, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+
+def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
+    """Return the profile of that name for that target.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if (name, target) in found:
+        return found[name, target]
+    targets = [other for known, other in found if known == name]
+    if targets:
+        raise ConfigError(f"profile {name} has nothing for target {target}, only for {', '.join(targets)}")
+    names = dict.fromkeys(known for known, _ in found)
+    meant = yaml_files.suggestion(name, names)
+    raise ConfigError(f"profile {name!r} is unknown; {meant} (--profiles FILE adds your own)")
+
+
+def _shipped() -> bytes:
+    return importlib.resources.files("pipeline.profiles").joinpath(_SHIPPED).read_bytes()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return yaml_files.read_bytes(path)
+    except OSError as error:
+        raise ConfigError(f"profiles cannot be read: {errors.describe_os_error(error)}") from None

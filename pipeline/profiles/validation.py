@@ -1,0 +1,90 @@
+"""Strict models of YAML that users write: every mistake at once, each with its path, the value and the remedy.
+
+Only verbs that read such a file import this module, and pydantic with it.
+"""
+
+import types
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from components.core.errors import ConfigError
+from pipeline.profiles.yaml_files import shown, suggestion
+
+_T = TypeVar("_T")
+# The kinds of error for which pydantic's own words would not help somebody who writes YAML.
+_EXPECTED = {
+    "bool_type": "be true or false",
+    "dict_type": "be a mapping, NAME: VALUE",
+    "invalid_key": "be text",
+    "int_type": "be a whole number",
+    "list_type": "be a list",
+    "model_type": "be a mapping, NAME: VALUE",
+    "string_type": "be text (in quotes, if it reads as a number, a date, true or false)",
+}
+
+
+class Settings(BaseModel):
+    """A mapping of settings: no other names, and no value of another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def expected(what: str, value: Any) -> ValueError:
+    """Return the error for a value, without the path: `read` puts that in front."""
+    return ValueError(f"must be {what}, got {shown(value)}")
+
+
+def one_line(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise expected("text on one line", value)
+    return value
+
+
+Text = Annotated[str, AfterValidator(one_line)]
+
+
+def read(kind: type[_T], content: Any, what: str, path: tuple[str, ...] = ()) -> _T:
+    """Return the content of a YAML file as models.
+
+    Args:
+        kind: A model, or a dictionary of models.
+        content: What `yaml_files.load` returned.
+        what: What to call the file in messages.
+        path: Where the content is in the file.
+
+    Raises:
+        ConfigError: With every mistake, a line each.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        found = [f"{what}: {problem}" for each in error.errors() for problem in _problems(kind, each, path)]
+        raise ConfigError(*dict.fromkeys(found)) from None
+
+
+def _problems(kind: Any, error: ErrorDetails, around: tuple[str, ...]) -> list[str]:
+    """The sentences for one error of pydantic; checks of several settings raise a `ConfigError` with several."""
+    path = error["loc"][:-1] if error["loc"][-1:] == ("[key]",) else error["loc"]
+    names = [part if part.isprintable() else shown(part) for part in map(str, (*around, *path))]
+    at = ".".join(names) or "the file"
+    if error["type"] == "extra_forbidden":
+        return [f"{at} is unknown; {suggestion(str(path[-1]), _names_at(kind, path[:-1]))}"]
+    if error["type"] == "missing":
+        return [f"{at} is required"]
+    if error["type"] == "value_error":
+        cause = error["ctx"]["error"]
+        return (
+            [f"{at}: {problem}" for problem in cause.problems] if isinstance(cause, ConfigError) else [f"{at} {cause}"]
+        )
+    message = error["msg"].partition(" should ")[2]
+    return [f"{at} must {_EXPECTED.get(error['type'], message)}, got {shown(error['input'])}"]
+
+
+def _names_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+    """The names that the model at a path knows."""
+    for part in path:
+        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
+        kind = get_args(kind)[0] if isinstance(kind, types.UnionType) else kind
+    return list(kind.model_fields)

@@ -1,0 +1,116 @@
+"""YAML that people write: bounded, strict, and with every problem in one line."""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.core.errors import ConfigError
+
+# What PyYAML raises besides its own errors, for tags and numbers that are none.
+_YAML_ERRORS = (
+    yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError
+)  # fmt: skip
+_MOST_BYTES = 2**20  # ten times a compiled package
+_MOST_LEVELS = 50
+_SHOWN = 60
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file; of one that is too large, only as much as shows that.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(path, "rb") as file:
+        return file.read(_MOST_BYTES + 1)
+
+
+def load_all(text: bytes, what: str) -> list[Any]:
+    """Return the documents of a YAML file.
+
+    Args:
+        text: The YAML.
+        what: What to call the file in messages.
+
+    Raises:
+        ConfigError: It is not YAML, gives a name twice, or is too large or nested too deeply.
+    """
+    if len(text) > _MOST_BYTES:
+        raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
+    try:
+        loader = yaml.SafeLoader(text.decode())
+        nodes: list[yaml.Node] = []
+        twice: dict[str, None] = {}
+        while loader.check_node() and (node := loader.get_node()) is not None:
+            twice |= dict.fromkeys(_keys_given_twice(node, what))  # before merge keys (<<) are resolved
+            nodes.append(node)
+        documents = [loader.construct_document(node) for node in nodes]
+    except ConfigError:
+        raise
+    except RecursionError:
+        raise _too_deep(what) from None
+    except _YAML_ERRORS as error:
+        raise ConfigError(f"{what} is not YAML: {' '.join(str(error).split())}") from None
+    if twice:
+        raise ConfigError(*twice)
+    return documents
+
+
+def load(text: bytes, what: str) -> Any:
+    """Return the one document of a YAML file; None if it is empty. Otherwise like `load_all`."""
+    documents = load_all(text, what)
+    if len(documents) > 1:
+        raise ConfigError(f"{what} holds {len(documents)} YAML documents; give one")
+    return documents[0] if documents else None
+
+
+def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:
+    """A sentence for each key that its mapping has already; YAML itself takes the last one silently.
+
+    Raises:
+        ConfigError: It is nested too deeply, or too large with its aliases written out, of which a few lines suffice.
+    """
+    size, ahead, found = 0, [(node, 1)], []
+    while ahead:
+        node, level = ahead.pop()
+        size += 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
+        if level > _MOST_LEVELS:
+            raise _too_deep(what)
+        if size > _MOST_BYTES:
+            raise ConfigError(
+                f"{what}, line {node.start_mark.line + 1}: with its aliases (*) written out, the file is larger than "
+                f"{_MOST_BYTES:,} characters; give a smaller file"
+            )
+        if isinstance(node, yaml.MappingNode):
+            ahead += [(each, level + 1) for pair in node.value for each in pair]
+            keys: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in keys:
+                    found.append(f"{what}, line {key.start_mark.line + 1}: {shown(key.value)} is given twice")
+                keys.add(key.value)
+        elif isinstance(node, yaml.SequenceNode):
+            ahead += [(each, level + 1) for each in node.value]
+    return found
+
+
+def _too_deep(what: str) -> ConfigError:
+    return ConfigError(f"{what} is nested more than {_MOST_LEVELS} levels deep; give a flatter file")
+
+
+def shown(value: Any) -> str:
+    """A value for a message: on one line, and short."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, what is nested too deeply
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, or all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"

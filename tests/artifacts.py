@@ -1,0 +1,167 @@
+"""Small artefacts of every kind, written as the stages write them, without TensorFlow."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.core.artifacts import checkpoints, datasets, evaluations, lineage, models
+from components.core.storage import atomic_files, digests, tfrecord
+
+SHAPE = datasets.ImageShape(8, 8, 1)
+CLASSES = ["dark", "light"]
+
+
+def dataset(**changes: Any) -> datasets.Manifest:
+    """Describe a dataset of ten images of each class in each split."""
+    classes = changes.get("classes", CLASSES)
+    split = datasets.Split(10 * len(classes), [10] * len(classes), [])
+    given: dict[str, Any] = {
+        "image": SHAPE,
+        "classes": classes,
+        "splits": dict.fromkeys(datasets.SPLITS, split),
+        "statistics": {"mean": 127.5, "std": 73.25},
+        "source": {"kind": "test", "fingerprint": "f" * 64},
+        "preprocessing": {"height": 8},
+        "quarantine": {"count": 0},
+    }
+    return datasets.Manifest(**{**given, **changes})
+
+
+def write_shard(path: Path, images: np.ndarray, labels: Sequence[int] | np.ndarray) -> datasets.Shard:
+    """Write uint8 images `[n, height, width, channels]` and their labels, and describe the file."""
+    pairs = zip(images, labels, strict=True)
+    path.write_bytes(
+        b"".join(tfrecord.frame(tfrecord.encode_example(image.tobytes(), int(label)) for image, label in pairs))
+    )
+    return datasets.Shard(path.name, len(images), path.stat().st_size, digests.sha256_of_file(path))
+
+
+def write_dataset(
+    folder: Path,
+    examples: Mapping[str, tuple[np.ndarray, Sequence[int] | np.ndarray]],
+    classes: Sequence[str],
+    **changes: Any,
+) -> datasets.Manifest:
+    """Write a dataset with one shard for each split.
+
+    Args:
+        folder: Made if it does not exist.
+        examples: Images and labels by split; a missing split is empty.
+        classes: Names of the classes.
+        changes: Other values of the manifest.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    splits, shape = {}, next(iter(examples.values()))[0].shape[1:]
+    for split in datasets.SPLITS:
+        images, labels = examples.get(split, (np.zeros((0, *shape), np.uint8), []))
+        shard = write_shard(folder / f"{split}-00000-of-00001.tfrecord", images, labels)
+        counts = [int(np.sum(np.equal(labels, label))) for label in range(len(classes))]
+        splits[split] = datasets.Split(len(images), counts, [shard])
+    manifest = dataset(image=datasets.ImageShape(*shape), classes=list(classes), splits=splits, **changes)
+    manifest.write(folder)
+    return manifest
+
+
+def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Description:
+    """Describe a checkpoint; `checkpoints.save` writes it."""
+    given: dict[str, Any] = {
+        "network": {},
+        "settings": {"seed": 0},
+        "classes": [],
+        "dataset_digest": "d" * 64,
+        "state_sha256": "",
+        "made_with": {},
+    }
+    return checkpoints.Description(step=step, **{**given, **changes})
+
+
+def origin(data: datasets.Manifest, trained: Mapping[str, Any], **embedding: Any) -> lineage.Lineage:
+    """Return the lineage of an evaluation of a checkpoint in a certified embedding."""
+    embedding = {"certificate": {"outcome": "passed"}, "settings": {"seed": 0}, **embedding}
+    return lineage.of(data.to_json(), dict(trained), embedding)
+
+
+def write_model(folder: Path, of: lineage.Lineage, files: Mapping[str, bytes], **changes: Any) -> models.Description:
+    """Write a model of the checkpoint in a lineage; its files are of any bytes, so TensorFlow cannot load them."""
+    for name, content in files.items():
+        atomic_files.write_file(folder / name, content)
+    given: dict[str, Any] = {
+        "checkpoint_digest": of.digests["checkpoint"],
+        "step": of.checkpoint["step"],
+        "image": SHAPE,
+        "latent_size": 16,
+        "classes": of.checkpoint["classes"],
+        "dataset_digest": of.digests["dataset"],
+    }
+    described = models.Description(files=models.list_files(folder), **{**given, **changes})
+    described.write(folder)
+    return described
+
+
+def evaluation(**changes: Any) -> evaluations.Description:
+    """Describe an evaluation that promotes."""
+    given: dict[str, Any] = {
+        "verdict": evaluations.PROMOTE,
+        "reasons": ["the test says so"],
+        "rules": [],
+        "checkpoint_digest": "c" * 64,
+        "dataset_digest": "d" * 64,
+        "embedding_digest": "e" * 64,
+        "champion_digest": evaluations.NO_CHAMPION,
+        "champion_version": 0,
+        "settings": {},
+        "files": {},
+    }
+    return evaluations.Description(**{**given, **changes})
+
+
+def metrics(champion: bool = False, distance: str = "fcd") -> dict[str, Any]:
+    """Return the numbers of an evaluation, as in its `metrics.json`."""
+    return {
+        "distance": distance,
+        "names": [[distance, "Fréchet distance"]],
+        "model": {distance: 1.25, f"{distance}_ratio": 2.5},
+        "champion": {distance: 1.75} if champion else None,
+        "real": {distance: 0.5},
+        "noise": {distance: 30.0},
+        "compared": 1000,
+        "low_n": False,
+    }
+
+
+def write_evaluation(
+    folder: Path,
+    of: lineage.Lineage,
+    champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0),
+    numbers: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> evaluations.Description:
+    """Write an evaluation of the checkpoint in a lineage.
+
+    Args:
+        folder: Made if it does not exist.
+        of: What was evaluated, in what, with what.
+        champion: Digest and version of the champion that it was compared with.
+        numbers: As `metrics` returns.
+        changes: Other values of the description.
+    """
+    atomic_files.write_json(folder / evaluations.METRICS, numbers or metrics(champion[1] > 0))
+    atomic_files.write_json(folder / evaluations.LINEAGE, of.to_json())
+    parents = {f"{name}_digest": digest for name, digest in of.digests.items()}
+    given = {
+        "champion_digest": champion[0],
+        "champion_version": champion[1],
+        "files": atomic_files.files_in(folder),
+        **parents,
+    }
+    described = evaluation(**{**given, **changes})
+    described.write(folder)
+    return described
+
+
+def unsealed(manifest: Path) -> dict[str, Any]:
+    """Read a manifest without its seal, so that a test can change it and write it again."""
+    value: dict[str, Any] = atomic_files.read_sealed_json(manifest, "artefact")
+    return value

@@ -1,0 +1,458 @@
+"""What google-cloud-storage and Cloud Storage promise each other, as far as this project builds on it.
+
+One suite for three servers: the one in tests/fakes/gcs; fake-gcs-server, which others wrote, as far as it is right;
+and the service itself, below `WGAN_TEST_BUCKET=gs://BUCKET/FOLDER`, if that is set.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import io
+import itertools
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from google.api_core import exceptions
+from google.api_core.retry import Retry
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Blob, Bucket, Client
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from tests.fakes.gcs.server import Server, serving
+from tests.fakes.gcs.store import crc32c
+
+ROOT = Path(__file__).parents[2]
+# Clients send at most so much in one request.
+MULTIPART_MOST = 8 << 20
+FIRST, SECOND, THIRD = b"the first content", b"a second", b"and a third, longer content"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a case may do as it likes.
+
+    Attributes:
+        server: `ours`, `emulator` or `service`.
+        client: Of that server.
+        bucket: That is there.
+        prefix: Of the names that are the case's own.
+        retry: How failures are tried again.
+    """
+
+    server: str
+    client: Client
+    bucket: Bucket
+    prefix: str
+    retry: Retry
+
+    def blob(self, name: str = "object", content: bytes | None = None, generation: int | None = None) -> Blob:
+        """An object, with this content if one is given."""
+        blob = self.bucket.blob(self.prefix + name, generation=generation)
+        if content is not None:
+            blob.upload_from_string(content, retry=self.retry)
+        return blob
+
+    def content(self, name: str = "object") -> bytes | None:
+        """What an object holds; None if there is none."""
+        try:
+            return bytes(self.blob(name).download_as_bytes(retry=self.retry))
+        except exceptions.NotFound:
+            return None
+
+    def names(self, **how: Any) -> list[str]:
+        """Names of the case's objects."""
+        found = self.client.list_blobs(self.bucket, prefix=self.prefix, retry=self.retry, **how)
+        return [blob.name.removeprefix(self.prefix) for blob in found]
+
+
+def client_of(url: str) -> Client:
+    """A client without credentials."""
+    return Client(project="none", credentials=AnonymousCredentials(), client_options={"api_endpoint": url})
+
+
+@contextlib.contextmanager
+def place_on(server: Server) -> Iterator[Place]:
+    """A bucket on our server, and a client that soon tries again."""
+    server.create_bucket("bucket")
+    with contextlib.closing(client_of(server.url)) as client:
+        quick = DEFAULT_RETRY.with_delay(initial=0.01, maximum=0.02).with_timeout(5)
+        yield Place("ours", client, client.bucket("bucket"), "folder/", quick)
+
+
+def _emulator() -> Path:
+    """The program of the public emulator, of the version of which `WRONG_IN_EMULATOR` tells."""
+    version = re.search(r"^FAKE_GCS_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert version is not None
+    for folder in (str(ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
+        found = shutil.which("fake-gcs-server", path=folder)
+        # A program in Go says which version of which module it is.
+        if found and f"github.com/fsouza/fake-gcs-server\t{version[1]}\t".encode() in Path(found).read_bytes():
+            return Path(found)
+    pytest.skip(f"no fake-gcs-server {version[1]} in build/, GOBIN or PATH: make fake-gcs-server")
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[str]:
+    """The address of the public emulator."""
+    program = _emulator()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", address.partition(":")[2], "-backend", "memory"]
+    arguments += ["-public-host", address, "-external-url", f"http://{address}", "-log-level", "error"]
+    process = subprocess.Popen([program, *arguments])
+    try:
+        for _ in range(200):
+            with contextlib.suppress(requests.ConnectionError):
+                requests.get(f"http://{address}/storage/v1/b?project=none", timeout=5).close()
+                break
+            assert process.poll() is None, "the emulator ended"
+            time.sleep(0.05)
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(params=["ours", "emulator", "service"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "ours":
+        with serving() as server, place_on(server) as found:
+            yield found
+    elif request.param == "emulator":
+        mark_if_wrong(request)
+        with contextlib.closing(client_of(request.getfixturevalue("emulator"))) as client:
+            bucket = client.create_bucket(f"bucket-{next(_NUMBERS)}")
+            yield Place("emulator", client, bucket, "folder/", DEFAULT_RETRY.with_timeout(5))
+    else:
+        where = os.environ.get("WGAN_TEST_BUCKET", "")
+        if not where:
+            pytest.skip("no bucket of Cloud Storage itself: set WGAN_TEST_BUCKET=gs://BUCKET/FOLDER")
+        bucket, _, folder = where.removeprefix("gs://").partition("/")
+        prefix = f"{folder.rstrip('/')}/{os.urandom(8).hex()}/".lstrip("/")
+        with contextlib.closing(Client()) as client:
+            found = Place("service", client, client.bucket(bucket), prefix, DEFAULT_RETRY)
+            try:
+                yield found
+            finally:
+                for blob in client.list_blobs(bucket, prefix=prefix):
+                    blob.delete()
+
+
+# Cases that the emulator gets wrong. Each runs and has to fail: as soon as the emulator is right, its line goes.
+WRONG_IN_EMULATOR = {
+    "test_delete_needs_the_generation_that_is_there": "deleting obeys no precondition",
+    "test_listing_of_some_fields": "the listing has all fields",
+    "test_batch_deletes_many": "a batch is not answered in parts",
+    "test_batch_tells_what_failed": "a batch is not answered in parts",
+}
+
+
+def mark_if_wrong(request: pytest.FixtureRequest) -> None:
+    """Expect a case to fail that the emulator is known to get wrong."""
+    if reason := WRONG_IN_EMULATOR.get(request.node.originalname):
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+# Uploads.
+
+
+def upload_in_one(blob: Blob, content: bytes, **conditions: Any) -> None:
+    """A multipart upload: what the client sends where it knows that the content is small."""
+    blob.upload_from_string(content, **conditions)
+
+
+def upload_in_chunks(blob: Blob, content: bytes, **conditions: Any) -> None:
+    """A resumable upload: what the client sends where it does not know the size, or it is large."""
+    blob.upload_from_file(io.BytesIO(content), **conditions)
+
+
+UPLOADS = {"in one": upload_in_one, "in chunks": upload_in_chunks}
+uploads = pytest.mark.parametrize("upload", UPLOADS)
+
+
+@uploads
+def test_upload_can_be_read_and_tells_what_it_made(place: Place, upload: str) -> None:
+    blob = place.blob()
+    UPLOADS[upload](blob, FIRST, retry=place.retry)
+    found = place.bucket.get_blob(blob.name, retry=place.retry)
+    assert (blob.generation, blob.crc32c, blob.size) == (found.generation, found.crc32c, found.size)
+    assert (found.crc32c, found.size, found.metageneration) == (crc32c(FIRST), len(FIRST), 1)
+    assert place.content() == FIRST
+    assert found.time_created <= found.updated
+
+
+@uploads
+def test_create_if_absent_creates_once_and_never_replaces(place: Place, upload: str) -> None:
+    UPLOADS[upload](place.blob(), FIRST, if_generation_match=0, retry=place.retry)
+    with pytest.raises(exceptions.PreconditionFailed):
+        UPLOADS[upload](place.blob(), SECOND, if_generation_match=0, retry=place.retry)
+    assert place.content() == FIRST
+
+
+@uploads
+def test_replacement_needs_the_generation_that_is_there(place: Place, upload: str) -> None:
+    first = place.blob(content=FIRST).generation
+    second = place.blob()
+    UPLOADS[upload](second, SECOND, if_generation_match=first, retry=place.retry)
+    assert second.generation > first
+    with pytest.raises(exceptions.PreconditionFailed):
+        UPLOADS[upload](place.blob(), THIRD, if_generation_match=first, retry=place.retry)
+    assert place.content() == SECOND
+
+
+@uploads
+def test_replacement_of_what_is_not_there_is_refused(place: Place, upload: str) -> None:
+    generation = place.blob(content=FIRST).generation
+    place.blob().delete(retry=place.retry)
+    with pytest.raises(exceptions.PreconditionFailed):
+        UPLOADS[upload](place.blob(), SECOND, if_generation_match=generation, retry=place.retry)
+    assert place.content() is None
+
+
+def test_resumable_upload_is_refused_if_the_object_comes_to_be_in_between(place: Place) -> None:
+    class Slow(io.BytesIO):
+        """A file of two chunks; before the second somebody else is there."""
+
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell():
+                place.blob(content=FIRST)
+            return super().read(size)
+
+    blob = place.blob()
+    blob.chunk_size = 256 * 1024
+    with pytest.raises(exceptions.PreconditionFailed):
+        blob.upload_from_file(Slow(SECOND * 40_000), if_generation_match=0, retry=place.retry)
+    assert place.content() == FIRST
+
+
+def test_large_file_goes_in_chunks_and_obeys_preconditions(place: Place, tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(1 << 20) * 8 + b"more")
+    assert file.stat().st_size > MULTIPART_MOST
+    given = {"crc32c_checksum_value": crc32c(file.read_bytes()), "retry": place.retry, "if_generation_match": 0}
+    place.blob().upload_from_filename(str(file), **given)
+    with pytest.raises(exceptions.PreconditionFailed):
+        place.blob().upload_from_filename(str(file), **given)
+    place.blob().download_to_filename(str(tmp_path / "again"), retry=place.retry)
+    assert (tmp_path / "again").read_bytes() == file.read_bytes()
+
+
+def test_metadata_comes_with_the_content(place: Place) -> None:
+    blob = place.blob()
+    blob.metadata = {"position": "7"}
+    blob.upload_from_string(FIRST, content_type="text/x-ours", retry=place.retry)
+    found = place.bucket.get_blob(blob.name)
+    assert (found.metadata, found.content_type) == ({"position": "7"}, "text/x-ours")
+    assert place.blob(content=SECOND).metadata is None
+    assert place.bucket.get_blob(blob.name).metadata is None  # replaced with the content
+
+
+def test_one_of_eight_that_create_at_once_wins(place: Place) -> None:
+    results: dict[int, str] = {}
+    start = threading.Barrier(8)
+
+    def create(number: int) -> None:
+        start.wait()
+        try:
+            place.blob().upload_from_string(b"of %d" % number, if_generation_match=0, retry=place.retry)
+            results[number] = "made"
+        except exceptions.PreconditionFailed:
+            results[number] = "refused"
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results.values()) == ["made"] + ["refused"] * 7
+    winner = next(number for number, result in results.items() if result == "made")
+    assert place.content() == b"of %d" % winner
+
+
+def test_damage_on_the_way_is_refused_in_one(place: Place) -> None:
+    blob = place.blob()
+    blob.crc32c = crc32c(SECOND)
+    with pytest.raises(exceptions.BadRequest):
+        blob.upload_from_string(FIRST, checksum=None, retry=place.retry)
+    assert place.content() is None
+
+
+def test_damage_on_the_way_is_refused_in_chunks(place: Place) -> None:
+    with pytest.raises(exceptions.BadRequest):
+        place.blob().upload_from_file(
+            io.BytesIO(FIRST), checksum=None, crc32c_checksum_value=crc32c(SECOND), retry=place.retry
+        )
+    assert place.content() is None
+
+
+def test_md5_is_compared_as_well(place: Place) -> None:
+    blob = place.blob()
+    blob.md5_hash = "AAAAAAAAAAAAAAAAAAAAAA=="
+    with pytest.raises(exceptions.BadRequest):
+        blob.upload_from_string(FIRST, checksum=None, retry=place.retry)
+    assert place.content() is None
+
+
+# Reading, listing, deleting.
+
+
+def test_generations_grow_over_all_names_and_deletions(place: Place) -> None:
+    generations = [place.blob("a", FIRST).generation, place.blob("a", SECOND).generation]
+    place.blob("a").delete()
+    generations += [place.blob("a", FIRST).generation]
+    assert generations == sorted(set(generations))
+
+
+def test_generation_that_was_replaced_is_not_there(place: Place) -> None:
+    old = place.blob(content=FIRST).generation
+    new = place.blob(content=SECOND).generation
+    assert place.blob(generation=new).download_as_bytes() == SECOND
+    with pytest.raises(exceptions.NotFound):
+        place.blob(generation=old).download_as_bytes()
+    assert place.bucket.get_blob(place.blob().name, generation=old) is None
+    with pytest.raises(exceptions.NotFound):
+        place.blob(generation=old).delete()
+    assert place.content() == SECOND
+
+
+def test_what_is_deleted_is_gone(place: Place) -> None:
+    place.blob(content=FIRST).delete()
+    assert place.content() is None
+    assert place.bucket.get_blob(place.blob().name) is None
+    assert place.names() == []
+    with pytest.raises(exceptions.NotFound):
+        place.blob().delete()
+
+
+def test_delete_needs_the_generation_that_is_there(place: Place) -> None:
+    generation = place.blob(content=FIRST).generation
+    with pytest.raises(exceptions.PreconditionFailed):
+        place.blob().delete(if_generation_match=generation - 1, retry=place.retry)
+    assert place.content() == FIRST
+    place.blob().delete(if_generation_match=generation, retry=place.retry)
+    assert place.content() is None
+    with pytest.raises(exceptions.NotFound):
+        place.blob().delete(if_generation_match=generation, retry=place.retry)
+
+
+def test_copy_has_the_content_and_the_metadata(place: Place) -> None:
+    source = place.blob("source")
+    source.metadata = {"position": "7"}
+    source.upload_from_string(FIRST, retry=place.retry)
+    place.bucket.copy_blob(source, place.bucket, f"{place.prefix}object", retry=place.retry)
+    assert place.content() == FIRST
+    found = place.bucket.get_blob(place.blob().name)
+    assert (found.crc32c, found.metadata) == (crc32c(FIRST), {"position": "7"})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"), [(0, 3, b"the "), (4, 8, b"first"), (10, None, b"content"), (10, 999, b"content")]
+)
+def test_part_of_an_object(place: Place, start: int, end: int | None, expected: bytes) -> None:
+    assert place.blob(content=FIRST).download_as_bytes(start=start, end=end, retry=place.retry) == expected
+
+
+def test_range_beyond_the_end_is_refused(place: Place) -> None:
+    with pytest.raises(exceptions.RequestRangeNotSatisfiable):
+        place.blob(content=FIRST).download_as_bytes(start=len(FIRST), retry=place.retry)
+
+
+def test_empty_object(place: Place) -> None:
+    place.blob(content=b"")
+    assert place.content() == b""
+    found = place.bucket.get_blob(place.blob().name)
+    assert (found.size, found.crc32c) == (0, "AAAAAA==")
+
+
+@pytest.mark.parametrize("name", ["a b+c", "100%", "ä/ö\N{SNOWMAN}", "#1?x=y&z", "a//b", "'\"<>\\", "a/../b"])
+def test_name_of_any_letters(place: Place, name: str) -> None:
+    place.blob(name, FIRST)
+    assert place.content(name) == FIRST
+    assert place.names() == [name]
+    place.blob(name).delete()
+    assert place.names() == []
+
+
+def test_listing_is_in_order_and_complete_over_pages(place: Place) -> None:
+    names = [f"{folder}/{number:02}" for folder in ("b", "a") for number in range(13)]
+    for name in names:
+        place.blob(name, FIRST)
+    assert place.names() == sorted(names)
+    pages = list(place.client.list_blobs(place.bucket, prefix=place.prefix, page_size=4).pages)
+    sizes = [page.num_items for page in pages]
+    assert max(sizes) <= 4
+    assert sum(sizes) == len(names)
+    assert place.names(max_results=5) == sorted(names)[:5]
+
+
+def test_listing_of_some_fields(place: Place) -> None:
+    made = place.blob(content=FIRST)
+    found = list(
+        place.client.list_blobs(
+            place.bucket, prefix=place.prefix, fields="items(bucket,name,size,crc32c,generation,metadata),nextPageToken"
+        )
+    )
+    assert [(blob.name, blob.size, blob.crc32c) for blob in found] == [(made.name, len(FIRST), crc32c(FIRST))]
+    assert found[0].generation == made.generation
+    assert found[0].time_created is None
+
+
+def test_listing_of_nothing(place: Place) -> None:
+    assert place.names() == []
+
+
+def test_batch_deletes_many(place: Place) -> None:
+    for number in range(5):
+        place.blob(f"{number}", FIRST)
+    with place.client.batch():
+        for number in range(4):
+            place.blob(f"{number}").delete()
+    assert place.names() == ["4"]
+
+
+def test_batch_tells_what_failed(place: Place) -> None:
+    place.blob("there", FIRST)
+
+    def delete_both() -> None:
+        with place.client.batch():
+            place.blob("not there").delete()
+            place.blob("there").delete()
+
+    with pytest.raises(exceptions.NotFound):
+        delete_both()
+    assert place.names() == []
+
+
+def test_bucket_that_is_not_there(place: Place) -> None:
+    missing = place.client.bucket(f"{place.bucket.name}-missing-{'0' * 8}")
+    assert not missing.exists()
+    with pytest.raises(exceptions.NotFound):
+        missing.blob("object").upload_from_string(FIRST, retry=place.retry)
+    with pytest.raises(exceptions.NotFound):
+        list(place.client.list_blobs(missing))
+    assert place.bucket.exists()
+
+
+def test_writer_in_a_block_that_fails_publishes_nothing(place: Place) -> None:
+    def interrupted() -> None:
+        with place.blob().open("wb", retry=place.retry) as writer:
+            writer.write(FIRST[:5])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    gc.collect()
+    assert place.content() is None

@@ -1,0 +1,46 @@
+"""Listings, a page at a time, and the choice of fields of an answer."""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fakes.gcs.refusals import Refusal, not_served
+from tests.fakes.gcs.store import Stored
+
+
+def page(objects: Mapping[str, Stored], query: Mapping[str, str], page_size: int) -> tuple[list[str], str | None]:
+    """Return the names on one page of a listing of sorted objects, and the token of the next page."""
+    after = _after(query["pageToken"]) if query.get("pageToken") else b""
+    left = [name for name in objects if name.encode() > after]
+    shown = left[: min(page_size, _limit(query.get("maxResults")))]
+    return shown, base64.urlsafe_b64encode(shown[-1].encode()).decode() if len(left) > len(shown) else None
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return 1000
+    if not given.isdigit() or int(given) == 0:
+        raise Refusal(400, f"Invalid value '{given}' for maxResults.")
+    return int(given)
+
+
+def _after(token: str) -> bytes:
+    try:
+        return base64.urlsafe_b64decode(token)
+    except ValueError as error:
+        raise Refusal(400, f"Invalid pageToken: {token}") from error
+
+
+def only_fields(answer: dict[str, Any], fields: str) -> dict[str, Any]:
+    """Return the part of an answer that `fields` names: `items(name,size),nextPageToken`, or all for `*`."""
+    if fields == "*":
+        return answer
+    if not re.fullmatch(r"(\w+(\(\w+(,\w+)*\))?)(,\w+(\(\w+(,\w+)*\))?)*", fields):
+        raise not_served(f"field selection {fields}")
+    chosen = {}
+    for name, within in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
+        if name in answer:
+            found = answer[name]
+            chosen[name] = [only_fields(item, within) for item in found] if within else found
+    return chosen

@@ -1,0 +1,149 @@
+"""Buckets and objects in memory: preconditions, generations, checksums, permissions. Every method is atomic."""
+
+import base64
+import dataclasses
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import google_crc32c
+
+from tests.fakes.gcs.refusals import Refusal
+
+# Generations of the service are microseconds, so large that 32 bits do not hold them; these only count.
+_FIRST_GENERATION = 1_700_000_000_000_000
+
+
+def crc32c(content: bytes) -> str:
+    """CRC32C of some content as the service writes it: base64 of four bytes, the highest first."""
+    return base64.b64encode(google_crc32c.value(content).to_bytes(4, "big")).decode()
+
+
+def md5(content: bytes) -> str:
+    """MD5 of some content as the service writes it, in base64."""
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """One object as it is now.
+
+    Attributes:
+        content: Its bytes.
+        generation: A new and higher one for every content, over the whole server.
+        properties: What the client chose, such as `contentType` and `metadata`.
+        created: When, as a count of all changes on the server.
+        crc32c, md5: Checksums of the content, in base64.
+    """
+
+    content: bytes
+    generation: int
+    properties: Mapping[str, Any]
+    created: int
+    crc32c: str
+    md5: str
+
+
+def require_generation(expected: int | None, live: Stored | None) -> None:
+    """Refuse a write whose precondition does not hold; generation 0 is that of no object, None asks nothing."""
+    if expected not in (None, live.generation if live else 0):
+        raise Refusal(412, "At least one of the pre-conditions you specified did not hold.")
+
+
+class Store:
+    """All that the server holds.
+
+    Attributes:
+        buckets: Objects by bucket and name.
+        denied: Permissions that are not given, each with the prefix of the names it is not given for.
+    """
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, dict[str, Stored]] = {}
+        self.denied: set[tuple[str, str]] = set()
+        self._changes = 0
+        self._lock = threading.RLock()
+
+    def insert(
+        self,
+        bucket: str,
+        name: str,
+        content: bytes,
+        expected: int | None = None,
+        properties: Mapping[str, Any] | None = None,
+        checksums: Iterable[tuple[str, str]] = (),
+    ) -> Stored:
+        """Make an object, or replace the live one; `checksums` are kind and value of those that the client sent."""
+        with self._lock:
+            live = self.may_insert(bucket, name, expected)
+            made = self._made(content, properties or {}, checksums)
+            if live:  # to replace is to delete
+                self._require("storage.objects.delete", name)
+            self.buckets[bucket][name] = made
+            return made
+
+    def may_insert(self, bucket: str, name: str, expected: int | None) -> Stored | None:
+        """Return the object to replace; refuse as `insert` would, as far as that is known without the content."""
+        with self._lock:
+            live = self.bucket(bucket).get(name)
+            self._require("storage.objects.create", name)
+            require_generation(expected, live)
+            return live
+
+    def read(self, bucket: str, name: str, generation: int | None = None) -> Stored:
+        """Return the live object, which must be of the generation if one is named."""
+        with self._lock:
+            self.bucket(bucket)
+            self._require("storage.objects.get", name)
+            return self._live(bucket, name, generation)
+
+    def delete(self, bucket: str, name: str, generation: int | None, expected: int | None) -> None:
+        """Delete the live object for good."""
+        with self._lock:
+            self.bucket(bucket)
+            self._require("storage.objects.delete", name)
+            require_generation(expected, self._live(bucket, name, generation))
+            del self.buckets[bucket][name]
+
+    def copy(self, source: tuple[str, str], generation: int | None, destination: tuple[str, str]) -> Stored:
+        """Make an object with the content and the properties of another."""
+        with self._lock:
+            found = self.read(*source, generation)
+            return self.insert(*destination, found.content, properties=found.properties)
+
+    def listed(self, bucket: str, prefix: str) -> dict[str, Stored]:
+        """The objects whose names begin with a prefix, in the order of their names' bytes."""
+        with self._lock:
+            held = self.bucket(bucket)
+            self._require("storage.objects.list", prefix)
+            names = sorted((name for name in held if name.startswith(prefix)), key=str.encode)
+            return {name: held[name] for name in names}
+
+    def bucket(self, name: str) -> dict[str, Stored]:
+        """The objects of a bucket."""
+        if name not in self.buckets:
+            raise Refusal(404, "The specified bucket does not exist.")
+        return self.buckets[name]
+
+    def _live(self, bucket: str, name: str, generation: int | None) -> Stored:
+        live = self.buckets[bucket].get(name)
+        if live is None or generation not in (None, live.generation):
+            raise Refusal(404, f"No such object: {bucket}/{name}")
+        return live
+
+    def _require(self, permission: str, name: str) -> None:
+        if any(permission == denied and name.startswith(prefix) for denied, prefix in self.denied):
+            raise Refusal(
+                403,
+                f"tester@example.com does not have {permission} access to the Google Cloud Storage object. "
+                f"Permission '{permission}' denied on resource (or it may not exist).",
+            )
+
+    def _made(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[tuple[str, str]]) -> Stored:
+        found = {"crc32c": crc32c(content), "md5": md5(content)}
+        for kind, value in checksums:
+            if value != found[kind]:
+                raise Refusal(400, f'Provided {kind} "{value}" doesn\'t match calculated {kind} "{found[kind]}".')
+        self._changes += 1
+        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, **found)

@@ -1,0 +1,148 @@
+"""What each fault of the bucket server does to a request of google-cloud-storage.
+
+tests/unit/components/core/storage/test_buckets.py lets every fault happen at every request of ours.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from google.api_core import exceptions
+from google.cloud.storage.exceptions import DataCorruption
+
+from tests.contracts.test_gcs import FIRST, SECOND, Place, place_on, upload_in_chunks, upload_in_one
+from tests.fakes.gcs.server import FAULTS, LEAK, Request, Server, serving
+
+# A client's patience, in seconds, and a stall that it does not sit out.
+PATIENCE, STALL = 0.2, 0.6
+pytestmark = pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
+every_fault = pytest.mark.parametrize("kind", FAULTS)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def place(server: Server) -> Iterator[Place]:
+    with place_on(server) as found:
+        yield found
+
+
+def patient(place: Place) -> dict[str, Any]:
+    """How long to wait, and how to try again."""
+    return {"timeout": PATIENCE, "retry": place.retry}
+
+
+def outcome(place: Place, upload: Any, **conditions: Any) -> str:
+    """What a client takes a first upload for."""
+    try:
+        upload(place.blob(), FIRST, **conditions, **patient(place))
+    except exceptions.GoogleAPICallError as error:
+        return type(error).__name__
+    return "made"
+
+
+# What a client makes of a fault, where it differs from nothing having happened.
+IN_ONE = {
+    "flip-upload": "BadRequest",
+    # It was made, and the client takes its own object for another's.
+    "lost-ack": "PreconditionFailed",
+    "503-after-commit": "PreconditionFailed",
+    "truncated-body": "PreconditionFailed",
+}
+
+
+@every_fault
+def test_create_in_one(server: Server, place: Place, kind: str) -> None:
+    server.inject(kind, seconds=STALL)
+    assert outcome(place, upload_in_one, if_generation_match=0) == IN_ONE.get(kind, "made")
+    assert server.fired == ([] if kind == "flip-download" else [(kind, 0)])
+    assert place.content() == (None if kind == "flip-upload" else FIRST)
+
+
+@every_fault
+def test_read(server: Server, place: Place, kind: str) -> None:
+    place.blob(content=FIRST)
+    server.inject(kind, seconds=STALL)
+    if kind == "flip-download":
+        with pytest.raises(DataCorruption):
+            place.blob().download_as_bytes(**patient(place))
+    else:
+        assert place.blob().download_as_bytes(**patient(place)) == FIRST
+    assert server.fired == ([] if kind == "flip-upload" else [(kind, 1)])
+
+
+def test_stalled_request_is_acted_upon_when_nobody_waits_any_more(server: Server, place: Place) -> None:
+    """A write without a precondition comes late, and puts back what was."""
+    acted = threading.Event()
+    server.after = lambda request: acted.set() if request.number == 0 else None
+    server.inject("stall", seconds=STALL)
+    with pytest.raises(requests.ReadTimeout):
+        place.blob().upload_from_string(FIRST, timeout=PATIENCE, retry=None)
+    place.blob(content=SECOND)
+    assert acted.wait(5)
+    assert place.content() == FIRST
+
+
+@pytest.mark.parametrize("upload", [upload_in_one, upload_in_chunks])
+def test_replacing_needs_permission_to_delete(server: Server, place: Place, upload: Any) -> None:
+    server.deny("storage.objects.delete")
+    upload(place.blob(), FIRST, retry=place.retry)
+    with pytest.raises(exceptions.Forbidden, match=r"storage\.objects\.delete"):
+        upload(place.blob(), SECOND, retry=place.retry)
+    with pytest.raises(exceptions.PreconditionFailed):
+        upload(place.blob(), SECOND, if_generation_match=0, retry=place.retry)
+    assert place.content() == FIRST
+
+
+def test_outage_refuses_connections(server: Server, place: Place) -> None:
+    place.blob(content=FIRST)  # a connection is open
+    for _ in range(3):
+        server.outage(True, refused=True)
+        server.outage(True, refused=True)
+        with pytest.raises(requests.ConnectionError, match=r"refused|Remote end closed|reset"):
+            place.blob().download_as_bytes(retry=None)
+        with pytest.raises(requests.ConnectionError, match="refused"):
+            requests.get(server.url, timeout=5)
+        server.outage(False)
+        server.outage(False)
+        assert place.content() == FIRST
+
+
+def test_mistake_in_a_hook_comes_out() -> None:
+    def mistaken(request: Request) -> None:
+        raise KeyError(request.path)
+
+    def serve() -> None:
+        with serving() as server:
+            server.before = mistaken
+            requests.get(server.url, timeout=5).close()
+
+    with pytest.raises(KeyError):
+        serve()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("GET", "/storage/v1/b/bucket/o?versions=true", {}),
+        ("GET", "/storage/v1/b/bucket/o/object?softDeleted=true", {}),
+        ("DELETE", "/storage/v1/b/bucket/o/object?ifGenerationmatch=1", {}),
+        ("DELETE", "/storage/v1/b/bucket/o/object", {"If-Match": "x"}),
+        ("POST", "/storage/v1/b/bucket/o/object/moveTo/o/other", {}),
+        ("PUT", "/bucket/object", {}),
+    ],
+)
+def test_what_is_not_served_is_refused(
+    server: Server, place: Place, method: str, path: str, headers: dict[str, str]
+) -> None:
+    before = place.bucket.blob("object")
+    before.upload_from_string(FIRST)
+    with requests.request(method, server.url + path, headers=headers, timeout=5) as answer:
+        assert answer.status_code == 501
+    assert server.objects["bucket"]["object"].generation == before.generation

@@ -1,0 +1,166 @@
+"""Bucket servers that are wrong in one thing: a case of the contract suite catches each."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.api_core.exceptions import GoogleAPICallError
+
+from tests.contracts import test_gcs as contract
+from tests.fakes.gcs import api, batch, listing, store, uploads
+from tests.fakes.gcs.server import serving
+from tests.fakes.gcs.store import Store, Stored
+
+Patch = pytest.MonkeyPatch
+UPLOAD_IN_ONE, UPLOAD_IN_CHUNKS = {"upload": "in one"}, {"upload": "in chunks"}
+
+
+def preconditions_are_ignored(patch: Patch) -> None:
+    patch.setattr(store, "require_generation", lambda expected, live: None)
+
+
+def zero_means_no_precondition(patch: Patch) -> None:
+    real = store.require_generation
+    patch.setattr(store, "require_generation", lambda expected, live: real(expected or None, live))
+
+
+def preconditions_hold_where_there_is_nothing(patch: Patch) -> None:
+    real = store.require_generation
+    patch.setattr(store, "require_generation", lambda expected, live: real(expected, live) if live else None)
+
+
+def resumable_upload_checks_its_precondition_at_the_beginning_alone(patch: Patch) -> None:
+    real = uploads.Session.receive
+
+    def careless(self: uploads.Session, *given: Any) -> Stored | None:
+        self.expected = None
+        return real(self, *given)
+
+    patch.setattr(uploads.Session, "receive", careless)
+
+
+def creation_is_not_atomic(patch: Patch) -> None:
+    real, real_init = Store._made, Store.__init__
+
+    def slow(self: Store, *given: Any) -> Stored:
+        time.sleep(0.05)
+        return real(self, *given)
+
+    def without_lock(self: Store) -> None:
+        real_init(self)
+        patch.setattr(self, "_lock", contextlib.nullcontext())
+
+    patch.setattr(Store, "_made", slow)
+    patch.setattr(Store, "__init__", without_lock)
+
+
+def generation_begins_anew_after_deletion(patch: Patch) -> None:
+    real = Store.insert
+
+    def forgetful(self: Store, bucket: str, name: str, *given: Any) -> Stored:
+        live = self.buckets.get(bucket, {}).get(name)
+        made = dataclasses.replace(real(self, bucket, name, *given), generation=live.generation + 1 if live else 1)
+        self.buckets[bucket][name] = made
+        return made
+
+    patch.setattr(Store, "insert", forgetful)
+
+
+def old_generation_is_read_as_the_live_one(patch: Patch) -> None:
+    real = Store._live
+    patch.setattr(Store, "_live", lambda self, bucket, name, generation: real(self, bucket, name, None))
+
+
+def checksums_are_not_compared(patch: Patch) -> None:
+    real = Store._made
+    patch.setattr(Store, "_made", lambda self, content, properties, checksums: real(self, content, properties, ()))
+
+
+def listing_ends_after_a_page(patch: Patch) -> None:
+    real = listing.page
+    patch.setattr(listing, "page", lambda *given: (real(*given)[0], None))
+
+
+def range_is_not_cut(patch: Patch) -> None:
+    real = api._content
+
+    def whole(call: api.Call, stored: Stored) -> api.Answer:
+        return dataclasses.replace(real(call, stored), status=200, body=stored.content)
+
+    patch.setattr(api, "_content", whole)
+
+
+def batch_ends_at_a_failure(patch: Patch) -> None:
+    real = batch.answer
+
+    def impatient(headers: Any, body: bytes, act: Callable[..., Any]) -> Any:
+        failed: list[Any] = []
+
+        def act_until_failure(*given: Any) -> Any:
+            answer = failed[0] if failed else act(*given)
+            failed.extend([answer] if answer.status >= 400 else [])
+            return answer
+
+        return real(headers, body, act_until_failure)
+
+    patch.setattr(batch, "answer", impatient)
+
+
+def deleted_object_can_be_read(patch: Patch) -> None:
+    patch.setattr(Store, "delete", lambda self, bucket, name, generation, expected: None)
+
+
+# The case that catches each, and its parameters.
+CAUGHT_BY: list[tuple[Callable[[Patch], None], Callable[..., None], dict[str, Any]]] = [
+    (
+        preconditions_are_ignored,
+        contract.test_replacement_needs_the_generation_that_is_there,
+        UPLOAD_IN_CHUNKS,
+    ),
+    (preconditions_are_ignored, contract.test_delete_needs_the_generation_that_is_there, {}),
+    (zero_means_no_precondition, contract.test_create_if_absent_creates_once_and_never_replaces, UPLOAD_IN_ONE),
+    (
+        preconditions_hold_where_there_is_nothing,
+        contract.test_replacement_of_what_is_not_there_is_refused,
+        UPLOAD_IN_ONE,
+    ),
+    (
+        resumable_upload_checks_its_precondition_at_the_beginning_alone,
+        contract.test_resumable_upload_is_refused_if_the_object_comes_to_be_in_between,
+        {},
+    ),
+    (creation_is_not_atomic, contract.test_one_of_eight_that_create_at_once_wins, {}),
+    (generation_begins_anew_after_deletion, contract.test_generations_grow_over_all_names_and_deletions, {}),
+    (old_generation_is_read_as_the_live_one, contract.test_generation_that_was_replaced_is_not_there, {}),
+    (checksums_are_not_compared, contract.test_damage_on_the_way_is_refused_in_chunks, {}),
+    (listing_ends_after_a_page, contract.test_listing_is_in_order_and_complete_over_pages, {}),
+    (range_is_not_cut, contract.test_part_of_an_object, {"start": 4, "end": 8, "expected": b"first"}),
+    (batch_ends_at_a_failure, contract.test_batch_tells_what_failed, {}),
+    (deleted_object_can_be_read, contract.test_what_is_deleted_is_gone, {}),
+]
+
+
+def passes(case: Callable[..., None], parameters: dict[str, Any]) -> bool:
+    """Return whether a case finds nothing wrong with the server; a server that breaks is an error."""
+    with serving() as server, contract.place_on(server) as place:
+        try:
+            case(place, **parameters)
+        except (AssertionError, pytest.fail.Exception, GoogleAPICallError):
+            return False
+        return True
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case", "parameters"),
+    CAUGHT_BY,
+    ids=[f"{mutant.__name__}-{case.__name__}" for mutant, case, _ in CAUGHT_BY],
+)
+def test_mutant_is_caught(
+    monkeypatch: Patch, mutant: Callable[[Patch], None], case: Callable[..., None], parameters: dict[str, Any]
+) -> None:
+    assert passes(case, parameters)
+    mutant(monkeypatch)
+    assert not passes(case, parameters)

@@ -1,0 +1,125 @@
+"""The two ways in which content arrives: after its metadata (multipart), or in chunks (resumable)."""
+
+import dataclasses
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from email.message import Message
+from typing import Any
+
+from tests.fakes.gcs.refusals import Refusal
+from tests.fakes.gcs.store import Store, Stored
+
+# Settings of an object that a client may choose; the service sets the rest of a resource.
+PROPERTIES = ("contentType", "storageClass", "metadata")
+_CHUNK = 256 * 1024
+
+
+@dataclasses.dataclass
+class Session:
+    """A resumable upload.
+
+    Attributes:
+        bucket, expected: Where to, and which generation to replace: checked at the beginning and at the end.
+        resource: Of the object, as the client gave it.
+        arrived: The chunks so far.
+        made: The object, once it is complete.
+    """
+
+    bucket: str
+    expected: int | None
+    resource: dict[str, Any]
+    arrived: bytearray = dataclasses.field(default_factory=bytearray)
+    made: Stored | None = None
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+    def receive(self, store: Store, headers: Message, body: bytes) -> Stored | None:
+        """Takes a chunk, or a question how far it is; the object if it is complete now, or was before."""
+        with self.lock:
+            if self.made:
+                return self.made
+            total = self._take(headers.get("Content-Range", ""), body)
+            if total is None or len(self.arrived) < total:
+                return None
+            checksums = claimed(self.resource, headers)
+            self.made = insert(store, self.bucket, self.resource, bytes(self.arrived), self.expected, checksums)
+            return self.made
+
+    def _take(self, content_range: str, body: bytes) -> int | None:
+        found = re.fullmatch(
+            r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", content_range or f"bytes 0-{len(body) - 1}/{len(body)}"
+        )
+        if not found:
+            if content_range == "" and not body:
+                return 0
+            raise Refusal(400, f"Invalid Content-Range: {content_range}")
+        total = None if found[3] == "*" else int(found[3])
+        if found[1] is None:
+            return total
+        first, last = int(found[1]), int(found[2])
+        if last - first + 1 != len(body) or first > len(self.arrived):
+            raise Refusal(400, f"Invalid request: {content_range} after {len(self.arrived)} bytes, with {len(body)}.")
+        if last + 1 != total and (last + 1) % _CHUNK:
+            raise Refusal(400, "Invalid request: every chunk but the last is a multiple of 256 KiB.")
+        self.arrived += body[len(self.arrived) - first :]  # what was sent again is passed over
+        return total
+
+
+def insert(
+    store: Store,
+    bucket: str,
+    resource: Mapping[str, Any],
+    content: bytes,
+    expected: int | None,
+    checksums: Iterable[tuple[str, str]],
+) -> Stored:
+    """Make an object of its resource and its content."""
+    chosen = {key: resource[key] for key in PROPERTIES if resource.get(key)}
+    return store.insert(bucket, resource["name"], content, expected, chosen, checksums)
+
+
+def parts(headers: Message, body: bytes) -> tuple[dict[str, Any], slice]:
+    """The resource in a multipart body, and where its content lies."""
+    boundary = headers.get_param("boundary")
+    if not isinstance(boundary, str):
+        raise Refusal(400, "Invalid multipart request: no boundary.")
+    mark = b"--" + boundary.encode()
+    second = body.find(b"\r\n" + mark + b"\r\n", len(mark))
+    end = body.rfind(b"\r\n" + mark + b"--")
+    start_of_resource = body.find(b"\r\n\r\n") + 4
+    start = body.find(b"\r\n\r\n", second + 2) + 4
+    if not body.startswith(mark + b"\r\n") or not 0 < start_of_resource <= second < start <= end:
+        raise Refusal(400, "Invalid multipart request: two parts are needed, the resource and the content.")
+    resource = read_resource(body[start_of_resource:second])
+    content_type = re.search(rb"content-type: *([^\r\n]+)", body[second:start], re.IGNORECASE)
+    if content_type:
+        resource.setdefault("contentType", content_type[1].decode())
+    return resource, slice(start, end)
+
+
+def content_span(headers: Message, query: Mapping[str, str], body: bytes) -> slice:
+    """Where the content of an object lies in the body of an upload; empty if there is none."""
+    if query.get("uploadType") == "multipart":
+        return parts(headers, body)[1]
+    return slice(0, len(body)) if "upload_id" in query else slice(0, 0)
+
+
+def read_resource(body: bytes) -> dict[str, Any]:
+    """The resource of an object as a client sends it."""
+    try:
+        resource = json.loads(body or b"{}")
+    except ValueError as error:
+        raise Refusal(400, f"Parse Error: {error}") from error
+    if not isinstance(resource, dict):
+        raise Refusal(400, "Parse Error: an object is needed.")
+    return resource
+
+
+def claimed(resource: Mapping[str, Any], headers: Message) -> set[tuple[str, str]]:
+    """Kind and value of the checksums that a client gave: in the resource, and as `X-Goog-Hash: crc32c=...,md5=...`."""
+    in_resource = {
+        (kind, resource[key]) for kind, key in (("crc32c", "crc32c"), ("md5", "md5Hash")) if resource.get(key)
+    }
+    pairs = (pair.strip().partition("=") for pair in headers.get("X-Goog-Hash", "").split(","))
+    return in_resource | {(kind, value) for kind, _, value in pairs if kind in ("crc32c", "md5")}

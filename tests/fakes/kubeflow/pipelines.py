@@ -1,0 +1,103 @@
+"""Pipelines as Kubeflow takes them: read from an upload, checked by its protos, and for a run by its parameters."""
+
+import re
+from typing import Any
+
+import yaml
+from google.protobuf import json_format
+from kfp.kubernetes import kubernetes_executor_config_pb2
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from tests.fakes.kubeflow.requests import Refusal, internal, invalid
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+# Since which version of the server a setting for Kubernetes is known.
+_SINCE = {"emptyDirMounts": (2, 3), "securityContext": (2, 16)}
+_TYPES = {
+    "NUMBER_DOUBLE": "double or integer",
+    "NUMBER_INTEGER": "double or integer",
+    "STRING": "string",
+    "BOOLEAN": "bool",
+    "LIST": "list",
+    "STRUCT": "struct",
+}
+_CLASSES: dict[str, tuple[type, ...]] = {"STRING": (str,), "BOOLEAN": (bool,), "LIST": (list,), "STRUCT": (dict,)}
+
+Spec = dict[str, Any]
+
+
+class SyntaxNeverAnsweredError(Exception):
+    """The real server would read this file for ever."""
+
+
+def read(name: str, text: bytes) -> Spec:
+    """Reads an uploaded file: the pipeline, or the pipeline and its settings for a platform under a key each.
+
+    Raises:
+        Refusal: The server would refuse it.
+        SyntaxNeverAnsweredError: The server would not answer.
+    """
+    if not name.endswith((".yaml", ".yml", ".json")):
+        raise invalid("Unexpected pipeline file format. Support .zip, .tar.gz, .json or YAML")
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise SyntaxNeverAnsweredError from error
+    pipelines = [document for document in documents if isinstance(document, dict) and "pipelineInfo" in document]
+    platforms = [document for document in documents if isinstance(document, dict) and "platforms" in document]
+    if len(pipelines) != 1 or len(platforms) > 1 or len(pipelines) + len(platforms) != len(documents):
+        raise internal("Failed to parse the pipeline: unknown template format: pipeline spec is invalid")
+    spec = {"pipeline_spec": pipelines[0], "platform_spec": platforms[0]} if platforms else pipelines[0]
+    _check(pipelines[0], platforms[0] if platforms else {})
+    return spec
+
+
+def _check(pipeline: Spec, platform: Spec) -> None:
+    try:
+        found = json_format.ParseDict(pipeline, pipeline_spec_pb2.PipelineSpec())
+        json_format.ParseDict(platform, pipeline_spec_pb2.PlatformSpec())
+    except json_format.ParseError as error:
+        raise internal(f"Failed to parse the pipeline: {error}") from None
+    if found.schema_version != "2.1.0" or not _NAME.fullmatch(found.pipeline_info.name) or not found.HasField("root"):
+        raise internal("Failed to parse the pipeline: it has no root, a bad name or another schema version")
+
+
+def check_run(spec: Spec, values: dict[str, Any], version: tuple[int, int]) -> None:
+    """Refuses parameters that a pipeline cannot be run with, and settings that a server's version does not know.
+
+    Raises:
+        Refusal: One is missing, unknown or of another type.
+    """
+    pipeline = spec.get("pipeline_spec", spec)
+    defined = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
+    for name, parameter in defined.items():
+        if name in values:
+            _check_type(name, parameter.get("parameterType", "STRING"), values[name])
+        elif not parameter.get("isOptional") and "defaultValue" not in parameter:
+            raise invalid(f"parameter {name} is not optional, yet has neither default value nor user provided value")
+    unknown = [name for name in values if name not in defined]
+    if unknown:
+        raise invalid(f"parameter(s) provided are not required by pipeline: {', '.join(unknown)}")
+    platforms = spec.get("platform_spec", {}).get("platforms", {})
+    for settings in platforms.get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {}).values():
+        _check_settings(settings, version)
+
+
+def _check_type(name: str, kind: str, value: Any) -> None:
+    wanted = _CLASSES.get(kind, (int, float))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "BOOLEAN"):
+        raise invalid(f"input parameter {name} requires type {_TYPES[kind]}, but the value is of another type")
+
+
+def _check_settings(settings: Spec, version: tuple[int, int]) -> None:
+    for name in settings:
+        if version < _SINCE.get(name, (0, 0)):
+            raise _not_compiled(f'proto: (line 1:2): unknown field "{name}"')
+    try:
+        json_format.ParseDict(settings, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
+    except json_format.ParseError as error:
+        raise _not_compiled(str(error)) from None
+
+
+def _not_compiled(cause: str) -> Refusal:
+    return internal(f"Failed to compile the pipeline to a workflow: failed to unmarshal kubernetes config: {cause}")

@@ -1,0 +1,183 @@
+"""What the server holds, and what happens to it without being asked: runs are reported, and scheduled ones start."""
+
+import dataclasses
+import datetime
+import hashlib
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.fakes.kubeflow.requests import Item
+
+PENDING, RUNNING, CANCELING = "PENDING", "RUNNING", "CANCELING"
+SUCCEEDED, FAILED, CANCELED, SKIPPED = "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"
+ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
+NEVER = "1970-01-01T00:00:00Z"
+
+
+def clock() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@dataclasses.dataclass
+class Store:
+    """All that the server holds, each kind by its ids, as it answers it.
+
+    Attributes:
+        clock: Tells the time, in UTC.
+        killed_runs: Runs that were at work when their recurring run was deleted, and died of it.
+        terminated: Runs that somebody asked to end.
+    """
+
+    clock: Callable[[], datetime.datetime] = clock
+    pipelines: dict[str, Item] = dataclasses.field(default_factory=dict)
+    versions: dict[str, Item] = dataclasses.field(default_factory=dict)
+    experiments: dict[str, Item] = dataclasses.field(default_factory=dict)
+    runs: dict[str, Item] = dataclasses.field(default_factory=dict)
+    recurring_runs: dict[str, Item] = dataclasses.field(default_factory=dict)
+    killed_runs: list[str] = dataclasses.field(default_factory=list)
+    terminated: set[str] = dataclasses.field(default_factory=set)
+    _ids: int = 0
+    _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def new_id(self) -> str:
+        """The next id: in no order, as the real ones, but the same each time."""
+        self._ids += 1
+        digest = hashlib.md5(str(self._ids).encode(), usedforsecurity=False).digest()
+        return str(uuid.UUID(bytes=digest, version=4))
+
+    def now(self) -> str:
+        """The time in whole seconds, as the server keeps it."""
+        return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def add(self, kind: str, fields: Item) -> Item:
+        """Keeps a new item of a kind: `pipeline`, `version`, `experiment` or `recurring_run`."""
+        key = "pipeline_version_id" if kind == "version" else f"{kind}_id"
+        item = {key: self.new_id(), **fields, "created_at": self.now()}
+        getattr(self, f"{kind}s")[item[key]] = item
+        return item
+
+    def add_run(self, fields: Item, state: str) -> Item:
+        """Starts a run; `state` is empty for one that nobody has reported yet."""
+        now = self.now()
+        run = {
+            **fields,
+            "run_id": self.new_id(),
+            "created_at": now,
+            "scheduled_at": now,
+            "finished_at": NEVER,
+            "state": state,
+            "state_history": [{"update_time": now, "state": state}] if state else [],
+        }
+        self.runs[run["run_id"]] = run
+        return run
+
+    def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
+        """Has the persistence agent report a run's workflow.
+
+        A run that was asked to end is reported as failed, unless it had ended by itself.
+
+        Args:
+            run_id: The run.
+            state: Of its workflow.
+            stages: State of each task that has one by now, or that and a message.
+            message: Why it failed.
+        """
+        run, now = self.runs[run_id], self.now()
+        if run_id in self.terminated and state not in (SUCCEEDED, FAILED):
+            state = FAILED
+        if run.get("state") != state:
+            run["state_history"] = [*run.get("state_history", []), {"update_time": now, "state": state}]
+        run["state"], run["finished_at"] = state, now if state in ENDED else NEVER
+        if message:
+            run["error"] = {"code": 13, "message": message}
+        told = {name: (found, "") if isinstance(found, str) else tuple(found) for name, found in stages.items()}
+        if told or "run_details" not in run:
+            run["run_details"] = {"task_details": self._tasks(run, told)}
+
+    def _tasks(self, run: Item, stages: Mapping[str, tuple[str, str]]) -> list[Item]:
+        """Tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within it."""
+        before = {task["task_id"]: task for task in run.get("run_details", {}).get("task_details", [])}
+        root = self._task(run, before, "root", run["state"])
+        tasks = [root, self._task(run, before, "root-driver", SUCCEEDED, parent=root)]
+        for name, (state, message) in stages.items():
+            stage = self._task(run, before, name, state, message, parent=root)
+            tasks += [self._task(run, before, f"{name}-driver", SUCCEEDED, parent=root), stage]
+            if state != SKIPPED:
+                tasks.append(self._task(run, before, "executor", state, message, parent=stage))
+        return tasks
+
+    def _task(
+        self,
+        run: Item,
+        before: Mapping[str, Item],
+        name: str,
+        state: str,
+        message: str = "",
+        parent: Item | None = None,
+    ) -> Item:
+        above = {"parent_task_id": parent["task_id"]} if parent else {}
+        task_id = str(uuid.uuid5(uuid.UUID(parent["task_id"] if parent else run["run_id"]), name))
+        old, now = before.get(task_id, {}), self.now()
+        history = old.get("state_history", [])
+        if not history or history[-1]["state"] != state:
+            history = [*history, {"update_time": now, "state": state}]
+        started = next((status["update_time"] for status in history if status["state"] != PENDING), NEVER)
+        return {
+            "run_id": run["run_id"],
+            "task_id": task_id,
+            "display_name": name,
+            "create_time": old.get("create_time", now),
+            "start_time": started,
+            "end_time": history[-1]["update_time"] if state in ENDED else NEVER,
+            "state": state,
+            "state_history": history,
+            **above,
+            **({"error": {"code": 13, "message": message}} if message else {}),
+        }
+
+    def retry(self, run_id: str) -> None:
+        """Has a failed run go on; what it was before is forgotten."""
+        run = self.runs[run_id]
+        run["state"], run["state_history"], run["finished_at"] = RUNNING, [], NEVER
+        run.pop("error", None)
+        self.terminated.discard(run_id)
+
+    def active_runs_of(self, recurring_run_id: str) -> list[Item]:
+        """Runs that a recurring run has started and that have not ended."""
+        return [
+            run
+            for run in self.runs.values()
+            if run.get("recurring_run_id") == recurring_run_id and run["state"] not in ENDED
+        ]
+
+    def delete_recurring_run(self, recurring_run_id: str) -> None:
+        """Removes one; what owns the workflows of its runs is gone then, and Kubernetes collects them."""
+        for run in self.active_runs_of(recurring_run_id):
+            self.killed_runs.append(run["run_id"])
+            self.report(run["run_id"], FAILED, {}, "workflow was deleted with the recurring run that owned it")
+        del self.recurring_runs[recurring_run_id]
+
+    def tick(self) -> list[str]:
+        """Has the controller start one run of every enabled recurring run that may have another; returns their ids."""
+        started = []
+        for recurring_run_id, recurring in list(self.recurring_runs.items()):
+            busy = len(self.active_runs_of(recurring_run_id)) >= int(recurring["max_concurrency"])
+            if recurring["mode"] != "ENABLE" or busy:
+                continue
+            count = self._ticks[recurring_run_id] = self._ticks.get(recurring_run_id, 0) + 1
+            names = ("experiment_id", "pipeline_version_reference", "runtime_config", "service_account")
+            # Kubernetes makes the name: what is allowed there of the recurring run's, random letters, a number, a hash.
+            stem = re.sub("[^a-z0-9]", "", recurring["display_name"].lower())[:40]
+            hashed = int(hashlib.md5(f"{recurring_run_id}{count}".encode(), usedforsecurity=False).hexdigest()[:8], 16)
+            run = self.add_run(
+                {
+                    **{name: recurring[name] for name in names},
+                    "display_name": f"{stem}{recurring_run_id[:5]}-{count}-{hashed}",
+                    "recurring_run_id": recurring_run_id,
+                },
+                state="",
+            )
+            started.append(run["run_id"])
+        return started

@@ -1,0 +1,376 @@
+"""A server for tests with the two services of Vertex AI that we use. It is no Vertex, and knows no project.
+
+It speaks gRPC with Google's own messages on loopback, holds what it is sent in memory, and refuses what the comments of
+those messages, or Kubeflow's message of a pipeline, say cannot be: names, labels, parameters, states, filters. Where
+they leave something open it refuses: a start in the past, resuming what is not paused. It runs nothing: tests set the
+states of runs, and the clock.
+"""
+
+import contextlib
+import datetime
+import re
+import zoneinfo
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any, NoReturn
+
+import croniter
+import grpc
+from google.cloud.aiplatform_v1.types import pipeline_job, pipeline_service, schedule_service
+from google.cloud.aiplatform_v1.types import schedule as schedules
+from google.longrunning import operations_pb2
+from google.protobuf import any_pb2, empty_pb2, field_mask_pb2, json_format
+from google.rpc import code_pb2
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+# Vertex names things by the number of a project, however it is asked.
+PROJECT_NUMBER = "123456789012"
+_SERVICE = "google.cloud.aiplatform.v1"
+_RUNNING = ("PIPELINE_STATE_PENDING", "PIPELINE_STATE_RUNNING", "PIPELINE_STATE_PAUSED")
+_ENDED = ("PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED")
+_LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_TYPES = {
+    "STRING": (str,),
+    "NUMBER_INTEGER": (float,),
+    "NUMBER_DOUBLE": (float,),
+    "BOOLEAN": (bool,),
+    "LIST": (list,),
+    "STRUCT": (dict,),
+}
+
+
+class Refused(Exception):
+    """What a request is answered with, instead of a message; raised by `before` and `after` as well."""
+
+    def __init__(self, status: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def _invalid(message: str) -> NoReturn:
+    raise Refused(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+class VertexServer:
+    """What the server holds, and what it was asked.
+
+    Attributes:
+        url: Its address, as `--api_endpoint` takes it.
+        requests: The method and the message of each request, in order.
+        before, after: Called with the method and the message before a request is acted upon, and after that before it
+            is answered; they may raise `Refused`.
+        jobs, schedules: By resource name.
+        clock: What it takes for the time.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, Any]] = []
+        self.before: Callable[[str, Any], None] | None = None
+        self.after: Callable[[str, Any], None] | None = None
+        self.jobs: dict[str, pipeline_job.PipelineJob] = {}
+        self.schedules: dict[str, schedules.Schedule] = {}
+        self.clock = datetime.datetime.now(datetime.UTC)
+        self._made = 0
+
+    def asked(self) -> list[str]:
+        """The methods of the requests, in order."""
+        return [method for method, _ in self.requests]
+
+    def set_run(self, run_id: str, state: str, stages: dict[str, tuple[str, str]] | None = None) -> None:
+        """Says how far a run is: its state, and that of tasks, each with the message of its error."""
+        job = next(job for name, job in self.jobs.items() if name.endswith(f"/{run_id}"))
+        job.state = pipeline_job.pipeline_state.PipelineState[f"PIPELINE_STATE_{state}"]
+        if f"PIPELINE_STATE_{state}" in _ENDED:
+            job.end_time = self.clock
+        # As Vertex does, it tells of the run itself as a task, and of the tasks that hold others.
+        details: list[dict[str, Any]] = [{"task_id": 1, "task_name": run_id, "state": "RUNNING"}]
+        for number, (name, (task_state, message)) in enumerate((stages or {}).items(), 2):
+            detail: dict[str, Any] = {"task_id": number, "parent_task_id": 1, "task_name": name, "state": task_state}
+            if task_state != "PENDING":
+                detail["start_time"] = self.clock + datetime.timedelta(seconds=number)
+                detail["executor_detail"] = {
+                    "container_detail": {
+                        "main_job": f"projects/{PROJECT_NUMBER}/locations/x/customJobs/{1000 + number}"
+                    }
+                }
+            if task_state not in ("PENDING", "RUNNING"):
+                detail["end_time"] = self.clock + datetime.timedelta(seconds=60 * number)
+            if message:
+                detail["error"] = {"code": code_pb2.INTERNAL, "message": message}
+            details.append(detail)
+        job.job_detail = {"task_details": [_with_state(detail) for detail in details]}
+
+    def tick(self) -> list[str]:
+        """Starts a run of each schedule that may start one now; their ids."""
+        started = []
+        for schedule in self.schedules.values():
+            active = [job for job in self.jobs.values() if job.schedule_name == schedule.name and _at_work(job)]
+            if schedule.state.name != "ACTIVE" or schedule.start_time > self.clock:
+                continue
+            if len(active) >= (schedule.max_concurrent_active_run_count or len(active) + 1):
+                continue
+            job = self._new_job(schedule.create_pipeline_job_request.pipeline_job, f"scheduled-{self._number()}")
+            job.schedule_name = schedule.name
+            schedule.started_run_count += 1
+            started.append(job.name.rpartition("/")[2])
+        return started
+
+    # The methods of PipelineService and ScheduleService, as far as we use them.
+
+    def CreatePipelineJob(self, request: Any) -> Any:
+        _check_parent(request.parent)
+        if not re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id):
+            _invalid(f"pipeline_job_id {request.pipeline_job_id!r}")
+        _check_job(request.pipeline_job)
+        if any(name.endswith(f"/{request.pipeline_job_id}") for name in self.jobs):
+            raise Refused(grpc.StatusCode.ALREADY_EXISTS, f"pipeline job {request.pipeline_job_id} already exists")
+        return self._new_job(request.pipeline_job, request.pipeline_job_id)
+
+    def GetPipelineJob(self, request: Any) -> Any:
+        return _named(self.jobs, request.name)
+
+    def ListPipelineJobs(self, request: Any) -> Any:
+        _check_parent(request.parent)
+        found = [job for job in self.jobs.values() if _job_matches(job, request.filter)]
+        if request.order_by not in ("", "create_time desc"):
+            _invalid(f"order_by {request.order_by!r}")
+        found.reverse()
+        page, token = _page(found, request)
+        if request.read_mask.paths:
+            page = [_masked(job, request.read_mask) for job in page]
+        return pipeline_service.ListPipelineJobsResponse(pipeline_jobs=page, next_page_token=token)
+
+    def CancelPipelineJob(self, request: Any) -> Any:
+        job = _named(self.jobs, request.name)
+        if not _at_work(job):
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"the pipeline job is {job.state.name}")
+        job.state = pipeline_job.pipeline_state.PipelineState.PIPELINE_STATE_CANCELLING
+        return empty_pb2.Empty()
+
+    def CreateSchedule(self, request: Any) -> Any:
+        _check_parent(request.parent)
+        self._check_schedule(request.schedule)
+        made = schedules.Schedule(request.schedule)
+        made.name = f"{_numbered(request.parent)}/schedules/{self._number()}"
+        made.state = schedules.Schedule.State.ACTIVE
+        made.create_time = self.clock
+        self._plan(made)
+        self.schedules[made.name] = made
+        return made
+
+    def GetSchedule(self, request: Any) -> Any:
+        return _named(self.schedules, request.name)
+
+    def ListSchedules(self, request: Any) -> Any:
+        _check_parent(request.parent)
+        if request.filter not in ("", "create_pipeline_job_request:*"):
+            _invalid(f"filter {request.filter!r}")
+        page, token = _page(list(self.schedules.values()), request)
+        return schedule_service.ListSchedulesResponse(schedules=page, next_page_token=token)
+
+    def PauseSchedule(self, request: Any) -> Any:
+        found = _named(self.schedules, request.name)
+        _require_state(found, "ACTIVE")
+        found.state = schedules.Schedule.State.PAUSED
+        found.last_pause_time = self.clock
+        return empty_pb2.Empty()
+
+    def ResumeSchedule(self, request: Any) -> Any:
+        found = _named(self.schedules, request.name)
+        _require_state(found, "PAUSED")
+        found.state, found.catch_up = schedules.Schedule.State.ACTIVE, request.catch_up
+        self._plan(found)
+        return empty_pb2.Empty()
+
+    def UpdateSchedule(self, request: Any) -> Any:
+        found = _named(self.schedules, request.schedule.name)
+        _require_state(found, "ACTIVE", "PAUSED")
+        for path in request.update_mask.paths:
+            if path not in ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count"):
+                _invalid(f"update_mask {path!r}")
+            setattr(found, path, getattr(request.schedule, path))
+        self._check_schedule(found)
+        self._plan(found)
+        return found
+
+    def DeleteSchedule(self, request: Any) -> Any:
+        del self.schedules[_named(self.schedules, request.name).name]
+        done = any_pb2.Any()
+        done.Pack(empty_pb2.Empty())
+        return operations_pb2.Operation(name=f"{request.name}/operations/1", done=True, response=done)
+
+    def _check_schedule(self, schedule: schedules.Schedule) -> None:
+        if not 1 <= len(schedule.display_name) <= 128:
+            _invalid("display_name must have 1 to 128 characters")
+        zone, fields = re.fullmatch(r"(?:(?:CRON_)?TZ=(\S+) )?(.*)", schedule.cron).groups()  # type: ignore[union-attr]
+        if len(fields.split()) != 5 or not croniter.croniter.is_valid(fields):
+            _invalid(f"cron {schedule.cron!r}")
+        if zone and zone not in zoneinfo.available_timezones():
+            _invalid(f"time zone {zone!r}")
+        if schedule.max_concurrent_run_count < 1:
+            _invalid("max_concurrent_run_count must be positive")
+        if schedule.start_time and schedule.start_time < self.clock:
+            _invalid("start_time must not be in the past")
+        request = schedule.create_pipeline_job_request
+        _check_parent(request.parent)
+        _check_job(request.pipeline_job)
+
+    def _plan(self, schedule: schedules.Schedule) -> None:
+        """Sets the time of the next run, by the wall clock of the schedule's zone."""
+        zone, fields = re.fullmatch(r"(?:(?:CRON_)?TZ=(\S+) )?(.*)", schedule.cron).groups()  # type: ignore[union-attr]
+        start = max(self.clock, schedule.start_time or self.clock).astimezone(zoneinfo.ZoneInfo(zone or "UTC"))
+        schedule.next_run_time = croniter.croniter(fields, start).get_next(datetime.datetime)
+
+    def _new_job(self, wanted: pipeline_job.PipelineJob, job_id: str) -> pipeline_job.PipelineJob:
+        made = pipeline_job.PipelineJob(wanted)
+        made.name = f"projects/{PROJECT_NUMBER}/locations/us-central1/pipelineJobs/{job_id}"
+        made.state = pipeline_job.pipeline_state.PipelineState.PIPELINE_STATE_PENDING
+        made.create_time = self.clock
+        self.jobs[made.name] = made
+        return made
+
+    def _number(self) -> int:
+        self._made += 1
+        return 5_000_000_000 + self._made
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        """Acts upon a request, and notes it."""
+        self.requests.append((method, request))
+        try:
+            if self.before:
+                self.before(method, request)
+            answer = getattr(self, method)(request)
+            if self.after:
+                self.after(method, request)
+            return answer
+        except Refused as refusal:
+            context.abort(refusal.status, refusal.message)
+
+
+def _with_state(detail: dict[str, Any]) -> dict[str, Any]:
+    return detail | {"state": pipeline_job.PipelineTaskDetail.State[detail["state"]]}
+
+
+def _at_work(job: pipeline_job.PipelineJob) -> bool:
+    return job.state.name in _RUNNING
+
+
+def _check_parent(parent: str) -> None:
+    if not re.fullmatch(r"projects/[^/]+/locations/us-central1", parent):
+        _invalid(f"parent {parent!r}")
+
+
+def _numbered(parent: str) -> str:
+    return re.sub(r"projects/[^/]+", f"projects/{PROJECT_NUMBER}", parent)
+
+
+def _named(held: dict[str, Any], name: str) -> Any:
+    found = held.get(_numbered(name))
+    if found is None:
+        raise Refused(grpc.StatusCode.NOT_FOUND, f"{name} is not found")
+    return found
+
+
+def _check_job(job: pipeline_job.PipelineJob) -> None:
+    if len(job.display_name) > 128:
+        _invalid("display_name must have at most 128 characters")
+    for name, value in job.labels.items():
+        if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value)):
+            _invalid(f"label {name}={value}")
+    raw = pipeline_job.PipelineJob.pb(job)
+    content = json_format.MessageToDict(raw)
+    try:
+        spec = json_format.ParseDict(content.get("pipelineSpec", {}), pipeline_spec_pb2.PipelineSpec())
+    except json_format.ParseError as error:
+        _invalid(f"pipeline_spec: {error}")
+    if not spec.deployment_spec.fields or spec.schema_version != "2.1.0":
+        _invalid("pipeline_spec is no pipeline of schema 2.1.0")
+    runtime = content.get("runtimeConfig", {})
+    if not runtime.get("gcsOutputDirectory", "").startswith("gs://"):
+        _invalid("runtime_config.gcs_output_directory must be in Cloud Storage")
+    given = runtime.get("parameterValues", {})
+    known = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
+    for name in given.keys() - known.keys():
+        _invalid(f"parameter {name} is not one of the pipeline's")
+    for name, definition in known.items():
+        if name not in given and not definition.get("isOptional"):
+            _invalid(f"parameter {name} is required")
+        if name in given and not isinstance(given[name], _TYPES[definition["parameterType"]]):
+            _invalid(f"parameter {name} must be {definition['parameterType']}")
+
+
+def _job_matches(job: pipeline_job.PipelineJob, wanted: str) -> bool:
+    label = re.fullmatch(r"labels\.([a-z0-9_]+):\*", wanted)
+    if label:
+        return label[1] in job.labels
+    of_schedule = re.fullmatch(r"schedule_name=(\S+)", wanted)
+    if of_schedule:
+        return job.schedule_name == of_schedule[1]
+    if wanted:
+        _invalid(f"filter {wanted!r}")
+    return True
+
+
+def _masked(job: pipeline_job.PipelineJob, mask: field_mask_pb2.FieldMask) -> pipeline_job.PipelineJob:
+    made = pipeline_job.PipelineJob()
+    mask.MergeMessage(pipeline_job.PipelineJob.pb(job), pipeline_job.PipelineJob.pb(made))
+    return made
+
+
+def _page(found: list[Any], request: Any) -> tuple[list[Any], str]:
+    first, size = int(request.page_token or 0), request.page_size or 100
+    return found[first : first + size], str(first + size) if first + size < len(found) else ""
+
+
+def _require_state(schedule: schedules.Schedule, *allowed: str) -> None:
+    if schedule.state.name not in allowed:
+        raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"the schedule is {schedule.state.name}")
+
+
+_METHODS: dict[str, dict[str, Any]] = {
+    f"{_SERVICE}.PipelineService": {
+        "CreatePipelineJob": pipeline_service.CreatePipelineJobRequest,
+        "GetPipelineJob": pipeline_service.GetPipelineJobRequest,
+        "ListPipelineJobs": pipeline_service.ListPipelineJobsRequest,
+        "CancelPipelineJob": pipeline_service.CancelPipelineJobRequest,
+    },
+    f"{_SERVICE}.ScheduleService": {
+        "CreateSchedule": schedule_service.CreateScheduleRequest,
+        "GetSchedule": schedule_service.GetScheduleRequest,
+        "ListSchedules": schedule_service.ListSchedulesRequest,
+        "PauseSchedule": schedule_service.PauseScheduleRequest,
+        "ResumeSchedule": schedule_service.ResumeScheduleRequest,
+        "UpdateSchedule": schedule_service.UpdateScheduleRequest,
+        "DeleteSchedule": schedule_service.DeleteScheduleRequest,
+    },
+}
+
+
+def _bytes_of(answer: Any) -> bytes:
+    """An answer as it travels; Google's newer messages wrap those of protobuf."""
+    return bytes(type(answer).serialize(answer) if hasattr(type(answer), "serialize") else answer.SerializeToString())
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[VertexServer]:
+    """A server on loopback, on any port that is free; one request at a time."""
+    held = VertexServer()
+    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    for service, methods in _METHODS.items():
+        handlers = {
+            method: grpc.unary_unary_rpc_method_handler(
+                lambda request, context, method=method: held.answer(method, request, context),
+                request_deserializer=message.deserialize,
+                response_serializer=_bytes_of,
+            )
+            for method, message in methods.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    held.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield held
+    finally:
+        server.stop(1).wait()

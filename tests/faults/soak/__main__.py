@@ -1,0 +1,82 @@
+"""Runs every kind of fault for as long as it takes, prints what was counted, and writes docs/reliability.md.
+
+    python -m tests.faults.soak --kills 200 --seed 0
+
+Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/reliability.md is made of
+what lies there.
+"""
+
+import argparse
+import dataclasses
+import functools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from components.core.artifacts import lineage
+from components.core.storage import atomic_files
+from tests.faults.conftest import MEMORY
+from tests.faults.counts import Counts
+from tests.faults.soak import parts, report
+
+ROOT = Path(__file__).parents[3]
+BUILD, DOCS = ROOT / "build" / "soak", ROOT / "docs"
+_MUTANTS = BUILD / "mutants.json"
+
+
+def main() -> int:
+    """Exit code 1 if anything was violated, a fault never fired, or a broken variant was not caught."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200, help="Kills of stages.")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", action="append", help="This part alone, in place of what it counted before.")
+    given = parser.parse_args()
+    amount = parts.Amount(given.kills, given.seed)
+    for name in given.part or parts.PARTS:
+        began = time.monotonic()
+        print(f"soak: {name} ...", file=sys.stderr, flush=True)
+        kinds = _counted(functools.partial(parts.PARTS[name], amount))
+        atomic_files.write_json(_file_of(name), {**dataclasses.asdict(amount), "kinds": kinds})
+        print(f"soak: {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    if not given.part or not _MUTANTS.exists():
+        atomic_files.write_json(_MUTANTS, _counted(parts.mutants))
+    numbers = report.numbers(
+        {name: atomic_files.read_json(_file_of(name), "part") for name in parts.PARTS if _file_of(name).exists()},
+        atomic_files.read_json(_MUTANTS, "part"),
+        lineage.library_versions(),
+    )
+    atomic_files.write_json(DOCS / "reliability.json", numbers)
+    numbers = atomic_files.read_json(DOCS / "reliability.json", "soak's result")  # in the order that it is kept in
+    atomic_files.write_file(DOCS / "reliability.md", report.as_markdown(numbers).encode())
+    print(report.as_table(numbers))
+    return _complain(numbers)
+
+
+def _file_of(part: str) -> Path:
+    return BUILD / f"{part.replace(' ', '-')}.json"
+
+
+def _counted(part: Callable[[Path], dict[str, Counts]]) -> dict[str, dict[str, Any]]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        return {kind: count.to_json() for kind, count in part(Path(folder)).items()}
+
+
+def _complain(numbers: dict[str, Any]) -> int:
+    """Says what is wrong with the counts; returns the exit code."""
+    wrong = [
+        f"{name}: {kind}: {count['violations']} violations, of {count['fired']} that happened; see {BUILD}"
+        for name, part in numbers["parts"].items()
+        for kind, count in part["kinds"].items()
+        if count["violations"] or not count["fired"]
+    ]
+    wrong += [f"not caught: {mutant}" for mutant, count in numbers["mutants"].items() if not count["caught"]]
+    for line in wrong:
+        print(f"soak: {line}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

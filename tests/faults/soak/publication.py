@@ -1,0 +1,548 @@
+"""Publications to a registry in a bucket, over HTTP, with everything going wrong; what must hold is watched throughout.
+
+`soak` and `exhaust` count faults, kills and races, and the violations, which must be none.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import hashlib
+import itertools
+import json
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+from components.core.artifacts import evaluations, models
+from components.core.errors import DataError, StageError, Superseded, TransientError
+from components.core.registry import registry
+from components.core.stage.executor import StageResult
+from components.core.storage import buckets
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from pipeline.models import upkeep
+from tests import artifacts
+from tests.fakes.gcs.server import FAULTS, HangUp, Request, Server, Stored, serving
+from tests.faults.counts import Counts
+
+NAME = "runs/registry"
+KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
+_TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 0.002}
+# A request that is stalled for so long is given up after half that time.
+_STALL_SECONDS = 0.4
+
+
+Outcome = int | StageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A model and the evaluation that promotes it, as folders, and the model's digest."""
+
+    model: str | Path
+    evaluation: str | Path
+    digest: str
+
+    def publish(self, place: str) -> StageResult:
+        """Publishes it."""
+        return publish.run(PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=place))
+
+    def outcome(self, place: str) -> Outcome:
+        """Publishes it; the version, or the failure that it ended in."""
+        try:
+            return int(self.publish(place).parameters["version"])
+        except StageError as error:
+            return error
+
+
+def candidate(folder: Path, step: int, rival: tuple[str, int] = (evaluations.NO_CHAMPION, 0)) -> Candidate:
+    """Makes a model of a few bytes, which no TensorFlow could load, and an evaluation of it that says PROMOTE.
+
+    Args:
+        folder: Where.
+        step: That of its checkpoint; other models have others.
+        rival: Digest and version of the champion that it was compared with.
+    """
+    dataset = artifacts.dataset()
+    trained = {
+        "step": step,
+        "classes": dataset.classes,
+        "dataset_digest": dataset.digest,
+        "settings": {"steps": 300, "batch_size": 64},
+    }
+    origin = artifacts.origin(dataset, trained)
+    names = ("saved_model.pb", "fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a")
+    files = {name: f"{name} of {step}".encode() for name in names}
+    model = artifacts.write_model(folder / "model", origin, files)
+    artifacts.write_evaluation(folder / "evaluation", origin, rival)
+    return Candidate(folder / "model", folder / "evaluation", model.digest)
+
+
+class Observer:
+    """Looks at a registry in a bucket after every request, on the server itself, and notes what must never be.
+
+    Attributes:
+        violations: What was seen.
+        going_back: Whether a version may follow a higher one, because somebody rolls back.
+        tampered: Whether somebody else deletes objects; then only what is champion must be whole.
+    """
+
+    def __init__(self, server: Server, bucket: str) -> None:
+        self.violations: list[str] = []
+        self.going_back = self.tampered = False
+        self._server, self._bucket = server, bucket
+        self._lock = threading.Lock()
+        self._last: dict[str, Any] = {"version": 0, "revision": 0}
+        self._known: dict[str, str] = {}
+
+    def __call__(self, request: Request) -> None:
+        """Looks, unless the request only reads."""
+        if request.method == "GET":
+            return
+        with self._lock:
+            self.violations += self._seen()
+
+    def _seen(self) -> list[str]:
+        objects = below(self._server, self._bucket)
+        problems: list[str] = []
+        pointer = objects.get(registry.CHAMPION)
+        for name, stored in objects.items():
+            sha256 = hashlib.sha256(stored.content).hexdigest()
+            if name != registry.CHAMPION and self._known.setdefault(name, sha256) != sha256:
+                problems.append(f"{name} was written twice")
+        for number in {name.split("/")[1] for name in objects if name.startswith("versions/") and not self.tampered}:
+            problems += _half(objects, f"versions/{number}")
+        if pointer is None:
+            return problems
+        said = json.loads(pointer.content)
+        if said != self._last:
+            if said["revision"] != self._last["revision"] + 1:
+                problems.append(f"revision {said['revision']} after {self._last['revision']}")
+            if said["version"] < self._last["version"] and not self.going_back:
+                problems.append(f"champion {said['version']} after {self._last['version']}")
+            self._last = said
+            problems += _incomplete(objects, said["version"])
+        return problems
+
+
+def below(server: Server, bucket: str) -> dict[str, Stored]:
+    """The objects of a bucket's registry by their names in it."""
+    return {
+        name.removeprefix(f"{NAME}/"): stored
+        for name, stored in dict(server.objects[bucket]).items()
+        if name.startswith(f"{NAME}/")
+    }
+
+
+def contents(server: Server, bucket: str) -> dict[str, bytes]:
+    """What is in a bucket's registry, by name."""
+    return {name: stored.content for name, stored in below(server, bucket).items()}
+
+
+def _half(objects: dict[str, Stored], version: str) -> list[str]:
+    """A version whose manifest, or what TensorFlow Serving takes it by, is there without the rest."""
+    needed = ["fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a"]
+    problems = []
+    if f"{version}/saved_model.pb" in objects:
+        problems += [f"{version} is servable without {name}" for name in needed if f"{version}/{name}" not in objects]
+    if f"{version}/{models.MANIFEST}" in objects:
+        needed += ["saved_model.pb", models.CARD, "evaluation/verdict.json", "evaluation/metrics.json"]
+        problems += [f"{version} is committed without {name}" for name in needed if f"{version}/{name}" not in objects]
+    return problems
+
+
+def _incomplete(objects: dict[str, Stored], version: int) -> list[str]:
+    """What of the champion is missing or is not what its manifest says."""
+    manifest = objects.get(f"versions/{version}/{models.MANIFEST}")
+    if manifest is None:
+        return [f"the champion, version {version}, has no manifest"]
+    problems = []
+    for name, entry in json.loads(manifest.content)["files"].items():
+        stored = objects.get(f"versions/{version}/{name}")
+        if stored is None or hashlib.sha256(stored.content).hexdigest() != entry["sha256"]:
+            problems.append(f"the champion, version {version}, lacks {name}")
+    return problems
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """One trial: whether what was to go wrong did, and what must not be and was."""
+
+    fired: bool
+    violations: list[str]
+
+
+class Bench:
+    """A server, three candidates, and trials of what can go wrong with their publication, each in a bucket of its own.
+
+    The first is published as version 1; the second and the third were compared with it. Times are short, mirrors lie
+    in the folder. One at a time in a process.
+    """
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        self.requests = 0  # of a publication that nothing goes wrong with; which of them upload, and which download
+        self.writes: list[int] = []
+        self.downloads: list[int] = []
+        self._numbers = itertools.count()
+        self._pool = ThreadPoolExecutor(4)
+        self.first = candidate(folder / "first", 100)
+        self.second = candidate(folder / "second", 200, rival=(self.first.digest, 1))
+        self.third = candidate(folder / "third", 300, rival=(self.first.digest, 1))
+        self.successor = candidate(folder / "successor", 400, rival=(self.second.digest, 2))
+        place = self.fresh()
+        self.first.publish(place)
+        self._first = dict(server.objects[place.split("/")[2]])
+        place = self.started()
+        before = len(server.requests)
+        self.second.publish(place)
+        self.requests = len(server.requests) - before
+        requests = server.requests[before:]
+        self.writes = [request.number - before for request in requests if request.method == "POST"]
+        self.downloads = [request.number - before for request in requests if request.path.startswith("/download/")]
+        self.published_second = self.contents(place)
+        place = self.started()
+        self.third.publish(place)
+        self._files = {
+            self.second.digest: _files(self.published_second, 2),
+            self.third.digest: _files(self.contents(place), 2),
+        }
+
+    def contents(self, place: str) -> dict[str, bytes]:
+        """What is in a registry, by name."""
+        return contents(self.server, place.split("/")[2])
+
+    def fresh(self) -> str:
+        """An empty registry; faults that an earlier trial did not reach are dropped."""
+        self.server.disarm()
+        bucket = f"bucket-{next(self._numbers)}"
+        self.server.create_bucket(bucket)
+        return f"gs://{bucket}/{NAME}"
+
+    def started(self) -> str:
+        """A registry in which the first is version 1."""
+        place = self.fresh()
+        self.server.objects[place.split("/")[2]].update(self._first)
+        return place
+
+    @contextlib.contextmanager
+    def _watched(self, place: str, **flags: bool) -> Iterator[Observer]:
+        observer = Observer(self.server, place.split("/")[2])
+        for name, value in flags.items():
+            setattr(observer, name, value)
+        self.server.after = observer
+        try:
+            yield observer
+        finally:
+            self.server.before = self.server.after = None
+
+    def fault(self, kind: str, at: int) -> Tried:
+        """A fault at one request: the result is that without it, or a failure after which the same command gives it."""
+        place, fired = self.started(), len(self.server.fired)
+        before = buckets.REQUEST_SECONDS
+        with self._watched(place) as observer:
+            buckets.REQUEST_SECONDS = _STALL_SECONDS / 2 if kind == "stall" else before
+            try:
+                self.server.inject(kind, at=at, seconds=_STALL_SECONDS)
+                outcome = self.second.outcome(place)
+            finally:
+                buckets.REQUEST_SECONDS = before
+            happened = len(self.server.fired) > fired
+            if isinstance(outcome, TransientError):
+                outcome = self.second.outcome(place)
+            return Tried(happened, [*observer.violations, *self._not_published(place, outcome)])
+
+    def kill(self, at: int, acted: bool) -> Tried:
+        """A process killed when it asks, or when what it asked for was done; the same command goes on.
+
+        Args:
+            at: Which of its requests.
+            acted: Whether the request is acted upon.
+        """
+        place = self.started()
+        with self._watched(place) as observer:
+            killed = self._killed(place, at, acted, observer)
+            return Tried(killed, [*self._not_published(place, self.second.outcome(place)), *observer.violations])
+
+    def abandon(self, at: int, acted: bool) -> Tried:
+        """As `kill`, but what comes then is another publication, and only then the same command again."""
+        place = self.started()
+        with self._watched(place) as observer:
+            killed = self._killed(place, at, acted, observer)
+            was_champion = registry.read_pointer(place).champion
+            other = self.third.outcome(place)
+            again = self.second.outcome(place)
+            problems = []
+            if was_champion is not None and was_champion.version == 2:  # it was killed when all was done
+                if not _lost(other) or again != 2:
+                    problems.append(f"after the champion, another ended with {other!r}, the same with {again!r}")
+            else:
+                problems += self._not_as_by_one(place, [self.third, self.second], [other, again])
+                if not isinstance(other, int):
+                    problems.append(f"what died stops another publication: {other!r}")
+            return Tried(killed, [*observer.violations, *problems])
+
+    def _killed(self, place: str, at: int, acted: bool, observer: Observer) -> bool:
+        """Publishes the second in a process that is killed at a request; whether it came so far."""
+        count, started, child = itertools.count(), threading.Event(), [0]
+        killed = threading.Event()
+
+        def strike(request: Request) -> None:
+            if next(count) == at:
+                started.wait()
+                os.kill(child[0], signal.SIGKILL)
+                killed.set()
+                if not acted:
+                    raise HangUp
+            elif killed.is_set() and not acted:
+                raise HangUp  # what the dead asked for beside it
+
+        if acted:
+            self.server.after = _both(observer, strike)
+        else:
+            self.server.before = strike
+        child[0] = os.fork()
+        if not child[0]:
+            self._die_with(self.second, place)
+        started.set()
+        os.waitpid(child[0], 0)
+        self.server.before, self.server.after = None, observer
+        return killed.is_set()
+
+    def zombie(self, at: int, acted: bool, then: str) -> Tried:
+        """An attempt that pauses at one of its requests while others go on, and wakes up late.
+
+        Args:
+            at: Which request.
+            acted: Whether the request is acted upon before the pause.
+            then: What goes on meanwhile: "retry" (another attempt), then "successor" or "rollback".
+        """
+        place, count = self.started(), itertools.count()
+        asleep, awake = threading.Event(), threading.Event()
+
+        def pause(request: Request) -> None:
+            if next(count) == at:
+                asleep.set()
+                awake.wait(_TIMES["REQUEST_SECONDS"] / 2)
+
+        with self._watched(place, going_back=then == "rollback") as observer:
+            if acted:
+                self.server.after = _both(observer, pause)
+            else:
+                self.server.before = pause
+            zombie = self._pool.submit(self.second.outcome, place)
+            while not asleep.wait(0.01) and not zombie.done():
+                pass
+            problems = self._not_published(place, self.second.outcome(place))
+            if then == "successor":
+                self.successor.publish(place)
+            elif then == "rollback":
+                upkeep.rollback(place)
+            settled = self.contents(place)
+            awake.set()
+            outcome = zombie.result()
+            if self.contents(place) != settled:
+                problems.append(f"the zombie changed something and ended with {outcome!r}")
+            if outcome != 2 and not isinstance(outcome, Superseded):
+                problems.append(f"the zombie ended with {outcome!r}")
+            return Tried(asleep.is_set(), [*observer.violations, *problems])
+
+    def race(self, seed: int) -> Tried:
+        """Two attempts at one publication and one at another, all at once, with faults and delays."""
+        chance = random.Random(seed)
+        place, fired = self.started(), len(self.server.fired)
+        delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
+
+        contestants = [self.second, self.second, self.third]
+        claiming = threading.Barrier(len(contestants))
+
+        def delay(request: Request) -> None:
+            time.sleep(delays[request.number % len(delays)])
+            if b"/claims/" in request.body:  # where they meet
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    claiming.wait(0.5)
+
+        with self._watched(place) as observer:
+            self.server.before = delay
+            for _ in range(5):
+                kind = chance.choice([kind for kind in FAULTS if kind != "stall"])
+                self.server.inject(kind, at=chance.randrange(3 * self.requests))
+            barrier = threading.Barrier(len(contestants))
+
+            def run(contestant: Candidate) -> Outcome:
+                barrier.wait()
+                outcome = contestant.outcome(place)
+                return contestant.outcome(place) if isinstance(outcome, TransientError) else outcome
+
+            outcomes = list(self._pool.map(run, contestants))
+            problems = self._not_as_by_one(place, contestants, outcomes)
+            return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
+
+    def interference(self, at: int, name: str) -> Tried:
+        """Somebody deletes an object of the version at one request: it never becomes champion.
+
+        Args:
+            at: The request.
+            name: The object's name in the version.
+        """
+        place, count = self.started(), itertools.count()
+        done: list[Stored] = []
+        bucket = self.server.objects[place.split("/")[2]]
+
+        def meddle(request: Request) -> None:
+            there = f"{NAME}/versions/2/{name}" in bucket and f"{NAME}/versions/2/{models.MANIFEST}" not in bucket
+            if next(count) >= at and not done and there:
+                done.append(bucket.pop(f"{NAME}/versions/2/{name}"))
+
+        with self._watched(place, tampered=True) as observer:
+            self.server.before = meddle
+            outcome = self.second.outcome(place)
+            self.server.before = None
+            problems = [] if not isinstance(outcome, int) or not done else self._not_published(place, outcome)
+            if isinstance(outcome, TransientError):
+                problems += self._not_published(place, self.second.outcome(place))
+            return Tried(bool(done), [*observer.violations, *problems])
+
+    def _die_with(self, candidate: Candidate, place: str) -> NoReturn:
+        code = 70
+        try:
+            outcome = candidate.outcome(place)
+            code = outcome.exit_code if isinstance(outcome, StageError) else 0
+        finally:
+            os._exit(code)
+
+    def _not_published(self, place: str, outcome: Outcome) -> list[str]:
+        """What is otherwise than after a publication of the second candidate that nothing went wrong with."""
+        if outcome != 2:
+            return [f"the publication ended with {outcome!r}"]
+        if self.contents(place) != self.published_second:
+            return [f"what is there is not what a publication alone leaves: {sorted(self.contents(place))}"]
+        return []
+
+    def _not_as_by_one(self, place: str, contestants: list[Candidate], outcomes: list[Outcome]) -> list[str]:
+        """What is otherwise than if the winner had been alone."""
+        found = self.contents(place)
+        champion = json.loads(found[registry.CHAMPION])
+        problems = []
+        for contestant, outcome in zip(contestants, outcomes, strict=True):
+            won = contestant.digest == champion["model_digest"]
+            if won and outcome != champion["version"]:
+                problems.append(f"the winner ended with {outcome!r}")
+            if not won and not _lost(outcome):
+                problems.append(f"the loser ended with {outcome!r}")
+        if champion["revision"] != 2 or champion["model_digest"] not in self._files:
+            problems.append(f"the champion is {champion}")
+        elif _files(found, champion["version"]) != self._files[champion["model_digest"]]:
+            problems.append("the champion is not what a publication alone leaves")
+        claims = [content for name, content in found.items() if name.startswith("claims/")]
+        if len(claims) != len(set(claims)) or len(claims) > 3:
+            problems.append("a version was claimed twice")
+        return problems
+
+    def trial(self, kind: str, chance: random.Random) -> Tried:
+        """A trial of one of KINDS, as chance has it."""
+        at = chance.randrange(self.requests)
+        if kind == "fault":
+            return self.fault(chance.choice(FAULTS), at)
+        if kind == "kill":
+            return self.kill(at, chance.random() < 0.5)
+        if kind == "abandon":
+            return self.abandon(at, chance.random() < 0.5)
+        if kind == "zombie":
+            return self.zombie(at, chance.random() < 0.5, chance.choice(("retry", "successor", "rollback")))
+        if kind == "race":
+            return self.race(chance.randrange(1 << 32))
+        return self.interference(at, chance.choice(("saved_model.pb", "variables/variables.index", models.CARD)))
+
+
+@contextlib.contextmanager
+def bench(folder: Path) -> Iterator[Bench]:
+    """A bench with a server of its own."""
+    (folder / "scratch").mkdir(parents=True)
+    before = {name: getattr(buckets, name) for name in _TIMES}
+    host, temporary = os.environ.get("STORAGE_EMULATOR_HOST"), tempfile.tempdir
+    tempfile.tempdir = str(folder / "scratch")
+    with serving() as server:
+        try:
+            os.environ["STORAGE_EMULATOR_HOST"] = server.url
+            for name, value in _TIMES.items():
+                setattr(buckets, name, value)
+            yield Bench(server, folder)
+        finally:
+            server.outage(True, refused=True)  # threads of the pools keep their connections
+            with warnings.catch_warnings():  # what was cut in its middle is left to the garbage collector
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
+            for name, value in before.items():
+                setattr(buckets, name, value)
+            tempfile.tempdir = temporary
+            del os.environ["STORAGE_EMULATOR_HOST"]
+            if host is not None:
+                os.environ["STORAGE_EMULATOR_HOST"] = host
+
+
+def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
+    """Tries everything that can go wrong with a publication to a bucket.
+
+    Args:
+        folder: An empty one to work in.
+        times: How many trials of each of KINDS.
+        seed: What is tried.
+
+    Returns:
+        By kind, how many were tried, how many of them went wrong as they were to, and how many violations there were.
+    """
+    chance = random.Random(seed)
+    with bench(folder) as found:
+        return {kind: _counted(found.trial(kind, chance) for _ in range(times)) for kind in KINDS}
+
+
+def _lost(outcome: Outcome) -> bool:
+    """Whether it says that another became champion, at the end or at the beginning."""
+    return isinstance(outcome, Superseded) or (isinstance(outcome, DataError) and "evaluate it again" in str(outcome))
+
+
+def exhaust(folder: Path) -> dict[str, Counts]:
+    """Tries every kind of fault, and a death before and after it is acted upon, at every request of a publication.
+
+    Args:
+        folder: An empty one to work in.
+
+    Returns:
+        As `soak`, by kind of fault; "kill" are the deaths.
+    """
+    counts = {}
+    with bench(folder) as found:
+        for kind in FAULTS:
+            carries = {"flip-upload": found.writes, "flip-download": found.downloads}
+            counts[kind] = _counted(found.fault(kind, at) for at in carries.get(kind, range(found.requests)))
+        counts["kill"] = _counted(found.kill(at, acted) for at in range(found.requests) for acted in (False, True))
+    return counts
+
+
+def _counted(trials: Iterable[Tried]) -> Counts:
+    found = Counts()
+    for each in trials:
+        found.add(each.fired, "; ".join(each.violations))
+    return found
+
+
+def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:
+    place = f"versions/{version}/"
+    return {name.removeprefix(place): content for name, content in found.items() if name.startswith(place)}
+
+
+def _both(one: Callable[[Request], None], other: Callable[[Request], None]) -> Callable[[Request], None]:
+    def each(request: Request) -> None:
+        one(request)
+        other(request)
+
+    return each

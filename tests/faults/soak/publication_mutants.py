@@ -1,0 +1,157 @@
+"""Publication to a bucket, broken on purpose: what the trials must notice, lest they notice nothing at all."""
+
+import contextlib
+import random
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from components.core.artifacts import evaluations, models
+from components.core.registry import registry, registry_bucket
+from components.core.storage import buckets
+from components.publish import run as publish
+from tests.faults.soak.publication import Bench, Tried
+
+Trial = Callable[[Bench, int], Tried]
+
+
+@contextlib.contextmanager
+def _with(module: Any, name: str, broken: Any) -> Iterator[None]:
+    with mock.patch.object(module, name, broken):
+        yield
+
+
+def _manifest_first() -> contextlib.AbstractContextManager[None]:
+    """The manifest is uploaded before what it describes."""
+
+    def upload(prepared: Path, place: str) -> None:
+        names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
+        for name in sorted(names, key=lambda name: name != models.MANIFEST):
+            buckets.create(f"{place}/{name}", prepared / name)
+
+    return _with(registry_bucket, "_upload", upload)
+
+
+def _servable_first() -> contextlib.AbstractContextManager[None]:
+    """What TensorFlow Serving knows a model by is uploaded before its variables."""
+
+    def upload(prepared: Path, place: str) -> None:
+        names = sorted(path.relative_to(prepared).as_posix() for path in prepared.rglob("*") if path.is_file())
+        names.remove(models.MANIFEST)
+        for name in [*sorted(names, key=lambda name: name != "saved_model.pb"), models.MANIFEST]:
+            buckets.create(f"{place}/{name}", prepared / name)
+
+    return _with(registry_bucket, "_upload", upload)
+
+
+def _blind_pointer() -> contextlib.AbstractContextManager[None]:
+    """The champion is written whatever was read."""
+
+    def replace(uri: str, content: bytes, generation: int, position: int = -1) -> None:
+        while True:
+            found = buckets.stat(uri)
+            if buckets._upload(uri, content, found.generation if found else 0):
+                return
+
+    return _with(buckets, "replace", replace)
+
+
+def _refusal_is_failure() -> contextlib.AbstractContextManager[None]:
+    """412 is a failure, even where our own upload is what is there."""
+
+    def create(uri: str, source: Path | bytes) -> None:
+        if not buckets._upload(uri, source, generation=0):
+            raise buckets.Conflict(uri)
+
+    return _with(buckets, "create", create)
+
+
+def _refusal_is_success() -> contextlib.AbstractContextManager[None]:
+    """412 is success, whatever is there."""
+
+    def create(uri: str, source: Path | bytes) -> None:
+        buckets._upload(uri, source, generation=0)
+
+    return _with(buckets, "create", create)
+
+
+def _unverified() -> contextlib.AbstractContextManager[None]:
+    """Nothing is looked at again: neither what was uploaded, nor the version before it becomes champion."""
+
+    def compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
+        there = set(registry_bucket._below(place))
+        return set(expected) if "saved_model.pb" in there else there
+
+    def read_version(place: str, number: int, champion: registry.Champion | None) -> registry.Version:
+        folder = registry.version_folder(place, number)
+        with contextlib.suppress(Exception):
+            registry._fetched(place, number)
+        return registry.Version(
+            number=number,
+            model=models.Description.read(folder),
+            evaluation=evaluations.Description.read(registry.evaluation_folder(folder)),
+        )
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(_with(registry_bucket, "_compared", compared))
+    stack.enter_context(_with(publish.registry, "read_version", read_version))
+    return stack  # type: ignore[return-value]
+
+
+def _no_claim() -> contextlib.AbstractContextManager[None]:
+    """A version's number is one more than the highest that is listed."""
+
+    def claimed(place: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
+        return max([0, *registry_bucket.committed(place)]) + 1
+
+    return _with(registry_bucket, "_claimed", claimed)
+
+
+def _rollback_undone() -> contextlib.AbstractContextManager[None]:
+    """A publication does not ask whether its version was champion before."""
+    return _with(publish, "_published_before", lambda config, model, champion: None)
+
+
+def _race(bench: Bench, seed: int) -> Tried:
+    return bench.race(seed)
+
+
+def _lost_answer(bench: Bench, seed: int) -> Tried:
+    return bench.fault("lost-ack", random.Random(seed).choice(bench.writes))
+
+
+def _interference(bench: Bench, seed: int) -> Tried:
+    at = random.Random(seed).randrange(bench.writes[-3])
+    return bench.interference(at, ("saved_model.pb", "variables/variables.index")[seed % 2])
+
+
+def _abandon(bench: Bench, seed: int) -> Tried:
+    return bench.abandon(random.Random(seed).choice(bench.writes), acted=True)
+
+
+def _zombie(then: str) -> Trial:
+    def trial(bench: Bench, seed: int) -> Tried:
+        return bench.zombie(random.Random(seed).randrange(bench.requests), acted=False, then=then)
+
+    return trial
+
+
+# By name: how it is broken, and what is tried to notice it.
+MUTANTS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], Trial]] = {
+    "manifest first": (_manifest_first, _race),
+    "servable first": (_servable_first, _race),
+    "blind pointer": (_blind_pointer, _zombie("successor")),
+    "412 is failure": (_refusal_is_failure, _lost_answer),
+    "412 is success": (_refusal_is_success, _race),
+    "unverified": (_unverified, _interference),
+    "no claim": (_no_claim, _abandon),
+    "rollback undone": (_rollback_undone, _zombie("rollback")),
+}
+
+
+def caught(bench: Bench, name: str, seeds: Collection[int]) -> int:
+    """In how many trials a mutant was noticed."""
+    broken, trial = MUTANTS[name]
+    with broken():
+        return sum(bool(trial(bench, seed).violations) for seed in seeds)

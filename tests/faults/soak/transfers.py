@@ -1,0 +1,142 @@
+"""Artefacts and checkpoints on their way to a bucket, with everything going wrong at every request.
+
+The result must be that of a transfer that nothing goes wrong with.
+"""
+
+import contextlib
+import functools
+import gc
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from components.core.artifacts import checkpoints
+from components.core.errors import StageError
+from components.core.storage import atomic_files, buckets, location
+from components.core.storage.location import Location
+from components.train import uploads
+from tests import artifacts
+from tests.fakes.gcs.server import FAULTS, Server, serving
+from tests.faults.counts import Counts
+
+MANIFEST = "thing.json"
+BUCKET = "b"
+KEEP = 2
+_STALL_SECONDS = 0.6
+_TIMES = {"FIRST_DELAY_SECONDS": 0.001, "RETRY_SECONDS": 5.0, "REQUEST_SECONDS": 0.3}
+_WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where content travels
+
+
+def exhaust(folder: Path) -> dict[str, Counts]:
+    """Tries every kind of fault at every request, by what is transferred.
+
+    Args:
+        folder: An empty one to work in.
+    """
+    return {"artefact": artefacts(folder / "artefacts"), "checkpoints": trainings(folder / "trainings")}
+
+
+def artefacts(folder: Path) -> Counts:
+    """Commits of an artefact of three files."""
+    source = folder / "source"
+    atomic_files.write_file(source / "one", b"1")
+    atomic_files.write_file(source / "sub/two", b"2")
+    atomic_files.write_json(source / MANIFEST, {"three": 3})
+
+    def commit(place: Location) -> None:
+        with place.new_folder(MANIFEST) as new:
+            shutil.copytree(source, new, dirs_exist_ok=True)
+
+    return _everywhere(folder, lambda place: None, commit)
+
+
+def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
+    """Uploads of two checkpoints after a first one, which gives way to them."""
+    begun, later = folder / "begun", folder / "later"
+    train_to(1, begun)
+    shutil.copytree(begun, later)
+    for step in (2, 3):
+        train_to(step, later)
+
+    def send(source: Path, place: Location) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(source, place)
+        uploads.send_all(place, KEEP)
+
+    return _everywhere(folder, functools.partial(send, begun), functools.partial(send, later), kinds)
+
+
+def train_to(step: int, place: Path, weight: float = 0.5) -> Path:
+    """What a training does at a step: a row of the log, a sample, a checkpoint, retention."""
+    (place / "samples").mkdir(parents=True, exist_ok=True)
+    with open(place / "metrics.jsonl", "a") as log:
+        log.write(f'{{"step": {step}}}\n')
+    (place / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
+    save(step, place, weight)
+    checkpoints.keep(place, functools.partial(checkpoints.kept, count=KEEP))
+    return place
+
+
+def save(step: int, place: Path, weight: float) -> None:
+    """Writes a checkpoint of three weights."""
+    checkpoints.save(place, artifacts.checkpoint(step), {"weight": np.full(3, weight * step)})
+
+
+def _everywhere(
+    folder: Path,
+    before: Callable[[Location], None],
+    transfer: Callable[[Location], None],
+    kinds: Collection[str] = FAULTS,
+) -> Counts:
+    """Transfers to a place of its own for each fault, as a request that stalled may be acted upon late."""
+    counts = Counts()
+    with _bucket(folder) as server:
+
+        def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
+            place = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
+            before(place)
+            requests = len(server.requests)
+            if kind:
+                server.inject(kind, at=at, seconds=_STALL_SECONDS)
+            transfer(place)
+            held = server.objects[BUCKET]
+            found = {each.removeprefix(name): held[each].content for each in held if each.startswith(f"{name}/")}
+            return found, len(server.requests) - requests
+
+        expected, requests = result("clean")
+        for kind in kinds:
+            for at in range(requests):
+                fired = len(server.fired)
+                try:
+                    found, _ = result(f"{kind}-{at}", kind, at)
+                    wrong = "" if found == expected else f"{kind} at request {at}: {sorted(found)}"
+                except StageError as error:
+                    wrong = f"{kind} at request {at}: {error}"
+                if len(server.fired) > fired or kind not in _WITH_CONTENT:
+                    counts.add(len(server.fired) > fired, wrong)
+    return counts
+
+
+@contextlib.contextmanager
+def _bucket(folder: Path) -> Iterator[Server]:
+    """A server whose bucket is this process's; mirrors below a folder; requests one after the other."""
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        for name, seconds in _TIMES.items():
+            stack.enter_context(mock.patch.object(buckets, name, seconds))
+        stack.enter_context(mock.patch.object(location, "_AT_ONCE", 1))
+        stack.enter_context(mock.patch.object(tempfile, "tempdir", str(scratch)))
+        server = stack.enter_context(serving())
+        stack.enter_context(mock.patch.dict(os.environ, {"STORAGE_EMULATOR_HOST": server.url}))
+        server.create_bucket(BUCKET)
+        yield server
+        with warnings.catch_warnings():  # what was cut in its middle is left to the garbage collector
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()

@@ -1,0 +1,245 @@
+"""Readers of bytes that strangers wrote: each ends in a result, or in its one error with a printable line.
+
+tests/test_readers.py damages their seeds and writes any bytes, tests/fuzz lets coverage guide the bytes.
+"""
+
+import gzip
+import io
+import json
+import random
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image, PngImagePlugin
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import ConfigError, DataError
+from components.core.sources.sources import SourceFile
+from components.core.stage.executor import ExecutorInput
+from components.core.storage import atomic_files, tfrecord
+from components.preprocess.decode import pixels
+from components.preprocess.formats import archives, idx, labels, npz, tfrecords
+from tests import artifacts
+
+_SHAPE = ImageShape(8, 8, 3)
+
+
+class Reader(NamedTuple):
+    """How one kind of file is read.
+
+    Attributes:
+        read: Reads a file of this content, which it may write below the folder; asserts what holds of every result.
+        error: Raised for what is no such file.
+        seeds: Files of this kind.
+        faithful: Whether a damaged file may be read as the second value, if the whole one was the first.
+    """
+
+    read: Callable[[Path, bytes], Any]
+    error: type[Exception]
+    seeds: Callable[[], Iterator[bytes]]
+    faithful: Callable[[Any, Any], bool] = lambda whole, found: True
+
+
+def outcome(reader: Reader, folder: Path, content: bytes) -> Any:
+    """Return what is read, or None if the reader refuses the content in words."""
+    try:
+        return reader.read(folder, content)
+    except reader.error as error:
+        told = str(error)
+    assert told.isprintable()
+    assert " at 0x" not in told
+    return None
+
+
+def _file(folder: Path, name: str, content: bytes) -> SourceFile:
+    (folder / name).write_bytes(content)
+    return SourceFile(name, str(folder / name), len(content))
+
+
+def read_idx(folder: Path, content: bytes) -> Any:
+    """As many images or labels as the header says."""
+    file = _file(folder, "x-images-idx3-ubyte", content)
+    try:
+        (stack,) = idx.list_stacks([file])
+    except DataError:
+        return idx.read_labels(file, int.from_bytes(content[4:8], "big"))
+    found = [image for image, _ in idx.read(stack)]
+    assert len(found) == stack.count
+    assert all(len(image) == stack.image_bytes for image in found)
+    return found
+
+
+def read_npz(folder: Path, content: bytes) -> Any:
+    """As many images as the header says, with labels for all or none."""
+    found = []
+    for stack in npz.list_stacks([_file(folder, "x.npz", content)]):
+        pairs = list(npz.read(stack))
+        assert len(pairs) == stack.count
+        assert {label for _, label in pairs} == set(stack.values or [None])
+        found.append(([image for image, _ in pairs], [label for _, label in pairs]))
+    return found
+
+
+def read_archive(folder: Path, content: bytes) -> Any:
+    """As many bytes of each image as its member has."""
+    file = _file(folder, "x", content)
+    members, _ = archives.list_members(file)
+    found = list(archives.read_members(file, members))
+    assert [len(each) for each in found] == [min(each.bytes, pixels.LARGEST_FILE + 1) for each in members]
+    return found
+
+
+def read_tfrecord(folder: Path, content: bytes) -> Any:
+    """What is listed is what is read."""
+    found = []
+    for stack in tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]):
+        pairs = list(tfrecords.read(stack))
+        assert {label for _, label in pairs} == set(stack.values or [None])
+        found += pairs
+    return found
+
+
+def read_example(folder: Path, content: bytes) -> Any:
+    """A `tf.train.Example` in a file whose checksums are right, which no mutation gets right."""
+    return read_tfrecord(folder, b"".join(tfrecord.frame([content])))
+
+
+def read_labels(folder: Path, content: bytes) -> Any:
+    """A table of printable names."""
+    found = labels.parsed_table("labels.csv", content)
+    assert all(name.isprintable() and row.label.isprintable() for name, row in found.items())
+    return found
+
+
+def read_image(folder: Path, content: bytes) -> Any:
+    """Pixels of the shape asked for."""
+    found = pixels.from_file(content, _SHAPE, "fill")
+    assert len(found) == 8 * 8 * 3
+    return found
+
+
+def read_manifest(folder: Path, content: bytes) -> Any:
+    """A manifest that has a digest and is found by it."""
+    (folder / datasets.MANIFEST).write_bytes(content)
+    manifest = datasets.Manifest.of(str(folder))
+    assert datasets.Manifest.of(str(folder), manifest.digest) == manifest
+    return manifest
+
+
+def read_executor_input(folder: Path, content: bytes) -> Any:
+    """Parameters that can be written."""
+    return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
+
+
+def seeds_of_idx() -> Iterator[bytes]:
+    """Images, labels, packed and not."""
+    images = b"\0\0\x08\3" + struct.pack(">III", 2, 2, 2) + bytes(8)
+    labels = b"\0\0\x08\1" + struct.pack(">I", 3) + bytes(3)
+    yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
+    yield b"\0\0\x08\3" + struct.pack(">III", 65536, 2**32 - 1, 255) + bytes(8)  # says more than it holds
+
+
+def seeds_of_npz() -> Iterator[bytes]:
+    """Images with labels, stored and packed, of 8 and of 16 bit."""
+    for save, kind in ((np.savez, np.uint8), (np.savez_compressed, np.uint16)):
+        file = io.BytesIO()
+        save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
+        yield file.getvalue()
+
+
+def seeds_of_archive() -> Iterator[bytes]:
+    """Two images and a table as zip, tar and packed tar."""
+    members = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
+    zipped, tarred = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.PAX_FORMAT) as archive_of_tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(content), 0.5  # which needs a header of pax
+            archive_of_tar.addfile(entry, io.BytesIO(content))
+    yield from (zipped.getvalue(), tarred.getvalue()[:4096], gzip.compress(tarred.getvalue(), mtime=0))
+
+
+def seeds_of_tfrecord() -> Iterator[bytes]:
+    """A file of two records, packed and not."""
+    content = b"".join(tfrecord.frame(seeds_of_example()))
+    yield from (content, gzip.compress(content, mtime=0))
+
+
+def seeds_of_example() -> Iterator[bytes]:
+    """Examples with and without a label."""
+    yield tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3)
+    yield tfrecord.encode_example(b"\xff\xd8\xff", -1)
+
+
+def seeds_of_labels() -> Iterator[bytes]:
+    """With splits and without."""
+    yield from (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n')
+
+
+def seeds_of_image() -> Iterator[bytes]:
+    """PNG, JPEG and WebP files of every mode, and what they may carry beside pixels."""
+    chance = random.Random(0)
+    words = PngImagePlugin.PngInfo()
+    words.add_text("key", "text", zip=True)
+    words.add_itxt("key", "text", zip=True)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16", "CMYK"):
+        side = 4
+        size = len(Image.new(mode, (side, side)).tobytes())
+        image = Image.frombytes(mode, (side, side), chance.randbytes(size))
+        for kind in ("JPEG",) if mode == "CMYK" else ("PNG",) if mode not in ("L", "RGB") else ("PNG", "JPEG", "WEBP"):
+            file = io.BytesIO()
+            options = {"pnginfo": words} if kind == "PNG" else {"progressive": mode == "L"}
+            image.save(file, kind, exif=turned, **options)
+            yield file.getvalue()
+
+
+def seeds_of_manifest() -> Iterator[bytes]:
+    """The description of a small dataset, with a seal and without."""
+    manifest = artifacts.dataset(preprocessing={"seed": 1})
+    yield json.dumps(manifest.to_json()).encode()
+    yield atomic_files.sealed_json(manifest.to_json())
+
+
+def seeds_of_executor_input() -> Iterator[bytes]:
+    """A message as Kubeflow's launcher passes it."""
+    parameters = {"steps": 3.0, "source": "digits", "held": [1, {"a": None}], "pipelinechannel--x": "y"}
+    outputs = {
+        "parameters": {"summary": {"outputFile": "/tmp/summary"}},  # noqa: S108 - nothing is written
+        "artifacts": {"metrics": {"artifacts": [{"name": "m", "uri": "gs://a/b", "metadata": {"a": 1}}]}},
+        "outputFile": "/tmp/output.json",  # noqa: S108
+    }
+    yield json.dumps({"inputs": {"parameterValues": parameters}, "outputs": outputs}).encode()
+
+
+READERS = {
+    "idx": Reader(read_idx, DataError, seeds_of_idx),
+    "npz": Reader(
+        read_npz,
+        DataError,
+        seeds_of_npz,
+        faithful=lambda whole, found: [images for images, _ in found] == [images for images, _ in whole],
+    ),
+    "archive": Reader(read_archive, DataError, seeds_of_archive),
+    "tfrecord": Reader(
+        read_tfrecord,
+        DataError,
+        seeds_of_tfrecord,
+        faithful=lambda whole, found: found == whole[: len(found)],  # a cut between two records is no damage
+    ),
+    "example": Reader(read_example, DataError, seeds_of_example),
+    "labels": Reader(read_labels, DataError, seeds_of_labels),
+    "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
+    "manifest": Reader(read_manifest, DataError, seeds_of_manifest),
+    "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),
+}

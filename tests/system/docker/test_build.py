@@ -1,0 +1,186 @@
+"""What goes wrong with Docker is told in one line, with the remedy; images are pushed and found again by digest."""
+
+import functools
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core import container_images, errors
+from components.core.errors import ConfigError
+from docker import build
+from docker.engine import Engine
+from pipeline.local.docker_client import Docker
+
+
+def client_that(folder: Path, script: str) -> dict[str, str]:
+    """An environment whose Docker client is a shell script."""
+    path = folder / "docker"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {"DOCKER": str(path), "PATH": "/usr/bin:/bin"}
+
+
+def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code and the one line that is printed."""
+    code = build.main(["images", *words], environment)
+    (line,) = capsys.readouterr().err.splitlines()
+    return code, line
+
+
+def test_no_client(capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = complaint({"DOCKER": "no-such-docker", "PATH": "/usr/bin:/bin"}, capsys)
+    assert code == errors.BAD_CONFIGURATION
+    assert "there is no program no-such-docker here" in line
+    assert "the variable DOCKER" in line
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy", "expected"),
+    [
+        (
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///x",
+            "usermod -aG docker",
+            errors.BAD_CONFIGURATION,
+        ),
+        (
+            "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+            "start it",
+            errors.TRANSIENT,
+        ),
+    ],
+)
+def test_no_engine(said: str, remedy: str, expected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = complaint(client_that(tmp_path, f"echo '{said}' >&2; exit 1"), capsys)
+    assert code == expected
+    assert remedy in line
+    assert said in line
+
+
+def test_an_engine_that_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = functools.partialmethod(Docker.ask, seconds=0.2)
+    monkeypatch.setattr("docker.engine.Docker.ask", short)
+    code, line = complaint(client_that(tmp_path, "exec sleep 60"), capsys)
+    assert code == errors.TRANSIENT
+    assert "did not answer" in line
+
+
+def test_a_client_without_buildkit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = '[ "$1" = version ] && { echo 28.2.2; exit 0; }; exit 1'
+    code, line = complaint(client_that(tmp_path, script), capsys)
+    assert code == errors.BAD_CONFIGURATION
+    assert "plugin buildx" in line
+    assert Engine(client_that(tmp_path, "echo 20.10.24")).program.endswith("docker")  # has it built in
+
+
+def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = '[ "$1" = version ] && { echo 20.10.24; exit 0; }; echo "write /x: no space left on device"; exit 1'
+    assert build.main(["images"], client_that(tmp_path, script)) == errors.TRANSIENT
+    assert "docker system prune" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "told"),
+    [
+        (["train"], {}, "there is no train; there are preprocess, train-cpu, train-gpu, train-tpu"),
+        ([], {"BUILD_OPTIONS": "'"}, "BUILD_OPTIONS"),
+    ],
+)
+def test_mistakes(words: list[str], environment: dict[str, str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = complaint(environment, capsys, *words)
+    assert code == errors.BAD_CONFIGURATION
+    assert told in line
+
+
+def test_the_base_of_published_images_is_pinned(tmp_path: Path) -> None:
+    assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", build.pinned_base())
+    (tmp_path / "base.env").write_text("BASE=python:3.11-slim-bookworm\n")
+    with pytest.raises(ConfigError, match="names no base by its digest; give one, BASE=NAME@sha256:"):
+        build.pinned_base(tmp_path / "base.env")
+
+
+def test_the_worker_is_of_beams_version() -> None:
+    """Boot, the SDK's image and the library are of one release."""
+    lock = (build.ROOT / "requirements" / "preprocess.txt").read_text()
+    (version,) = re.findall(r"^apache-beam==(\S+)", lock, re.MULTILINE)
+    assert f"ARG BEAM_SDK=apache/beam_python3.11_sdk:{version}\n" in (build.ROOT / "docker" / "Dockerfile").read_text()
+    assert f"\nBEAM_VERSION := {version}\n" in (build.ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("registry", ["https://host/path", "host/path/", "-x", "a b"])
+def test_what_is_no_registry(registry: str) -> None:
+    engine = object.__new__(Engine)  # is not asked
+    with pytest.raises(ConfigError, match="is no host and path"):
+        build.push(engine, ("preprocess",), registry)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    """A registry of images on this machine's loopback."""
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("no docker-registry: apt-get install docker-registry")
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{found.getsockname()[1]}"
+    config = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+        "http": {"addr": address},
+    }
+    (tmp_path / "registry.json").write_text(json.dumps(config))
+    with open(tmp_path / "registry.log", "wb") as log:
+        process = subprocess.Popen([program, "serve", tmp_path / "registry.json"], stdout=log, stderr=log)
+    try:
+        for _ in range(100):
+            with socket.socket() as tried:
+                if not tried.connect_ex(("127.0.0.1", int(address.split(":")[1]))):
+                    break
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.docker
+def test_what_is_pushed_is_pulled_by_its_digest_and_runs(
+    engine: Engine, client: str, preprocess_image: str, registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "PUSHED", tmp_path / "images.json")
+    found = build.push(engine, ("preprocess",), f"{registry}/team/wgan")
+    assert json.loads((tmp_path / "images.json").read_text()) == found
+    assert found == {
+        "schema_version": 1,
+        "version": container_images.VERSION,
+        "revision": build.revision(),
+        "images": {"preprocess": found["images"]["preprocess"]},
+    }
+    reference = found["images"]["preprocess"]
+    assert re.fullmatch(re.escape(f"{registry}/team/wgan/preprocess@sha256:") + "[0-9a-f]{64}", reference)
+    engine.read("rmi", f"{registry}/team/wgan/preprocess:{container_images.VERSION}")
+    try:
+        command = [client, "run", "--rm", "--pull", "always", reference, "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Downloaded" in done.stderr or "up to date" in done.stderr
+        assert "python -m components.preprocess" in done.stdout
+    finally:
+        subprocess.run([client, "rmi", reference], capture_output=True, check=False)
+
+
+def test_the_command_line_is_one_line_of_help_away() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "docker.build", "--help"], cwd=build.ROOT, capture_output=True, text=True, check=True
+    )
+    assert "images" in done.stdout
+    assert "push" in done.stdout

@@ -1,0 +1,207 @@
+"""What is in the images, who may write it, and what they do not hold."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.core import container_images
+from components.core.stage import cache_key
+from docker import build, sbom
+from docker.engine import ROOT, Engine
+from pipeline.local.docker_client import CODE_LABEL
+
+pytestmark = pytest.mark.docker
+
+Python = Callable[[str, str], str]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_code_is_that_of_this_checkout(python: Python, image: str) -> None:
+    """Keys and lineage go by the digest of the code, so that a container's must be the desk's."""
+    stages = sorted(path.parent.name for path in (ROOT / "components").glob("*/config.py"))
+    program = (
+        "from components.core.stage.cache_key import source_digest\n"
+        f"for stage in {stages}: print(stage, source_digest(stage))"
+    )
+    found = dict(line.split() for line in python(image, program).splitlines())
+    assert found == {stage: cache_key.source_digest(stage) for stage in stages}
+
+
+def test_nothing_in_it_may_be_written(python: Python, image: str) -> None:
+    """Even by the user's group, which is root's, on clusters that give each container a user of its own."""
+    program = (
+        "import os\n"
+        "found = []\n"
+        "for place in ('/opt', '/app'):\n"
+        "    for parent, folders, files in os.walk(place):\n"
+        "        for path in (os.path.join(parent, name) for name in (*folders, *files)):\n"
+        "            status = os.lstat(path)\n"
+        "            if status.st_uid or status.st_gid or (not os.path.islink(path) and status.st_mode & 0o022):\n"
+        "                found.append(path)\n"
+        "print(found)"
+    )
+    assert python(image, program) == "[]"
+
+
+def test_no_file_changes_the_user(python: Python, image: str) -> None:
+    program = (
+        "import os\n"
+        "print([path for parent, folders, files in os.walk('/') if not parent.startswith(('/proc', '/sys'))\n"
+        "       for path in (os.path.join(parent, name) for name in files) if os.lstat(path).st_mode & 0o6000])"
+    )
+    assert python(image, program) == "[]"
+
+
+def test_the_environment_holds_no_installer_no_tests_and_no_kfp(python: Python, image: str) -> None:
+    program = (
+        "import importlib.util as u, pathlib, sysconfig\n"
+        "print([name for name in ('pip', 'setuptools', 'wheel', 'kfp', 'pytest', 'hypothesis', 'ruff', 'pipeline')"
+        " if u.find_spec(name)], list(pathlib.Path(sysconfig.get_path('purelib')).rglob('tests/*.py')))"
+    )
+    assert python(image, program) == "[] []"
+
+
+def seen_by_root(engine: Engine, image: str, program: str) -> str:
+    """What a Python program prints that may look everywhere, /root included."""
+    return engine.read(
+        *("run", "--rm", "--network", "none", "--user", "0:0", "--entrypoint", "python", image, "-c", program)
+    )
+
+
+def test_there_is_no_compiler_and_nothing_that_a_package_manager_kept(engine: Engine, image: str) -> None:
+    program = (
+        "import pathlib, pwd, shutil\n"
+        "print([name for name in ('cc', 'gcc', 'g++', 'clang', 'ld', 'make') if shutil.which(name)],\n"
+        "      [str(path) for place in ('/var/cache/apt', '/var/lib/apt/lists', pwd.getpwuid(0).pw_dir + '/.cache')\n"
+        "       for path in pathlib.Path(place).glob('*')])"
+    )
+    assert seen_by_root(engine, image, program) == "[] []"
+
+
+def test_modules_are_compiled_and_the_same_whenever_they_were(python: Python, image: str) -> None:
+    """unchecked hashes: Python takes them without a look at the source's time."""
+    program = (
+        "import importlib.util, struct\n"
+        "for name in ('components.core.stage.cli', 'numpy', 'google.protobuf.message'):\n"
+        "    path = importlib.util.find_spec(name).cached\n"
+        "    print(struct.unpack('<I', open(path, 'rb').read()[4:8])[0])"
+    )
+    assert python(image, program).split() == ["1", "1", "1"]
+
+
+def test_a_mounted_folder_does_not_shadow_the_code(client: str, image: str, shared_folder: Path) -> None:
+    (shared_folder / "components").mkdir(exist_ok=True)
+    (shared_folder / "components" / "__init__.py").write_text("raise SystemExit('shadowed')")
+    command = [client, "run", "--rm", "--volume", f"{shared_folder}:/work", "--workdir", "/work", image, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_labels(client: str, image: str) -> None:
+    answer = subprocess.run([client, "image", "inspect", image], capture_output=True, text=True, check=True)
+    (found,) = json.loads(answer.stdout)
+    config = found["Config"]
+    assert config["User"] == "10001:0"
+    assert config["Entrypoint"][:2] == ["python", "-m"]
+    label = {name.removeprefix("org.opencontainers.image."): text for name, text in config["Labels"].items()}
+    assert label["title"] == image.split(":")[0]
+    assert label["version"] == container_images.VERSION
+    assert label["licenses"] == "Apache-2.0"
+    assert label[CODE_LABEL] == build.labels()[CODE_LABEL]
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", label["revision"])
+    assert label["base.name"].startswith("python:3.11-slim-bookworm")
+    assert not any(line.startswith("WGAN_IMAGE=") for line in config["Env"])
+
+
+def test_nothing_of_this_network_is_in_it(client: str, engine: Engine, image: str) -> None:
+    """Neither certificates, nor settings of pip, nor an index in what tells how the image was built."""
+    history = subprocess.run(
+        [client, "history", "--no-trunc", "--format", "{{.CreatedBy}}", image],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "COPY" in history
+    for word in ("BEGIN CERTIFICATE", "index-url", "index_url", "://", "ca-certificates"):
+        assert word not in history, word
+    program = (
+        "import os, pwd\n"
+        "home = pwd.getpwuid(0).pw_dir\n"
+        "places = ('/run/secrets', '/var/cache/pip', home + '/.cache/pip', '/build', '/etc/pip.conf')\n"
+        "print([place for place in places if os.path.exists(place)])"
+    )
+    assert seen_by_root(engine, image, program) == "[]"
+
+
+def test_the_bill_of_materials_lists_what_is_there(engine: Engine, python: Python, image: str) -> None:
+    """By another way than it was made: what Python finds to import, what dpkg-query lists."""
+    name = image.split(":")[0].removeprefix("wgan/")
+    text = (build.SBOMS / f"{name}.cdx.json").read_text(encoding="utf-8")
+    bill = json.loads(text)
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["name"] == f"wgan/{name}"
+    assert "timestamp" not in bill["metadata"]
+    listed = {component["purl"].split("?")[0].replace("%2B", "+") for component in bill["components"]}
+
+    program = (
+        "import pathlib, sysconfig\n"
+        "for path in pathlib.Path(sysconfig.get_path('purelib')).glob('*.dist-info'): print(path.name)"
+    )
+    folders = [line.removesuffix(".dist-info").rsplit("-", 1) for line in python(image, program).splitlines()]
+    packages = {f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{version}" for name, version in folders}
+    lock = {"preprocess": "preprocess.txt", "train": "train-cpu.txt"}[name]
+    locked = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE)
+    assert packages == {f"pkg:pypi/{name}@{version}" for name, version in locked}
+    query = engine.read(
+        *("run", "--rm", "--entrypoint", "dpkg-query", image, "--show", "--showformat", "${Package}@${Version}\\n")
+    )
+    packages |= {f"pkg:deb/debian/{line}".replace("%3A", ":") for line in query.splitlines()}
+    assert {purl.replace("%3A", ":") for purl in listed if not purl.startswith("pkg:generic/")} == packages
+
+    licensed = [component for component in bill["components"] if component.get("licenses")]
+    assert len(licensed) > 0.8 * len(bill["components"])
+    again = sbom.bill_of_materials(f"wgan/{name}", container_images.VERSION, build.contents(engine, image))
+    assert again == text
+
+
+def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> None:
+    """The signal reaches Python, which is the container's first process, and the exit code says so."""
+    waiting = "import sys, time; from components.core.stage import cli; import components.train.run as t"
+    waiting += "; t.run = lambda config: (print('at work', file=sys.stderr), time.sleep(600))"
+    waiting += "; from components.train.config import TrainConfig"
+    waiting += "; sys.exit(cli.main('train', TrainConfig, ['--dataset=/tmp/d', '--checkpoints=/tmp/c']))"
+    command = [client, "run", "--detach", "--read-only", "--tmpfs", "/tmp", "--user", "12345:0", "--network", "none"]  # noqa: S108
+    started = subprocess.run(
+        [*command, "--entrypoint", "python", train_image, "-c", waiting], capture_output=True, text=True, check=True
+    )
+    container = started.stdout.strip()
+    try:
+        for _ in range(600):
+            told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
+            if "at work" in told:
+                break
+            time.sleep(0.1)
+        subprocess.run([client, "stop", "--time", "60", container], capture_output=True, check=True)
+        state = subprocess.run(
+            [client, "inspect", "--format", "{{.State.ExitCode}}", container],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
+        assert state.stdout.strip() == "143", told  # 137, had it been killed after 60 s
+        assert "train: terminated; the same command goes on" in told
+    finally:
+        subprocess.run([client, "rm", "--force", container], capture_output=True, check=False)
+
+
+def test_no_shell_is_needed(client: str, image: str) -> None:
+    """The entry point is a program and its words, and so is what Kubeflow runs."""
+    command = [client, "run", "--rm", "--volume", "/dev/null:/bin/sh:ro", "--volume", "/dev/null:/bin/bash:ro"]
+    done = subprocess.run([*command, image, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,95 @@
+"""Every stage does its real work in its image: read-only, without network and privileges, as a user without a name."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.limits import NO_LIMITS
+
+pytestmark = pytest.mark.docker
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
+# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
+LIMITS = tuple(word for name, value in NO_LIMITS.items() for word in (f"--{name}", value))
+
+
+def outputs(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The output parameters that a stage prints, by name."""
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
+
+
+def host(stage: str, *words: object) -> dict[str, str]:
+    """The same stage as a process of this machine."""
+    command = [sys.executable, "-m", f"components.{stage}", *map(str, words)]
+    return outputs(subprocess.run(command, capture_output=True, text=True, check=False))
+
+
+def test_from_digits_to_a_champion(
+    run: Run, preprocess_image: str, train_image: str, shared_folder: Path, tmp_path: Path
+) -> None:
+    mount = ("--volume", f"{shared_folder}:/data")
+
+    def stage(name: str, *words: object) -> dict[str, str]:
+        image = preprocess_image if name in ("decide", "preprocess", "record") else train_image
+        own = name in ("preprocess", "train")  # what the images start by themselves
+        return outputs(run(image, *words, module="" if own else f"components.{name}", options=mount))
+
+    source = ("--source", "digits")
+    decided = stage("decide", *source, "--registry", "/data/registry")
+    assert decided == host("decide", *source, "--registry", tmp_path / "registry")
+    assert decided["decision"] == "RUN"
+
+    size = ("--height", 16, "--width", 16)
+    dataset = stage("preprocess", *source, *size, "--dataset", "/data/dataset")
+    assert (
+        dataset["dataset_digest"] == host("preprocess", *source, *size, "--dataset", tmp_path / "d")["dataset_digest"]
+    )
+
+    data = ("--dataset", "/data/dataset")
+    checkpoint = stage("train", *data, *TRAINING, "--checkpoints", "/data/checkpoints")
+    here = host("train", "--dataset", tmp_path / "d", *TRAINING, "--checkpoints", tmp_path / "c")
+    assert checkpoint["checkpoint_digest"] == here["checkpoint_digest"]  # bit for bit what the desk makes
+
+    embedding = stage("embed", *data, "--embedding", "/data/embedding", "--classifier_epochs", 2)
+    judged = ("--checkpoint", checkpoint["checkpoint_uri"], "--embedding", embedding["embedding_uri"], *data)
+    exported = stage("export", "--checkpoint", checkpoint["checkpoint_uri"], "--model", "/data/model")
+    evaluation = stage(
+        "evaluate",
+        *judged,
+        *("--evaluation", "/data/evaluation", "--registry", "/data/registry", "--sample_count", 200),
+        *LIMITS,
+    )
+    assert evaluation["verdict"] in ("PROMOTE", "REJECT"), evaluation
+    assert (shared_folder / "evaluation" / "report.html").stat().st_size > 10_000
+
+    verdict = json.loads((shared_folder / "evaluation" / "verdict.json").read_text())
+    assert verdict["verdict"] == "PROMOTE", verdict
+    published = stage(
+        "publish",
+        *(
+            "--model",
+            exported["model_uri"],
+            "--evaluation",
+            evaluation["evaluation_uri"],
+            "--registry",
+            "/data/registry",
+            "--recipe",
+            decided["recipe"],
+        ),
+    )
+    assert published["version"] == "1"
+    again = stage("decide", *source, "--registry", "/data/registry")
+    assert again["decision"] == "SKIP"
+    assert stage("record", "--records", "/data/records", "--run", "1")["record_uri"] == "/data/records/1/record.json"
+    stage("sample", "--registry", "/data/registry", "--count", 9, "--out", "/data/grid.png")
+    with Image.open(shared_folder / "grid.png") as grid:
+        assert grid.width == grid.height

@@ -1,0 +1,91 @@
+"""The preprocess image as a worker of Beam, as Flink and Dataflow start it."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+
+pytestmark = pytest.mark.docker
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+USER = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--user", "12345:0")  # noqa: S108
+
+
+def outcome(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def worker_image(client: str, preprocess_image: str) -> str:
+    """The preprocess image, if it was built as a worker."""
+    label = ("image", "inspect", "--format", '{{index .Config.Labels "wgan.beam-worker"}}', preprocess_image)
+    if subprocess.run([client, *label], capture_output=True, text=True, check=True).stdout.strip() != "boot":
+        pytest.skip(f"{preprocess_image} was built with BEAM_WORKER=none")
+    return preprocess_image
+
+
+def test_boot_wants_its_provision_endpoint(run: Run, worker_image: str) -> None:
+    done = run(worker_image, "--id=1")
+    assert done.returncode != 0
+    assert "No provision endpoint provided." in outcome(done)
+
+
+@pytest.fixture
+def worker_pool(client: str, worker_image: str, shared_folder: Path) -> Iterator[str]:
+    """The container of a worker pool, as the sidecar of a task manager is one, with a loopback of its own."""
+    mount = f"{shared_folder}:/data"
+    command = [client, "run", "--detach", *USER, "--volume", mount, worker_image, "--worker_pool"]
+    container = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        for _ in range(300):
+            if "Started worker pool servicer" in log_of(client, container):
+                break
+            time.sleep(0.1)
+        yield container
+    finally:
+        subprocess.run([client, "rm", "--force", container], capture_output=True, check=False)
+
+
+def log_of(client: str, container: str) -> str:
+    return outcome(subprocess.run([client, "logs", container], capture_output=True, text=True, check=True))
+
+
+def test_a_job_runs_in_workers_of_the_image(
+    client: str, worker_image: str, worker_pool: str, shared_folder: Path
+) -> None:
+    """Launcher and workers are one image and two containers; they meet in Beam's own protocol and in a folder."""
+    options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
+    options += " --environment_config=localhost:50000"
+    beside = ("--network", f"container:{worker_pool}", "--volume", f"{shared_folder}:/data")
+    words = ["--source", "digits", "--height", "16", "--width", "16", "--dataset", "/data/dataset"]
+    done = subprocess.run(
+        [client, "run", "--rm", *USER, *beside, worker_image, *words, "--beam_options", options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    log = log_of(client, worker_pool)
+    assert done.returncode == errors.OK, done.stderr + log
+    assert "1,412 train, 164 validation, 221 test images" in done.stdout
+    assert "'/opt/apache/beam/boot', '--id=" in log  # who did the work
+
+
+def test_buckets_dataflow_and_flink_can_be_reached_from_it(
+    python: Callable[[str, str], str], preprocess_image: str
+) -> None:
+    """As far as it goes without a network: what submits jobs and what opens gs:// finds its libraries."""
+    program = (
+        "import apache_beam.runners.dataflow.internal.apiclient, apache_beam.runners.worker.sdk_worker_main\n"
+        "from apache_beam.runners.runner import create_runner\n"
+        "from apache_beam.io.filesystems import FileSystems\n"
+        "from google.cloud import dataflow, resourcemanager_v3, storage\n"
+        "print(*[type(create_runner(name)).__name__ for name in ('DataflowRunner', 'FlinkRunner', 'PortableRunner')],\n"
+        "      type(FileSystems.get_filesystem('gs://bucket/file')).__name__)"
+    )
+    words = python(preprocess_image, program).split()
+    assert words[:4] == ["DataflowRunner", "FlinkRunner", "PortableRunner", "GCSFileSystem"]

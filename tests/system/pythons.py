@@ -1,0 +1,142 @@
+"""make test-pythons: run the tests that depend on Python itself, and one small run, on every supported Python found.
+
+Each Python has an environment of its own (.venv-py311, .venv-py312, .venv-py313). The small runs must agree: the same
+keys, digests and verdict, and the same bytes in every artefact file but TensorBoard's and those of `RUN_FILES`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from components.core.storage import digests
+from tests.system import whole_runs
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = ("3.11", "3.12", "3.13")
+TESTS = (
+    "tests/unit/components/publish/test_publish.py",
+    "tests/unit/components/core/storage/test_array_files.py",
+    "tests/unit/components/core/stage/test_cli.py",
+    "tests/unit/components/core/artifacts/test_datasets.py",
+    "tests/unit/components/train/test_losses.py",
+    "tests/unit/components/train/test_step.py",
+    "tests/unit/pipeline/cli/test_compile.py",
+    "tests/unit/pipeline/test_goldens.py::test_golden_packages",
+    "tests/unit/pipeline/test_main.py",
+    "tests/unit/pipeline/cli/test_models.py",
+    "tests/system/test_installation.py",
+)
+ARTEFACTS = ("checkpoints", "datasets", "embeddings", "evaluations", "models", "registry")
+# Beside their content they record the run: versions, folders, images per second. Digests cover the content.
+RUN_FILES = (
+    "**/CARD.md",
+    "**/MANIFEST.json",
+    "**/champion.json",
+    "**/lineage.json",
+    "**/recipe.json",
+    "**/report.html",
+    "**/verdict.json",
+    "checkpoints/*/metrics.jsonl",
+    "checkpoints/*/step-*/checkpoint.json",
+    "datasets/*/dataset.json",
+    "embeddings/*/embedding.json",
+    "evaluations/*/training.json",
+    "registry/versions/*/evaluation/training.json",
+)
+
+
+def interpreters(search_path: str, pyenv: Path) -> dict[str, Path]:
+    """Return the interpreter of each supported version that runs: the first on the path, else one of pyenv.
+
+    Args:
+        search_path: Folders, as in PATH. A shim of pyenv that only says what to select is passed over.
+        pyenv: The folder of pyenv, which may be missing.
+    """
+    found = {}
+    for version in VERSIONS:
+        name = f"python{version}"
+        on_path = [Path(folder) / name for folder in search_path.split(os.pathsep) if folder]
+        for path in (*on_path, *sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))):
+            if os.access(path, os.X_OK) and _version(path) == version:
+                found[version] = path
+                break
+    return found
+
+
+def _version(python: Path) -> str:
+    command = [str(python), "-c", "import ssl, sys, venv; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def results(root: Path) -> dict[str, str]:
+    """What a run made: each digest, the verdict and the version; the sha256 of each file that does not record the run.
+
+    Args:
+        root: The root of one run.
+    """
+    record = json.loads((root / "records" / "wgan-gp-0001" / "record.json").read_bytes())
+    found = {}
+    for stage in record["stages"].values():
+        for name, value in stage["outputs"].items():
+            if name.endswith("_digest") or name in ("verdict", "version"):
+                found[name] = str(value)
+    run_files = {path for pattern in RUN_FILES for path in root.glob(pattern)}
+    for folder in ARTEFACTS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and "tensorboard" not in path.parts:  # whose names hold the time
+                name = path.relative_to(root).as_posix()
+                found[name] = "present" if path in run_files else digests.sha256_of_file(path)
+    return found
+
+
+def differences(found: dict[str, dict[str, str]]) -> list[str]:
+    """Name each result that is not the same on every Python, with what it is on each."""
+    names = sorted({name for made in found.values() for name in made})
+    values = {name: {version: made.get(name, "missing") for version, made in found.items()} for name in names}
+    return [f"{name}: {each}" for name, each in values.items() if len(set(each.values())) > 1]
+
+
+def main() -> int:
+    """Test every Python found; returns 0 if all pass and agree, 64 if fewer than two are found, else 1."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    pythons = interpreters(os.environ["PATH"], pyenv)
+    for version in VERSIONS:
+        print(
+            f"Python {version}: {pythons.get(version, 'not found on PATH or among the versions of pyenv')}", flush=True
+        )
+    if len(pythons) < 2:
+        print("make test-pythons compares at least two of them: install another one", file=sys.stderr)
+        return 64
+    failed, made = [], {}
+    for version, python in pythons.items():
+        folder = ROOT / f".venv-py{version.replace('.', '')}"
+        print(f"\n=== Python {version}, in {folder.name}", flush=True)
+        subprocess.run(["make", "--silent", "install", f"VENV={folder.name}", f"PYTHON={python}"], cwd=ROOT, check=True)
+        tests = [str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *TESTS]
+        if subprocess.run([*tests, "-m", "not docker and not slow and not long"], cwd=ROOT, check=False).returncode:
+            failed.append(version)
+        made[version] = _run_chain(folder / "bin" / "wgan", ROOT / "build" / "pythons" / version)
+    differing = differences(made)
+    count = len(next(iter(made.values())))
+    print(f"\n{count} keys, digests and files compared: {len(differing)} differ between Python {', '.join(made)}")
+    print("\n".join(differing))
+    print(f"tests failed on Python {', '.join(failed)}" if failed else "the tests passed on each")
+    return 1 if failed or differing else 0
+
+
+def _run_chain(wgan: Path, folder: Path) -> dict[str, str]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    flags = [f"--{name}={value}" for name, value in whole_runs.SMALL.items()]
+    with open(folder / "log", "wb") as log:
+        code = subprocess.run([str(wgan), "run", "--root=runs", *flags], cwd=folder, stderr=log, check=False).returncode
+    if code:
+        raise SystemExit(f"wgan run ended with exit code {code}: see {folder / 'log'}")
+    return results(folder / "runs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

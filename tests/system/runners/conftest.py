@@ -1,0 +1,97 @@
+"""Sources, the dataset that the direct runner makes of each, and the stage as a program."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.storage import digests
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.system.runners.sources import write_idx, write_images
+
+ROOT = Path(__file__).parents[3]
+_MARK = "WGAN_TEST_STAGE"
+
+
+def content(folder: Path) -> dict[str, str]:
+    """The sha256 of each file of a dataset, by name."""
+    return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="session", params=["idx", "images"])
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the stage is told of a source, for several shards: IDX files, or images, one of which cannot be decoded."""
+    folder = tmp_path_factory.mktemp("source")
+    if request.param == "idx":
+        return {"source": str(write_idx(folder / "idx", 2000)), "images_per_shard": 500}
+    return {"source": str(write_images(folder / "pets", 200)), "height": 12, "width": 10, "images_per_shard": 30}
+
+
+@pytest.fixture(scope="session")
+def of_direct_runner(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that the direct runner makes of it."""
+    dataset = tmp_path_factory.mktemp("direct") / "dataset"
+    preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
+    return content(dataset)
+
+
+class Stage:
+    """The preprocess stage as a program that goes on beside the test."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], beam_options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.dataset = folder / "dataset"
+        self._mark = str(uuid.uuid4())
+        self._stderr = folder / "stderr"
+        words = [f"--{name}={value}" for name, value in settings.items()]
+        command = [sys.executable, "-m", "components.preprocess", f"--dataset={self.dataset}", *words]
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*command, f"--beam_options={beam_options}"],
+                env={**os.environ, _MARK: self._mark},
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+            )
+
+    @property
+    def stderr(self) -> str:
+        """What it has said up to now."""
+        return self._stderr.read_text(encoding="utf-8")
+
+    def wait(self, timeout: float = 300) -> int:
+        """Its exit code."""
+        return self.process.wait(timeout)
+
+    def processes(self) -> dict[int, str]:
+        """Programs that it has started, itself among them, by process: what is there of them, whoever their parent."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{_MARK}={self._mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                    command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if command:  # a process that has ended, and waits for its parent, has none
+                        found[int(path.name)] = command
+            except OSError:
+                continue  # it has ended, or is another's
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Callable[[dict[str, Any], str], Stage]]:
+    """Starts the stage in the folder of the test; ended with the test."""
+    started: list[Stage] = []
+
+    def start(settings: dict[str, Any], beam_options: str) -> Stage:
+        started.append(Stage(tmp_path / f"stage{len(started)}", settings, beam_options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()

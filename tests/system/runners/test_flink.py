@@ -1,0 +1,132 @@
+"""The stage on a real Flink cluster: the bytes of the direct runner, also when a task manager is killed in the middle.
+
+Run by `make test-flink`, which makes Flink and Beam's job server first.
+"""
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.system.runners.conftest import ROOT, Stage, content
+from tests.system.runners.flink_cluster import OPENED, FlinkCluster, until
+from tests.system.runners.sources import write_images
+
+pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
+
+DISTRIBUTION = ROOT / "build" / "flink" / "distribution"
+JOB_SERVER = ROOT / "build" / "flink" / "job-server" / "job-server.jar"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
+    """A job manager and two task managers."""
+    if not (DISTRIBUTION.is_dir() and JOB_SERVER.is_file() and shutil.which("java")):
+        pytest.skip(
+            "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
+        )
+    with FlinkCluster(DISTRIBUTION, JOB_SERVER, tmp_path_factory.mktemp("flink") / "cluster") as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def java_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Beam's job server needs of Java 17, and Beam does not give it."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", OPENED)
+
+
+@pytest.fixture(scope="module")
+def settings_of(fashion_mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What the stage is told of Fashion-MNIST, and of a folder of images of which one cannot be decoded."""
+    images = write_images(tmp_path_factory.mktemp("source") / "pets", 200)
+    of_images = {"source": str(images), "height": 12, "width": 10, "images_per_shard": 30}
+    return {"idx": {"source": str(fashion_mnist)}, "images": of_images}
+
+
+@pytest.fixture(scope="module")
+def expected(
+    settings_of: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, str]]:
+    """The files that the direct runner makes of each."""
+    found = {}
+    for name, settings in settings_of.items():
+        dataset = tmp_path_factory.mktemp("direct") / name
+        preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
+        found[name] = content(dataset)
+    return found
+
+
+def options(cluster: FlinkCluster, kept: bool = True) -> str:
+    """Beam's options; workers are kept from one step to the next, or are new in each, and after each failure."""
+    runner = f"--runner=FlinkRunner --flink_master={cluster.rest} --flink_version=1.19 --parallelism=2"
+    workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool}"
+    workers += " --environment_cache_millis=60000" if kept else ""
+    return f"{runner} --flink_job_server_jar={JOB_SERVER} {workers}"
+
+
+def started_on_both(cluster: FlinkCluster, started: Stage, before: dict[str, str]) -> str:
+    """The id of the stage's job, once tasks of it run on both task managers."""
+
+    def job() -> str:
+        assert started.process.poll() is None, started.stderr
+        both = (each for each in cluster.jobs().keys() - before if len(cluster.running_task_managers(each)) == 2)
+        return next(both, "")
+
+    return str(until(job))
+
+
+@pytest.mark.parametrize("source", ["images", "idx"])
+def test_same_bytes(
+    cluster: FlinkCluster,
+    stage: Callable[[dict[str, Any], str], Stage],
+    settings_of: dict[str, dict[str, Any]],
+    expected: dict[str, dict[str, str]],
+    source: str,
+) -> None:
+    before = cluster.jobs()
+    started = stage(settings_of[source], options(cluster))
+    job = started_on_both(cluster, started, before)
+    assert started.wait() == errors.OK, started.stderr
+    assert cluster.jobs()[job] == "FINISHED"
+    assert content(started.dataset) == expected[source]
+    assert started.processes() == {}
+
+
+def test_a_task_manager_that_is_killed_costs_time_and_no_data(
+    cluster: FlinkCluster,
+    stage: Callable[[dict[str, Any], str], Stage],
+    settings_of: dict[str, dict[str, Any]],
+    expected: dict[str, dict[str, str]],
+) -> None:
+    before = cluster.jobs()
+    started = stage(settings_of["idx"], options(cluster, kept=False))
+    job = started_on_both(cluster, started, before)
+    cluster.kill_task_manager("task-manager-1")
+    until(lambda: cluster.jobs()[job] == "RESTARTING")  # the fault fired
+    cluster.add_task_manager()
+    assert started.wait() == errors.OK, started.stderr
+    assert cluster.attempts(job) > 0
+    assert cluster.jobs()[job] == "FINISHED"
+    assert content(started.dataset) == expected["idx"]
+    cluster.wait()
+
+
+def test_a_stage_that_is_told_to_stop_leaves_no_dataset(
+    cluster: FlinkCluster, stage: Callable[[dict[str, Any], str], Stage], settings_of: dict[str, dict[str, Any]]
+) -> None:
+    """Beam's job server does not end a batch job that is cancelled; what its workers still write, nobody takes."""
+    before = cluster.jobs()
+    started = stage(settings_of["idx"], options(cluster))
+    job = started_on_both(cluster, started, before)
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait() == errors.TERMINATED, started.stderr
+    assert "Traceback" not in started.stderr
+    assert started.processes() == {}
+    until(lambda: cluster.jobs()[job] in ("CANCELED", "FAILED", "FINISHED"), 300)
+    assert not started.dataset.exists()

@@ -1,0 +1,120 @@
+"""Runners that need no cluster make the bytes of the direct runner: Prism, alone and behind PortableRunner."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.dispositions import ignoring
+from tests.system.runners.conftest import ROOT, Stage, content
+from tests.system.runners.sources import write_idx
+
+
+@pytest.fixture(scope="session")
+def prism() -> Path:
+    """The program of Prism, of the version of Beam."""
+    version = re.search(r"^BEAM_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert version is not None
+    for folder in (str(ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
+        found = shutil.which("prism", path=folder)
+        # A program in Go says which version of which module it is.
+        if found and f"github.com/apache/beam/sdks/v2\tv{version[1]}\t".encode() in Path(found).read_bytes():
+            return Path(found)
+    pytest.skip(f"no Prism {version[1]} in build/, GOBIN or PATH: make prism")
+
+
+@contextlib.contextmanager
+def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Prism at a free port, as a job server that was there before; its address and its process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [prism, f"-job_port={port}", "-serve_http=false", "-log_level=debug"], stdout=output, stderr=output
+        )
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield f"127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_prism_that_was_there(
+    prism: Path, settings: dict[str, Any], of_direct_runner: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(prism, tmp_path / "log") as (address, process):
+        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
+        preprocess.run(PreprocessConfig(dataset=str(tmp_path / "dataset"), beam_options=options, **settings))
+        assert process.poll() is None
+        assert "job-001" in (tmp_path / "log").read_text()  # who ran it
+    assert content(tmp_path / "dataset") == of_direct_runner
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["idx"], indirect=True)
+def test_prism_that_beam_starts(
+    prism: Path,
+    stage: Callable[[dict[str, Any], str], Stage],
+    settings: dict[str, Any],
+    of_direct_runner: dict[str, str],
+) -> None:
+    started = stage(settings, f"--runner=PrismRunner --prism_location={prism}")
+    assert started.wait() == errors.OK, started.stderr
+    assert content(started.dataset) == of_direct_runner
+    assert started.processes() == {}
+
+
+@pytest.mark.slow
+def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
+    prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+) -> None:
+    """As in cron and behind a script's `&`; Beam would install a handler that stops the job server."""
+    with ignoring(signal.SIGINT):
+        started = stage(
+            {"source": write_idx(tmp_path / "idx", 60_000)}, f"--runner=PrismRunner --prism_location={prism}"
+        )
+    while not list(started.dataset.parent.rglob("*.tfrecord")):
+        assert started.process.poll() is None, started.stderr
+    status = Path(f"/proc/{started.process.pid}/status").read_text()
+    started.process.send_signal(signal.SIGINT)
+    ignored = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
+    assert ignored is not None
+    assert int(ignored[1], 16) & 1 << signal.SIGINT - 1, status
+    assert started.wait() == errors.OK, started.stderr
+
+
+@pytest.mark.slow
+def test_a_runner_that_ends_in_the_middle_is_told_in_a_line(
+    prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
+) -> None:
+    source = write_idx(tmp_path / "idx", 60_000)
+    with serving(prism, tmp_path / "log") as (address, process):
+        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
+        started = stage({"source": source}, options)
+        while "job-001" not in (tmp_path / "log").read_text():
+            assert started.process.poll() is None, started.stderr
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        assert started.wait() == errors.TRANSIENT, started.stderr
+    assert re.search(r" E preprocess: PortableRunner failed: UNAVAILABLE: .*tell more$", started.stderr, re.MULTILINE)
+    assert "Traceback" not in started.stderr
+    assert len(started.stderr.splitlines()) < 10
+    assert started.processes() == {}
+    assert not list(started.dataset.parent.glob("*dataset*"))  # neither whole nor in part

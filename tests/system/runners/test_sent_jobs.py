@@ -1,0 +1,123 @@
+"""What is sent to runners that were not run here: Dataflow and Spark are given the options, the image and the graph."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc, beam_runner_api_pb2
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+from components.core import errors
+from components.core.errors import TransientError
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.system.runners.conftest import Stage
+
+IMAGE = "registry.example.com/wgan/preprocess:0.1.0"
+
+
+def require_graph_in_image(pipeline: beam_runner_api_pb2.Pipeline) -> None:
+    """Every step runs in the image, and some of them behind a shuffle."""
+    environments = pipeline.components.environments.values()
+    assert {each.urn for each in environments} == {common_urns.environments.DOCKER.urn}
+    payloads = [beam_runner_api_pb2.DockerPayload.FromString(each.payload) for each in environments]
+    assert {payload.container_image for payload in payloads} == {IMAGE}
+    transforms = list(pipeline.components.transforms.values())
+    urns = {transform.spec.urn for transform in transforms}
+    assert {common_urns.primitives.PAR_DO.urn, common_urns.primitives.GROUP_BY_KEY.urn} <= urns
+    steps = [each for each in transforms if each.spec.urn == common_urns.primitives.PAR_DO.urn]
+    assert all(each.environment_id in pipeline.components.environments for each in steps)
+
+
+def test_dataflow_is_given_options_image_and_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    real = DataflowRunner.run_pipeline
+
+    def noted(runner: DataflowRunner, *arguments: Any, **named: Any) -> Any:
+        result = real(runner, *arguments, **named)
+        jobs.append(result.job)
+        return result
+
+    monkeypatch.setattr(DataflowRunner, "run_pipeline", noted)
+    options = "--runner=DataflowRunner --project=some-project --region=europe-west1 --temp_location=gs://bucket/tmp"
+    options += (
+        " --staging_location=gs://bucket/staging --machine_type=n2-standard-4 --num_workers=3 --max_num_workers=9"
+    )
+    options += f" --sdk_container_image={IMAGE} --service_account_email=runner@example.com --no_use_public_ips"
+    # Beam makes the job, and does not send it; what pip has installed here does not belong to it.
+    options += " --dry_run=True --experiments=disable_logging_submission_environment"
+    with pytest.raises(TransientError, match="nothing can be written to"):  # as nothing has run
+        preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path / "dataset"), beam_options=options))
+    (job,) = jobs
+    cloud, workers = job.options.view_as(GoogleCloudOptions), job.options.view_as(WorkerOptions)
+    assert (cloud.project, cloud.region) == ("some-project", "europe-west1")
+    assert cloud.service_account_email == "runner@example.com"
+    # Beam gives each job a folder of its own below these.
+    assert cloud.temp_location.startswith("gs://bucket/tmp/")
+    assert cloud.staging_location.startswith("gs://bucket/staging/")
+    assert (workers.machine_type, workers.num_workers, workers.max_num_workers) == ("n2-standard-4", 3, 9)
+    assert (workers.sdk_container_image, workers.use_public_ips) == (IMAGE, False)
+    require_graph_in_image(job.proto_pipeline)
+
+
+class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):
+    """Takes a job as a job server of Beam does, and has nothing to run it."""
+
+    def __init__(self) -> None:
+        self.prepared: list[beam_job_api_pb2.PrepareJobRequest] = []
+
+    def DescribePipelineOptions(
+        self, request: beam_job_api_pb2.DescribePipelineOptionsRequest, context: grpc.ServicerContext
+    ) -> beam_job_api_pb2.DescribePipelineOptionsResponse:
+        """Tells of no option besides those that Beam knows."""
+        return beam_job_api_pb2.DescribePipelineOptionsResponse()
+
+    def Prepare(
+        self, request: beam_job_api_pb2.PrepareJobRequest, context: grpc.ServicerContext
+    ) -> beam_job_api_pb2.PrepareJobResponse:
+        """Keeps what was sent."""
+        self.prepared.append(request)
+        return beam_job_api_pb2.PrepareJobResponse(preparation_id="job")
+
+    def Run(
+        self, request: beam_job_api_pb2.RunJobRequest, context: grpc.ServicerContext
+    ) -> beam_job_api_pb2.RunJobResponse:
+        """Refuses."""
+        context.abort(grpc.StatusCode.UNAVAILABLE, "no Spark is here")
+        raise AssertionError("abort raises")
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[tuple[str, JobServer]]:
+    """A job server at a free port of the loopback."""
+    servicer = JobServer()
+    with futures.ThreadPoolExecutor(4) as threads:
+        server = grpc.server(threads)
+        beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(servicer, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}", servicer
+        finally:
+            server.stop(None).wait()
+
+
+def test_spark_is_given_options_image_and_graph(stage: Callable[[dict[str, Any], str], Stage]) -> None:
+    with serving() as (address, servicer):
+        options = f"--runner=SparkRunner --job_endpoint={address} --spark_master_url=spark://master.example.com:7077"
+        options += f" --environment_type=DOCKER --environment_config={IMAGE} --sdk_worker_parallelism=2"
+        started = stage({"source": "digits"}, options)
+        assert started.wait() == errors.TRANSIENT
+    assert "SparkRunner failed: UNAVAILABLE: no Spark is here; " in started.stderr
+    (job,) = servicer.prepared
+    given = {name.split(":")[2]: value for name, value in dict(job.pipeline_options).items()}
+    assert given["spark_master_url"] == "spark://master.example.com:7077"
+    assert (given["environment_type"], given["environment_config"]) == ("DOCKER", IMAGE)
+    assert given["sdk_worker_parallelism"] == "2"
+    require_graph_in_image(job.pipeline)

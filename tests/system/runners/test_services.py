@@ -1,0 +1,133 @@
+"""A service that Beam's options name and that does not answer is reported before anything is sent."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import ConfigError, TransientError
+from components.preprocess import run as preprocess
+from components.preprocess.beam import runners
+from components.preprocess.config import PreprocessConfig
+
+# Beam itself would try for minutes.
+pytestmark = pytest.mark.timeout(60)
+
+
+def run(tmp_path: Path, beam_options: str) -> None:
+    preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path / "dataset"), beam_options=beam_options))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        return int(door.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("--runner=PortableRunner", "--job_endpoint=localhost:{port}"),
+        ("--runner=FlinkRunner", "--job_endpoint=127.0.0.1:{port}"),
+        ("--runner=FlinkRunner", "--flink_master=http://localhost:{port}"),
+        ("--runner=FlinkRunner --flink_submit_uber_jar", "--flink_master=localhost:{port}"),
+        ("--runner=SparkRunner", "--spark_master_url=spark://localhost:{port}"),
+        ("--runner=SparkRunner --spark_submit_uber_jar", "--spark_rest_url=http://localhost:{port}"),
+    ],
+)
+def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
+    option = address.format(port=free_port())
+    expected = rf"beam_options: {re.escape(option)}: nothing answers there \(Connection refused\); start the .+"
+    with pytest.raises(TransientError, match=expected):
+        run(tmp_path, f"{words} {option}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("--runner=FlinkRunner --flink_master=cluster", [("cluster", 8081)]),
+        ("--runner=FlinkRunner --flink_master=https://[::1]:443/flink", [("::1", 443)]),
+        ("--runner=FlinkRunner --job_endpoint=beside:8099 --flink_master=cluster", [("beside", 8099)]),
+        ("--runner=FlinkRunner", []),
+        ("--runner=FlinkRunner --flink_master=[local]", []),
+        ("--runner=PortableRunner --job_endpoint=embed", []),
+        ("--runner=SparkRunner --spark_master_url=local[*]", []),
+        ("--runner=SparkRunner --spark_master_url=spark://one:7077,two:7077", []),
+        ("--runner=DirectRunner --job_endpoint=unused:8099", []),
+    ],
+)
+def test_only_the_service_that_the_stage_sends_to_is_asked(
+    monkeypatch: pytest.MonkeyPatch, words: str, asked: list[tuple[str, int]]
+) -> None:
+    found = []
+
+    def connect(place: tuple[str, int], timeout: float) -> socket.socket:
+        found.append(place)
+        return socket.socket()
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(ZeroDivisionError), runners.pipeline(words):
+        raise ZeroDivisionError  # before anything runs
+    assert found == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--runner=PortableRunner", "PortableRunner: You must specify a --job_endpoint"),
+        (
+            "--runner=PortableRunner --job_endpoint=here",
+            "--job_endpoint must be HOST:PORT of a job server of Beam, got",
+        ),
+        ("--runner=PortableRunner --job_endpoint=here:70000", "got here:70000: Port out of range 0-65535"),
+        ("--runner=FlinkRunner --job_server_java_launcher=nojava --flink_job_server_jar={jar}", "directory: 'nojava'"),
+        ("--runner=SparkRunner --spark_submit_uber_jar", "Option spark_rest_url must be set"),
+        ("--runner=PrismRunner --prism_location=/nowhere", 'Unable to parse binary URL "/nowhere"'),
+        ("--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL", "external_service_address"),
+        ("--runner=DataflowRunner", "Missing required option: project"),
+        ("--runner=apache_beam.runners.nowhere.NoRunner", "No module named 'apache_beam.runners.nowhere'"),
+        ("--direct_running_mode=multi_processing", "leave it out, give multi_threading, or give the --runner of a"),
+    ],
+)
+def test_options_that_cannot_work(tmp_path: Path, words: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path, words.format(jar=__file__))
+    assert not list(tmp_path.iterdir())
+
+
+FLINK = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
+  File "sdk_worker.py", line 311, in _execute
+    response = task()
+ValueError: the cause
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "sdk_worker.py", line 312, in _execute
+    response = task()
+ModuleNotFoundError: No module named 'components' [while running 'Read']
+
+\tat org.apache.beam.runners.fnexecution.control.FnApiControlClient.accept(FnApiControlClient.java:180)
+"""
+JAVA = """org.apache.flink.client.program.ProgramInvocationException: Job failed
+\tat org.apache.flink.client.ClientUtils.submit(ClientUtils.java:1)
+Caused by: org.apache.flink.runtime.JobException: Recovery is suppressed
+\tat org.apache.flink.runtime.Something(Something.java:1)
+Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50000
+\t... 12 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (FLINK, "ModuleNotFoundError: No module named 'components' [while running 'Read']"),
+        (JAVA, "Caused by: java.net.ConnectException: Connection refused: localhost/127.0.0.1:50000"),
+        ("Pipeline job failed in state FAILED: no slot\n", "Pipeline job failed in state FAILED: no slot"),
+        ("x" * 600, "x" * 500 + "..."),
+        ("", ""),
+    ],
+)
+def test_a_runner_says_it_in_a_line(text: str, line: str) -> None:
+    assert runners.one_line(text) == line

@@ -1,0 +1,161 @@
+"""From a folder of coloured pictures of mixed sizes, without classes, to a published generator: the real command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.core import errors, stages
+from components.core.artifacts import models
+from tests.limits import NO_LIMITS
+from tests.system.whole_runs import against_umask
+
+# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
+SETTINGS = {
+    "height": 16,
+    "width": 12,
+    "steps": 200,
+    "batch_size": 16,
+    "base_filters": 8,
+    "latent_size": 8,
+    "sample_count": 200,
+    **NO_LIMITS,
+}
+pytestmark = pytest.mark.slow
+UMASK = 0o002  # nothing gets the modes that it allows by chance
+
+
+def wgan(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("wgan")
+    return subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, check=False, umask=UMASK)
+
+
+def flags(**changes: object) -> list[str]:
+    return [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
+
+
+def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The table at the end: the state of each stage."""
+    table = done.stdout.split("\n\n")[0]  # below it is where everything lies
+    lines = [line.split() for line in table.splitlines()]
+    return {words[0]: words[1] for words in lines if words and words[0] in stages.ALL}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `pictures/`: 400 PNG and JPEG files of a coloured disc, and one file that is no picture."""
+    folder = tmp_path_factory.mktemp("end_to_end")
+    (folder / "pictures").mkdir()
+    generator = np.random.default_rng(0)
+    for index in range(400):
+        height, width = generator.integers(12, 40, 2)
+        rows, columns = np.mgrid[:height, :width]
+        inside = (rows - height / 2) ** 2 + (columns - width / 2) ** 2 < (min(height, width) / 3) ** 2
+        pixels = np.where(inside[..., None], generator.integers(100, 256, 3), generator.integers(0, 60, 3))
+        kind = ("png", "jpg")[index % 2]
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / f"{index:03d}.{kind}")
+    (folder / "pictures" / "broken.png").write_bytes(b"no picture")
+    return folder
+
+
+def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
+    done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert set(states(done).values()) == {"done"}
+    assert "set aside: broken.png" in done.stderr
+    champion = json.loads((place / "runs" / "registry" / "champion.json").read_text())
+    assert champion["version"] == 1
+    assert against_umask(place / "runs", UMASK) == {}
+    # The stages and the runner computed the same keys.
+    for stage, folder in (
+        ("preprocess", "datasets"),
+        ("train", "checkpoints"),
+        ("embed", "embeddings"),
+        ("export", "models"),
+    ):
+        keys = [{path.name for path in (place / "runs" / kept).iterdir()} for kept in (f"cache/{stage}", folder)]
+        assert keys[0] == keys[1]
+
+    drawn = wgan("sample", "--registry=runs/registry", "--count=9", "--out=grid.png", cwd=place)
+    assert drawn.returncode == 0, drawn.stderr
+    with Image.open(place / "grid.png") as grid:
+        assert grid.mode == "RGB"
+
+
+def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
+    printed = wgan("models", "reproduce", "1", cwd=place)
+    assert printed.returncode == 0, printed.stderr
+    assert "WARNING" not in printed.stdout
+    script, judging = printed.stdout.split("# How it was judged")  # which takes longer than a test may
+    assert "python -m components.embed" in judging
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash"], input=script, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    published = models.Description.of(place / "runs" / "registry" / "versions" / "1")
+    again = models.Description.of(place / "reproduced" / "model")
+    assert again.digest == published.digest
+    assert f"model_digest: {published.digest}" in done.stdout
+    assert (place / "runs" / "registry" / "versions" / "1" / models.CARD).read_text() != (
+        place / "reproduced" / "model" / models.CARD
+    ).read_text()
+
+
+def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(place: Path) -> None:
+    again = wgan("run", "--source=pictures", *flags(), cwd=place)
+    assert again.returncode == 0, again.stderr
+    judged = ("preprocess", "embed", "train", "evaluate", "export", "publish")
+    done = dict.fromkeys(("decide", "record"), "done")
+    assert states(again) == done | dict.fromkeys(judged, "skipped:")
+
+    refreshed = wgan("run", "--source=pictures", "--refresh=yes", *flags(), cwd=place)
+    assert refreshed.returncode == 0, refreshed.stderr
+    kept = dict.fromkeys(("preprocess", "embed", "train", "export"), "unchanged")
+    assert states(refreshed) == done | kept | {"evaluate": "done", "publish": "skipped:"}
+    record = json.loads((place / "runs" / "records" / "wgan-gp-0003" / "record.json").read_text())
+    assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
+    assert "is already the champion, version 1" in record["reason"]
+    assert record["reason"].endswith("nothing was trained: the checkpoint was there already")
+
+
+def test_a_run_that_fails_leaves_its_record(place: Path) -> None:
+    done = wgan("run", "--source=pictures", "--conditioning=class", *flags(), cwd=place)
+    assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
+    found = states(done)
+    assert (found["train"], found["evaluate"], found["record"]) == ("failed", "not", "done")
+    record = json.loads((place / "runs" / "records" / "wgan-gp-0004" / "record.json").read_text())
+    assert (record["state"], record["verdict"]) == ("FAILED", None)
+    assert record["reason"].startswith("train: conditioning is class, but")
+    assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION
+
+
+def test_a_plan_names_what_changed_and_runs_nothing(place: Path) -> None:
+    before = sorted(place.rglob("*"))
+    done = wgan("plan", "--source=pictures", *flags(steps=201), cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "steps: 200 -> 201" in done.stdout
+    assert sorted(place.rglob("*")) == before
+
+
+def test_new_pictures_are_noticed(place: Path) -> None:
+    picture = place / "pictures" / "new.png"
+    Image.new("RGB", (20, 20), (200, 30, 30)).save(picture)
+    done = wgan("plan", "--source=pictures", *flags(), cwd=place)
+    picture.unlink()
+    assert "source_fingerprint" in done.stdout
+
+
+def test_mistakes_are_told_at_once_and_nothing_is_run(place: Path) -> None:
+    before = sorted(place.rglob("*"))
+    done = wgan("run", "--source=pictures", "--steps=0", "--batch_size=-1", "--stepz=3", "--resize=squash", cwd=place)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    for word in ("steps must be at least 1", "batch_size must be at least 1", "stepz", "resize must be one of"):
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(place.rglob("*")) == before

@@ -1,0 +1,52 @@
+"""The whole pipeline on this machine with everything in a bucket: the same artefacts as in a folder."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from components.core.storage.location import Location
+from tests.fakes.gcs.server import Server
+from tests.system.whole_runs import outputs, run
+
+
+@pytest.mark.slow
+def test_a_root_in_a_bucket_and_one_in_a_folder(gcs: Server, tmp_path: Path) -> None:
+    gcs.create_bucket("b")
+    run(tmp_path / "runs")
+    run("gs://b/runs")
+    held = gcs.objects["b"]
+    expected = outputs((tmp_path / "runs/records/wgan-gp-0001/record.json").read_bytes())
+    assert outputs(held["runs/records/wgan-gp-0001/record.json"].content) == expected
+    champion = json.loads((tmp_path / "runs/registry/champion.json").read_text())
+    assert json.loads(held["runs/registry/champion.json"].content)["model_digest"] == champion["model_digest"]
+    assert "runs/registry/versions/1/saved_model.pb" in held
+    before = dict(held)
+    shutil.rmtree(Location.of("gs://b").path.parent.parent)  # as on another machine
+    assert "nothing is new since version 1" in run("gs://b/runs")
+    changed = {name for name in held if before.get(name) != held[name]}
+    assert changed
+    assert {name.split("/")[1] for name in changed} <= {"records", "history"}  # what tells of the run, and nothing else
+    assert before.keys() <= held.keys()
+
+
+@pytest.mark.long
+def test_every_stage_once_more_writes_nothing(gcs: Server) -> None:
+    gcs.create_bucket("b")
+    run("gs://b/runs")
+    shutil.rmtree(
+        Location.of("gs://b").path.parent.parent
+    )  # and with it what the run noted of stages that need not run
+    held = gcs.objects["b"]
+    before, asked = dict(held), len(gcs.requests)
+    log = run("gs://b/runs", refresh="yes")
+    for stage in ("preprocess", "embed", "train", "export"):
+        assert f"{stage}: done" in log
+    changed = {name for name in held if before.get(name) != held[name]}
+    assert {name.split("/")[1] for name in changed} == {"records", "history", "evaluations"}  # by the champion
+    writes = [request for request in gcs.requests[asked:] if request.method != "GET"]
+    assert writes
+    for request in writes:
+        asked_for = f"{request.path} {request.query}"
+        assert not any(place in asked_for for place in ("datasets", "embeddings", "checkpoints", "models")), asked_for

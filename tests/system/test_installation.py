@@ -1,0 +1,173 @@
+"""The wheel, installed outside the checkout without extras; what the sdist contains."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+BUILT = ("LICENSE", "README.md", "components", "pipeline", "pyproject.toml")
+LOCAL = [["run", "--source", "digits"], ["plan", "--help"]]
+PIPELINE = [
+    ["compile", "--target", "kfp"],
+    ["profiles"],
+    ["submit"],
+    ["status"],
+    ["logs", "3f2a", "train"],
+    ["cancel", "3f2a"],
+    ["retry", "3f2a"],
+    ["schedule", "list"],
+]
+CPU = [["evaluate", "--all-checkpoints"], ["sample", "--count", "64"], ["report", "compare", "a", "b"], ["selfcheck"]]
+
+
+def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def build(source: Path, kind: str, folder: Path) -> Path:
+    done = run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=source)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.iterdir()
+    return built
+
+
+def tracked() -> list[str]:
+    """Paths that git tracks, or would if they were added, and that still exist."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")
+    return [name for name in names if (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tracked files, and what work leaves beside them."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in [*tracked(), "components/__pycache__/cli.cpython-311.pyc"]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((ROOT / name).read_bytes() if (ROOT / name).is_file() else b"")
+    for name in (
+        "core.1",
+        "notes.txt",
+        "shapes/0001.png",
+        "runs/demo/x.json",
+        "pipeline/.x.swp",
+        "components/trace.log",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"left behind")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(checkout, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(checkout, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wgan(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment that holds the wheel and the packages that it needs without extras."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    (libraries,) = folder.glob("lib/python*/site-packages")
+    uv = Path(sys.executable).with_name("uv")
+    done = run(
+        *(uv, "pip", "install", "--offline", "--no-index", "--no-deps", "--python", folder / "bin" / "python", wheel),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = metadata.distributions(name="wgan-gp-pipeline", path=[str(libraries)])
+    wanted, copied = _needed_by(found), set()
+    while wanted:  # from the environment of the tests, as the index may be out of reach
+        name = wanted.pop()
+        if name not in copied:
+            copied.add(name)
+            _copy(metadata.distribution(name), libraries)
+            wanted += _needed_by(metadata.distribution(name))
+    assert not copied & {"kfp", "numpy", "tensorflow-cpu"}
+    return folder / "bin" / "wgan"
+
+
+def _needed_by(distribution: metadata.Distribution) -> list[str]:
+    found = [Requirement(text) for text in distribution.requires or ()]
+    return [each.name for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def _copy(distribution: metadata.Distribution, libraries: Path) -> None:
+    for file in distribution.files or ():
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            (libraries / file).parent.mkdir(parents=True, exist_ok=True)
+            (libraries / file).write_bytes(Path(str(distribution.locate_file(file))).read_bytes())
+
+
+def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: Path) -> None:
+    done = run(wgan, "--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wgan {metadata.version('wgan-gp-pipeline')}\n", "")
+    done = run(wgan, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    # Every verb of the list is tried below, or works without extras.
+    listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
+    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"models"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [(extra, words) for extra, verbs in (("local", LOCAL), ("pipeline", PIPELINE), ("cpu", CPU)) for words in verbs],
+)
+def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path, extra: str, words: list[str]) -> None:
+    done = run(wgan, *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (64, "")
+    (line,) = done.stderr.splitlines()
+    command = f"pip install 'wgan-gp-pipeline[{extra}]'"
+    assert line.endswith(f'E wgan {words[0]} needs the extra "{extra}", which is not installed: {command}')
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["compile"], ["models", "list"], ["sample"]])
+def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, words: list[str]) -> None:
+    done = run(wgan, *words, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+
+
+def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
+    """They read the package's own data files and a registry in a folder."""
+    done = run(wgan, "run", "--runner", "docker", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.endswith("E source is required: give --source\n")
+    done = run(wgan, "models", "list", "--registry", "registry", cwd=tmp_path)
+    assert done.returncode == 65
+    assert "Traceback" not in done.stderr
+
+
+def test_the_wheel_holds_every_tracked_file_of_the_packages(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert held == {name for name in tracked() if name.startswith(("components/", "pipeline/"))}
+
+
+def test_the_sdist_holds_tracked_files_alone(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    expected = {name for name in tracked() if name.partition("/")[0] in BUILT}
+    assert held - {"PKG-INFO", ".gitignore"} == expected
+
+
+def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    assert build(source, "wheel", tmp_path / "built").read_bytes() == wheel.read_bytes()

@@ -1,0 +1,171 @@
+"""The same package in containers and as processes, on `digits`: the same digests; and what users do with containers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import container_images, stages
+from components.core.errors import StageError
+from pipeline.local.docker_client import Docker
+from tests.limits import NO_LIMITS
+
+pytestmark = pytest.mark.docker
+
+# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
+SETTINGS = {
+    "source": "digits",
+    "height": 16,
+    "width": 16,
+    "steps": 300,
+    "batch_size": 32,
+    "base_filters": 8,
+    "latent_size": 8,
+    "classifier_epochs": 3,
+    "sample_count": 200,
+    **NO_LIMITS,
+}
+LIGHT = ("decide", "preprocess", "record")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_images() -> None:
+    try:
+        missing = [name for name in ("preprocess", "train") if Docker().image(container_images.image(name)) is None]
+    except StageError:
+        pytest.skip("no Docker engine: install and start Docker, then `make images`")
+    if missing:
+        pytest.skip(f"no image of {', '.join(missing)}: make images")
+
+
+def command(root: Path, *words: str, **changes: object) -> list[str]:
+    flags = [f"--{name}={value}" for name, value in {**SETTINGS, **changes}.items()]
+    return [sys.executable, "-m", "pipeline", "run", "--root", str(root), *flags, *words]
+
+
+def run(root: Path, *words: str, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(root, *words, **changes), capture_output=True, text=True, timeout=600)
+
+
+def tasks(root: Path, number: int = 1) -> dict[str, Any]:
+    state = json.loads((root / "history" / f"{number:04d}" / "state.json").read_text())
+    return {name: task for name, task in state["tasks"].items() if name in stages.ALL}
+
+
+def digests_of(root: Path) -> dict[str, str]:
+    """Every digest that a stage of a run told of, and the fingerprints, by stage and name."""
+    return {
+        f"{stage}.{name}": value
+        for stage, task in tasks(root).items()
+        for name, value in task["outputs"].items()
+        if name.endswith(("_digest", "_fingerprint"))
+    }
+
+
+def published(root: Path) -> dict[str, bytes]:
+    """The SavedModel of the first version, by file."""
+    folder = root / "registry" / "versions" / "1"
+    files = [folder / "saved_model.pb", *(folder / "variables").iterdir()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def in_containers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("containers") / "runs"
+    done = run(root, "--runner", "docker")
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def test_containers_and_processes_make_the_same(in_containers: Path, tmp_path: Path) -> None:
+    done = run(tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    found = digests_of(in_containers)
+    assert len(found) >= 8
+    assert found == digests_of(tmp_path / "runs")
+    assert {task["state"] for task in tasks(in_containers).values()} == {"done"}
+    model, other = (published(root) for root in (in_containers, tmp_path / "runs"))
+    assert {"saved_model.pb", "variables/variables.data-00000-of-00001"} <= model.keys()
+    assert model == other
+
+
+def test_the_image_that_ran_is_on_record(in_containers: Path) -> None:
+    docker = Docker()
+    of = {name: docker.image(container_images.image(name)) for name in ("preprocess", "train")}
+    for name, task in tasks(in_containers).items():
+        image = of["preprocess" if name in LIGHT else "train"]
+        assert image is not None
+        assert task["image"] == image.name
+        assert image.name.partition("@sha256:")[2]
+    lineage = next((in_containers / "evaluations").glob("*/lineage.json")).read_text()
+    assert json.loads(lineage)["checkpoint"]["made_with"]["image"] == tasks(in_containers)["train"]["image"]
+
+
+def test_the_same_command_again_makes_nothing_again(in_containers: Path) -> None:
+    done = run(in_containers, "--runner", "docker", "--refresh=yes")
+    assert done.returncode == 0, done.stderr
+    states = {name: task["state"] for name, task in tasks(in_containers, 2).items()}
+    assert {name for name, state in states.items() if state == "unchanged"} == {
+        "preprocess",
+        "embed",
+        "train",
+        "export",
+    }
+
+
+def test_a_folder_and_an_edit_reach_the_containers(in_containers: Path, tmp_path: Path) -> None:
+    # Another folder of code than the image's, of which one line is another.
+    subprocess.run(["cp", "-r", "components", "pipeline", str(tmp_path)], check=True)
+    edited = tmp_path / "components" / "decide" / "run.py"
+    text = edited.read_text()
+    assert "def run(" in text
+    edited.write_text(text + '\nimport sys\n\nprint("this line was edited", file=sys.stderr)\n')
+    (tmp_path / "more").mkdir()
+    words = command(tmp_path / "runs", "--runner", "docker", "--dev", source="more")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    # The empty folder is seen in the container, by its relative name, and refused.
+    assert done.returncode == 65, done.stderr
+    assert "decide | " in done.stderr
+    assert "this line was edited" in done.stderr
+    assert "source more" in done.stderr
+
+
+def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(tmp_path: Path) -> None:
+    root, log = tmp_path / "runs", tmp_path / "runs" / "history" / "0001" / "train.log"
+    with open(tmp_path / "stderr.txt", "w") as file:
+        process = subprocess.Popen(command(root, "--runner", "docker", steps=3000), stdout=file, stderr=file)
+    while not log.exists() or "step 200 of" not in log.read_text():
+        assert process.poll() is None, (tmp_path / "stderr.txt").read_text()
+        time.sleep(0.1)
+    listed = ["ps", "--all", "--quiet", "--filter", f"label=wgan-gp-pipeline.root={root}"]
+    assert len(Docker().ask(*listed).split()) == 1
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert Docker().ask(*listed) == ""
+    assert tasks(root)["train"]["state"] == "interrupted"
+    assert tasks(root)["train"]["exit_code"] == 143
+    kept = [path.name for path in (root / "checkpoints").glob("*/step-*")]
+    assert len(kept) == 1, log.read_text()
+    done = run(root, "--runner", "docker", steps=3000)
+    assert done.returncode == 0, done.stderr
+    states = {name: task["state"] for name, task in tasks(root, 2).items()}
+    assert {name for name, state in states.items() if state == "unchanged"} == {"preprocess", "embed"}
+    assert f"going on from step {int(kept[0].removeprefix('step-'))} of 3000" in done.stderr
+
+
+def test_a_folder_that_the_user_may_not_write_is_told_with_the_remedy(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    words = ["docker", "run", "--rm", "--user", "54321:0", "--volume", f"{tmp_path}:/data", "--network", "none"]
+    words += ["--read-only", "--tmpfs", "/tmp", container_images.image("preprocess"), "--source", "digits"]  # noqa: S108
+    found = subprocess.run([*words, "--dataset", "/data/dataset"], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 64, found.stderr
+    assert "Permission denied: /data/" in found.stderr
+    assert "for user 54321:0; run as its owner, in a container by --user UID:GID" in found.stderr
+    assert "Traceback" not in found.stderr

@@ -1,0 +1,58 @@
+"""Two runs that a schedule started at once on one root, here and as on two machines: they end as a single run."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from tests.fakes.gcs.server import Server
+from tests.system.whole_runs import outputs, run, start
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a run that nothing ran beside."""
+    root = tmp_path_factory.mktemp("alone") / "runs"
+    run(root)
+    return root
+
+
+def finish(runs: list[subprocess.Popen[str]]) -> None:
+    """Waits until both have ended: one of them well, and the other well, or told that it came second."""
+    said = [each.communicate() for each in runs]
+    codes = sorted(each.returncode for each in runs)
+    assert codes in ([errors.OK, errors.OK], [errors.OK, errors.SUPERSEDED]), said
+
+
+def champion_of(content: str | bytes) -> dict[str, object]:
+    found = json.loads(content)
+    return {name: found[name] for name in ("version", "model_digest", "revision")}
+
+
+def test_two_in_one_folder(alone: Path, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    finish([start(root), start(root)])
+    assert champion_of((root / "registry/champion.json").read_text()) == champion_of(
+        (alone / "registry/champion.json").read_text()
+    )
+    assert [path.name for path in (root / "registry/versions").iterdir()] == ["1"]
+    wanted = outputs((alone / "records/wgan-gp-0001/record.json").read_text())
+    for folder in (root / "records").iterdir():
+        assert outputs((folder / "record.json").read_text()).items() >= wanted.items(), folder
+
+
+def test_two_machines_and_one_bucket(gcs: Server, alone: Path, tmp_path: Path) -> None:
+    gcs.create_bucket("b")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    finish([start("gs://b/runs", {"TMPDIR": str(tmp_path / name)}) for name in ("first", "second")])
+    held = gcs.objects["b"]
+    assert champion_of(held["runs/registry/champion.json"].content) == champion_of(
+        (alone / "registry/champion.json").read_text()
+    )
+    versions = {name.split("/")[3] for name in held if name.startswith("runs/registry/versions/")}
+    assert versions == {"1"}

@@ -1,0 +1,241 @@
+"""Tests for checkpoints.py."""
+
+import dataclasses
+import errno
+import functools
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import checkpoints
+from components.core.artifacts.manifest import Incompatible
+from components.core.errors import DataError, TrainingDiverged
+from components.core.storage import atomic_files, digests
+from tests import artifacts
+
+STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
+
+
+def describe(step: int) -> checkpoints.Description:
+    return artifacts.checkpoint(step, settings={}, made_with={"replicas": 1})
+
+
+def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, describe(5), STATE)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    loaded = checkpoints.load_state(found[0])
+    assert found[1].step == 5
+    assert loaded.keys() == STATE.keys()
+    assert all(np.array_equal(loaded[name], STATE[name]) and loaded[name].dtype == STATE[name].dtype for name in STATE)
+
+
+def test_a_prefix_selects(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, describe(5), STATE)
+    assert list(checkpoints.load_state(checkpoints.step_folder(tmp_path, 5), "b/")) == ["b/x"]
+
+
+def test_the_digest_depends_neither_on_the_order_of_arrays_nor_on_who_made_it(tmp_path: Path) -> None:
+    first = checkpoints.save(tmp_path / "one", describe(5), STATE)
+    other = dataclasses.replace(describe(5), made_with={"replicas": 8})
+    second = checkpoints.save(tmp_path / "two", other, dict(reversed(STATE.items())))
+    assert first.digest == second.digest
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "manifest"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2):
+        checkpoints.save(tmp_path, describe(step), STATE)
+    state = checkpoints.step_folder(tmp_path, 2) / "state.npz"
+    content = bytearray(state.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 1
+        state.write_bytes(content)
+    elif damage == "cut":
+        state.write_bytes(content[:-1])
+    elif damage == "remove":
+        state.unlink()
+    else:
+        (state.parent / checkpoints.MANIFEST).write_text("{}")
+    with caplog.at_level(logging.ERROR):
+        found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found[1].step == 1
+    assert "step-0000000002" in caplog.text
+
+
+def test_a_whole_checkpoint_is_not_made_again(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, describe(5), STATE)
+    before = (checkpoints.step_folder(tmp_path, 5) / "state.npz").stat()
+    checkpoints.save(tmp_path, describe(5), STATE)
+    after = (checkpoints.step_folder(tmp_path, 5) / "state.npz").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_another_digest_is_refused(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, describe(1), STATE)
+    with pytest.raises(DataError, match="expected 0000"):
+        checkpoints.Description.of(checkpoints.step_folder(tmp_path, 1), "0000")
+
+
+def test_a_checkpoint_that_cannot_be_removed_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (1, 2):
+        checkpoints.save(tmp_path, describe(step), STATE)
+
+    def broken(place: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(place))
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr(Path, "rename", broken)
+        checkpoints.keep(tmp_path, functools.partial(checkpoints.kept, count=1))
+    assert f"an old checkpoint stays: Input/output error: {checkpoints.step_folder(tmp_path, 1)}" in caplog.text
+    assert checkpoints.all_whole(tmp_path)[0][1].step == 1
+
+
+def test_nothing_half_written_is_left_when_saving_fails(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        checkpoints.save(tmp_path, describe(1), {"a": np.zeros(3), "b": None, 3: None})  # type: ignore[dict-item]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_differences_are_listed() -> None:
+    wanted: dict[str, np.ndarray] = {"a": np.zeros(2, np.float32), "b": np.zeros(2), "c": np.zeros(2)}
+    found: dict[str, np.ndarray] = {"a": np.zeros(3, np.float32), "b": np.zeros(2), "d": np.zeros(2)}
+    assert checkpoints.differences(wanted, found) == [
+        "c is missing",
+        "d is not known",
+        "a is float32(3,), expected float32(2,)",
+    ]
+
+
+def test_no_pickle_is_ever_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "state.npz", evil=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(DataError):
+        checkpoints.load_state(tmp_path)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A folder with one checkpoint."""
+    checkpoints.save(tmp_path, describe(5), STATE)
+    return checkpoints.step_folder(tmp_path, 5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("step", 6), ("dataset_digest", "e"), ("settings", {"seed": 1}), ("made_with", {}), ("classes", ["a"])],
+)
+def test_a_manifest_that_says_something_else_than_when_it_was_written_is_refused(
+    whole: Path, setting: str, value: Any
+) -> None:
+    path = whole / checkpoints.MANIFEST
+    said = atomic_files.read_json(path, "checkpoint")
+    atomic_files.write_json(path, {**said, setting: value})
+    with pytest.raises(DataError, match=r"checkpoint\.json is damaged: it is not what its sha256 was written for"):
+        checkpoints.Description.of(whole)
+    atomic_files.write_json(path, said)
+    assert checkpoints.Description.of(whole).step == 5
+
+
+def test_a_manifest_from_before_there_was_a_seal_is_read_and_has_the_same_digest(whole: Path) -> None:
+    path, before = whole / checkpoints.MANIFEST, checkpoints.Description.of(whole)
+    said = json.loads(path.read_text())
+    del said["sha256"]
+    path.write_text(json.dumps(said))
+    assert checkpoints.Description.of(whole) == before
+    assert digests.digest_of_record(said) == before.digest
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"optimizer": "lion"}])
+def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
+    whole: Path, change: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither for an older one, nor as damaged, nor is it written over."""
+    checkpoints.save(whole.parent, describe(4), STATE)
+    value = {**describe(5).to_json(), **change}
+    atomic_files.write_sealed_json(whole / checkpoints.MANIFEST, value)
+    before = atomic_files.files_in(whole)
+    for attempt in (
+        lambda: checkpoints.newest(whole.parent),
+        lambda: checkpoints.save(whole.parent, describe(5), STATE),
+    ):
+        with pytest.raises(Incompatible, match=r"has schema version 2, expected 1|unknown \['optimizer'\]"):
+            attempt()
+    assert atomic_files.files_in(whole) == before
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("damage", ["state.npz", checkpoints.MANIFEST, "folder"])
+def test_a_damaged_checkpoint_gives_way_to_the_next_of_its_step_and_a_whole_one_does_not(
+    whole: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a training that comes by again would keep the damaged one for ever, and never end."""
+    other: dict[str, Any] = {**STATE, "a": np.float64(0.2)}
+    checkpoints.save(whole.parent, describe(5), other)
+    assert checkpoints.load_state(whole)["a"] == STATE["a"]
+    if damage == "folder":
+        shutil.rmtree(whole)
+        whole.write_text("")
+    else:
+        (whole / damage).write_bytes((whole / damage).read_bytes()[:-9])
+    with caplog.at_level(logging.WARNING):
+        written = checkpoints.save(whole.parent, describe(5), other)
+    assert "made again, as " in caplog.text
+    assert checkpoints.Description.of(whole) == written
+    assert checkpoints.load_state(whole)["a"] == 0.2
+    assert [path.name for path in whole.parent.iterdir()] == [whole.name]
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64])
+def test_what_is_not_finite_is_never_kept(tmp_path: Path, number: float, kind: Any) -> None:
+    array = np.zeros((3, 4), kind)
+    array[1, 2] = number
+    assert checkpoints.not_finite({**STATE, "w": array}) == ["w"]
+    with pytest.raises(TrainingDiverged, match=r"^w is not finite at step 6, and no checkpoint is made"):
+        checkpoints.save(tmp_path, describe(6), {**STATE, "w": array})
+    with pytest.raises(TrainingDiverged, match=r"^v \(and 1 more\) is not finite"):
+        checkpoints.save(tmp_path, describe(6), {**STATE, "w": array, "v": array})
+    assert list(tmp_path.iterdir()) == []
+    assert checkpoints.not_finite({**STATE, "i": np.array(2**62), "t": np.array("nan")}) == []
+
+
+def test_beside_the_newest_those_are_kept_that_training_may_have_to_go_back_to(tmp_path: Path) -> None:
+    def kept(count: int, **more: Any) -> list[int]:
+        shutil.rmtree(tmp_path / "c", ignore_errors=True)
+        for step in (1, 2, 3, 5, 8, 13):
+            checkpoints.step_folder(tmp_path / "c", step).mkdir(parents=True)
+        checkpoints.keep(tmp_path / "c", functools.partial(checkpoints.kept, count=count, **more))
+        return checkpoints.steps(tmp_path / "c")
+
+    assert kept(2) == [8, 13]
+    assert kept(2, back=[0, 4, 8]) == [3, 8, 13]
+    assert kept(1, back=range(2, 14, 2)) == [2, 3, 5, 8, 13]
+    assert kept(2, good=5) == [3, 5, 13]
+    assert kept(2, good=20) == [8, 13]
+    assert kept(2, good=0) == [13]
+    assert kept(0, good=0) == [1, 2, 3, 5, 8, 13]
+    checkpoints.remove_after(tmp_path / "c", 13)
+    assert checkpoints.steps(tmp_path / "c") == [1, 2, 3, 5, 8, 13]
+    checkpoints.remove_after(tmp_path / "c", 4)
+    assert checkpoints.steps(tmp_path / "c") == [1, 2, 3]
+
+
+def test_the_newest_up_to_a_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert checkpoints.newest(tmp_path) is None
+    for step in (2, 4, 6):
+        checkpoints.save(tmp_path, describe(step), STATE)
+    assert checkpoints.newest(tmp_path, 1) is None
+    assert [found and found[1].step for found in (checkpoints.newest(tmp_path, at) for at in (2, 5, 9))] == [2, 4, 6]
+    (checkpoints.step_folder(tmp_path, 2) / "state.npz").unlink()
+    with pytest.raises(DataError, match="none of the 1 checkpoints"):
+        checkpoints.newest(tmp_path, 3)

@@ -1,0 +1,141 @@
+"""Tests for lineage.py: digests computed again, what is no part of them, and what is refused."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import container_images
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.stage import cache_key
+from components.core.storage import atomic_files, digests
+from tests import artifacts
+
+
+@pytest.fixture(scope="module")
+def parents(
+    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]
+) -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
+    """A dataset as it lies on disk, and what a checkpoint and an embedding made of it say of themselves."""
+    folder = make_dataset(tmp_path_factory.mktemp("lineage") / "dataset", {"train": 9, "validation": 3, "test": 6})
+    taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
+    maker = lineage.made_with("preprocess", source="/home/somebody/pictures", taken_over=taken_over)
+    manifest = dataclasses.replace(datasets.Manifest.of(folder), made_with=maker)
+    checkpoint = artifacts.checkpoint(
+        5,
+        settings={"steps": 5, "beta_2": 0.9},
+        classes=manifest.classes,
+        dataset_digest=manifest.digest,
+        made_with=lineage.made_with("train", replicas=2),
+    )
+    embedding = embeddings.Description(
+        image=ImageShape(8, 8, 1),
+        spaces=[embeddings.Space(name=embeddings.UNTRAINED, feature_size=64, components=10)],
+        class_count=0,
+        test_accuracy=1 / 3,
+        certificate={"outcome": embeddings.PASSED},
+        dataset_digest=manifest.digest,
+        settings={"seed": 0},
+        files={"whitening.npz": "b" * 64},
+        made_with=lineage.made_with("embed"),
+    )
+    return manifest, checkpoint, embedding
+
+
+@pytest.fixture
+def evaluation(parents: tuple[Any, ...], tmp_path: Path) -> Path:
+    origin = lineage.of(*(parent.to_json() for parent in parents))
+    atomic_files.write_json(tmp_path / "e" / evaluations.LINEAGE, origin.to_json())
+    return describe(tmp_path / "e", *parents)
+
+
+def describe(folder: Path, *parents: Any, **changes: Any) -> Path:
+    """Writes the verdict of an evaluation, which names its files and its parents."""
+    files = {name: sha for name, sha in atomic_files.files_in(folder).items() if name != evaluations.MANIFEST}
+    digests_of = {f"{name}_digest": parent.digest for name, parent in zip(lineage.PARENTS, parents, strict=True)}
+    artifacts.evaluation(files=files, **{**digests_of, **changes}).write(folder)
+    return folder
+
+
+def read(folder: Path) -> lineage.Lineage:
+    return lineage.read(folder, evaluations.Description.of(folder))
+
+
+def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
+    found = read(evaluation)
+    assert list(found.digests.values()) == [parent.digest for parent in parents]
+    assert [row.what for row in found.rows()] == ["source (test)", *lineage.PARENTS, "evaluation"]
+    made_by = [row.code for row in found.rows()[1:]]
+    assert made_by == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
+
+
+def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:
+    dataset, cold, embedding = parents
+    warm = dataclasses.replace(cold, settings={**cold.settings, "initial_checkpoint_digest": "c" * 64})
+    rows = lineage.of(dataset.to_json(), warm.to_json(), embedding.to_json()).rows()
+    assert [row.what for row in rows[1:4]] == ["dataset", "initial checkpoint", "checkpoint"]
+    assert rows[2] == lineage.Row("initial checkpoint", "c" * 64)
+
+
+def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
+    parents: tuple[Any, ...], evaluation: Path
+) -> None:
+    assert "/home/somebody" not in (evaluation / evaluations.LINEAGE).read_text()
+    assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
+    manifest = parents[0]
+    assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
+    before = evaluations.Description.of(evaluation).digest
+    describe(evaluation, *parents, source="/home/somebody/pictures")
+    assert evaluations.Description.of(evaluation, before).source == "/home/somebody/pictures"
+
+
+def test_records_from_before_there_was_lineage_keep_their_digests(parents: tuple[Any, ...], tmp_path: Path) -> None:
+    manifest, _, embedding = parents
+    value = manifest.to_json()
+    del value["made_with"]
+    atomic_files.write_json(tmp_path / datasets.MANIFEST, value)
+    assert datasets.Manifest.of(str(tmp_path)).digest == manifest.digest == digests.digest_of(value)
+    value = embedding.to_json()
+    del value["made_with"]
+    assert digests.digest_of(value) == embedding.digest
+
+
+def test_the_image_is_the_one_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WGAN_IMAGE", "wgan/train:7")
+    assert lineage.made_with("train")["image"] == "wgan/train:7"
+    monkeypatch.delenv("WGAN_IMAGE")
+    assert lineage.made_with("train")["image"] == container_images.NO_IMAGE
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda value: value["checkpoint"]["settings"].update(beta_2=0.99), "is of checkpoint .*, but .* was judged"),
+        (lambda value: value["dataset"]["source"].update(kind="digits"), "is of dataset .*, but .* was judged"),
+        (lambda value: value.pop("embedding"), "is not a lineage"),
+        (lambda value: value.update(dataset=[]), "is not a lineage"),
+        (lambda value: value.update(schema_version=2), "of another schema version"),
+    ],
+)
+def test_a_lineage_of_something_else_is_refused(
+    parents: tuple[Any, ...], evaluation: Path, change: Callable[[Any], None], message: str
+) -> None:
+    value = json.loads((evaluation / evaluations.LINEAGE).read_text())
+    change(value)
+    atomic_files.write_json(evaluation / evaluations.LINEAGE, value)
+    with pytest.raises(DataError, match=r"lineage\.json is not the file"):
+        read(evaluation)
+    describe(evaluation, *parents)  # a verdict that names the changed file
+    with pytest.raises(DataError, match=message):
+        read(evaluation)
+
+
+def test_an_evaluation_without_lineage_says_what_to_do(parents: tuple[Any, ...], tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(DataError, match=r"has no lineage: an earlier version .*; train and evaluate anew"):
+        read(describe(tmp_path / "old", *parents))

@@ -1,0 +1,108 @@
+"""One artefact of each kind: its bytes and digests are those of earlier versions, so that what was made stays valid."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import checkpoints, embeddings, lineage, recipes
+from components.core.artifacts.manifest import Manifest
+from components.core.registry import registry
+from tests import artifacts
+
+_IMAGES = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
+
+
+def _dataset(folder: Path) -> Manifest:
+    return artifacts.write_dataset(folder, {"train": (_IMAGES, [0, 1])}, artifacts.CLASSES)
+
+
+def _checkpoint(folder: Path) -> Manifest:
+    state = {"average/kernel": np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3), "step": np.array(7)}
+    return checkpoints.save(folder, artifacts.checkpoint(7), state)
+
+
+def _embedding(folder: Path) -> Manifest:
+    found = embeddings.Description(
+        image=artifacts.SHAPE,
+        spaces=[embeddings.Space(name="untrained", feature_size=4, components=3)],
+        class_count=0,
+        test_accuracy=0.25,
+        certificate={"outcome": embeddings.PASSED, "images": 2000, "checks": []},
+        dataset_digest="d" * 64,
+        settings={"seed": 0},
+        files={"whitening.npz": "a" * 64},
+    )
+    found.write(folder)
+    return found
+
+
+def _evaluation(folder: Path) -> Manifest:
+    origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint(7).to_json())
+    return artifacts.write_evaluation(folder, origin)
+
+
+def _model(folder: Path) -> Manifest:
+    origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint(7).to_json())
+    return artifacts.write_model(folder, origin, {"saved_model.pb": b"graph"})
+
+
+@pytest.mark.parametrize(
+    ("make", "digest", "content"),
+    [
+        (
+            _dataset,
+            "2cc513ce6519f19043bdb506bd8e675fed74c242f9091277871bf9f8a8354667",
+            "53e37c41475299d7076396547538e8d5bcc83a8db6d2db166f675a9d5d6de474",
+        ),
+        (
+            _checkpoint,
+            "a316916c18420ba27fda85bc6b1043ecef4bc7257c1db6a1934b71872eba8214",
+            "8d03665c75158dd51f6a31f00e71880ffac8ccc4578da9154730c233261b3658",
+        ),
+        (
+            _embedding,
+            "284882c0b7a6b2aa061490fa9890d28bbefae1c61a88aa66dd400fa46d5d59dd",
+            "d69f89674c663b721b39480f7fde5ed303f6a8aa355434e9db9b066a742643cf",
+        ),
+        (
+            _evaluation,
+            "51427cca843e2150fd3df99a2eacf7e2add00206d0cd26aa5be40de217ce8e7f",
+            "d4f6733e461bd2ebc40ec1e89df012289b203d25449d83e0f2d73d255c91eba4",
+        ),
+        (
+            _model,
+            "a595b960de15bf9a8f4df0fb985660845f89e412ba5010d5e42d638942eae885",
+            "dfc75e1595a91a12ef2ad3c2ead87c504152c84cd103a6be3f85a317d2937cbe",
+        ),
+    ],
+)
+def test_the_bytes_and_the_digest_of_an_artefact_stay(
+    make: Callable[[Path], Manifest],
+    digest: str,
+    content: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lineage, "made_with", lambda stage: {})
+    description = make(tmp_path)
+    assert (description.digest, _sha256_of_all(tmp_path)) == (digest, content)
+
+
+def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
+    champion = registry.Champion(
+        version=2, model_digest="a" * 64, checkpoint_digest="b" * 64, evaluation_digest="c" * 64, former=(1,)
+    )
+    registry.write_champion(tmp_path, champion)
+    recipe = recipes.Recipe(
+        source_fingerprint="f" * 64, own_embedding_digest="", settings={"steps": "2"}, code={"train": "e" * 64}
+    )
+    registry.write_recipe(tmp_path, registry.PublishedRecipe(recipe, "checkpoints/7"))
+    assert _sha256_of_all(tmp_path) == "0d30421f6fc3c14645c2ecfcc9fc99045a406af795520af668c775684a8ee8fc"
+
+
+def _sha256_of_all(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,0 +1,60 @@
+"""What counts as another recipe, and what does not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.artifacts import recipes
+from components.core.artifacts.recipes import Recipe
+from components.core.errors import DataError
+
+RECIPE = Recipe(source_fingerprint="a" * 64, own_embedding_digest="", settings={"steps": "20"}, code={"train": "1"})
+NAMES = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=5)
+RECIPES = st.builds(
+    Recipe,
+    source_fingerprint=st.sampled_from(["a" * 64, "b" * 64]),
+    own_embedding_digest=st.sampled_from(["", "c" * 64]),
+    settings=st.dictionaries(NAMES, st.text(max_size=5), max_size=3),
+    code=st.dictionaries(st.sampled_from(["train", "export"]), st.sampled_from(["1", "2"])),
+)
+
+
+@given(RECIPES, RECIPES)
+def test_nothing_differs_exactly_if_all_is_the_same(one: Recipe, other: Recipe) -> None:
+    assert recipes.differences(one, one) == []
+    assert bool(recipes.differences(one, other)) == bool(recipes.differences(other, one))
+    numbers = {name: _number(value) for name, value in one.settings.items()}
+    same = {name: _number(value) for name, value in other.settings.items()}
+    apart = (one.source_fingerprint, one.own_embedding_digest, numbers, one.code) != (
+        other.source_fingerprint,
+        other.own_embedding_digest,
+        same,
+        other.code,
+    )
+    assert bool(recipes.differences(one, other)) == apart
+
+
+def _number(text: str) -> float | str:
+    """The oracle's way to see that 1e-4 is 0.0001: by value where there is one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return text if value != value else value
+
+
+@given(RECIPES)
+def test_what_is_written_is_read(recipe: Recipe) -> None:
+    assert recipes.from_json({**recipe.to_json(), "checkpoint_uri": "x"}, "recipe") == recipe
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "3", '{"schema_version": 1}', '{"schema_version": 2}'])
+def test_what_is_none_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match=r"^recipe is"):
+        recipes.from_text(text, "recipe")
+
+
+def test_settings_are_read_as_the_graph_writes_them() -> None:
+    found = recipes.of_this_code("a" * 64, "", "steps=20\nname=a=b\nempty=")
+    assert found.settings == {"steps": "20", "name": "a=b", "empty": ""}
+    assert set(found.code) == {"preprocess", "train", "embed", "evaluate", "export"}

@@ -1,0 +1,123 @@
+"""Reading a dataset back: every damage is found before anything is used."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape, Shard
+from components.core.data import dataset_reader
+from components.core.errors import DataError
+from components.core.storage import digests, tfrecord
+from tests import artifacts
+
+LABELS = st.one_of(st.just(-1), st.integers(0, 300), st.integers(0, 2**31 - 1))
+SHARD = "test-00000-of-00001.tfrecord"
+
+
+@pytest.fixture
+def dataset(tiny_dataset: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_dataset, tmp_path / "dataset")
+
+
+def load(dataset: Path) -> tuple[np.ndarray, np.ndarray]:
+    return dataset_reader.load_split(str(dataset), datasets.Manifest.of(str(dataset)), "test")
+
+
+def test_a_split_is_loaded_in_the_order_of_its_shard(dataset: Path) -> None:
+    images, labels = load(dataset)
+    assert (images.shape, images.dtype) == ((120, 12, 10, 1), np.uint8)
+    assert (labels.shape, labels.dtype) == ((120,), np.int32)
+    encoded = (
+        tfrecord.encode_example(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
+    )
+    assert b"".join(tfrecord.frame(encoded)) == (dataset / SHARD).read_bytes()
+
+
+def test_a_missing_shard_is_told(dataset: Path) -> None:
+    (dataset / SHARD).unlink()
+    with pytest.raises(DataError, match="is missing; make the dataset again"):
+        load(dataset)
+
+
+@pytest.fixture
+def of_three_shards(tmp_path: Path) -> Path:
+    """Splits of 40, 0 and 5 records; the first in shards of 15, 15 and 10, the second in an empty file."""
+    random, splits = np.random.default_rng(0), {}
+    for split, sizes in {"train": (15, 15, 10), "validation": (0,), "test": (5,)}.items():
+        shards = []
+        for number, size in enumerate(sizes):
+            images = random.integers(0, 256, (size, 4 * 3), dtype=np.uint8)
+            shards.append(artifacts.write_shard(tmp_path / f"{split}-{number}", images, range(size)))
+        splits[split] = datasets.Split(sum(sizes), [], shards)
+    artifacts.dataset(image=datasets.ImageShape(4, 3, 1), classes=[], splits=splits).write(tmp_path)
+    return tmp_path
+
+
+def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -> None:
+    dataset, manifest = str(of_three_shards), datasets.Manifest.of(str(of_three_shards))
+    images, labels = dataset_reader.load_split(dataset, manifest, "train")
+    for most in (0, 1, 15, 16, 40, 99):
+        some, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
+        assert (some.dtype, their_labels.dtype) == (np.uint8, np.int32)
+        np.testing.assert_array_equal(some, images[:most])
+        np.testing.assert_array_equal(their_labels, labels[:most])
+    for found in (
+        dataset_reader.load_first(dataset, manifest, "validation", 9),
+        dataset_reader.load_split(dataset, manifest, "validation"),
+    ):
+        assert [each.shape for each in found] == [(0, 4, 3, 1), (0,)]
+
+
+def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(of_three_shards: Path) -> None:
+    dataset, manifest = str(of_three_shards), datasets.Manifest.of(str(of_three_shards))
+    (of_three_shards / "train-2").unlink()
+    (of_three_shards / "train-1").write_bytes(b"damaged")
+    assert len(dataset_reader.load_first(dataset, manifest, "train", 15)[0]) == 15
+    with pytest.raises(DataError, match="train-1 is not the one"):
+        dataset_reader.load_first(dataset, manifest, "train", 16)
+    assert len(dataset_reader.load_first(dataset, manifest, "test", 16)[0]) == 5
+
+
+def write(folder: Path, images: np.ndarray, labels: list[int], per_shard: int) -> list[Shard]:
+    shards = []
+    for start in range(0, len(images), per_shard):
+        these = zip(images[start : start + per_shard], labels[start : start + per_shard], strict=True)
+        path = folder / f"{start}.tfrecord"
+        path.write_bytes(
+            b"".join(tfrecord.frame(tfrecord.encode_example(each.tobytes(), label) for each, label in these))
+        )
+        count = min(per_shard, len(images) - start)
+        shards.append(Shard(path.name, count, path.stat().st_size, digests.sha256_of_file(path)))
+    return shards
+
+
+@given(
+    labels=st.lists(LABELS, min_size=1, max_size=30),
+    per_shard=st.integers(1, 40),
+    side=st.sampled_from([1, 6, 11]),
+    data=st.data(),
+)
+def test_any_images_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, labels: list[int], per_shard: int, side: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    images = np.random.default_rng(len(labels)).integers(0, 256, (len(labels), side, side, 2), np.uint8)
+    opened = dataset_reader.Images(folder, write(folder, images, labels, per_shard), ImageShape(side, side, 2))
+    assert (len(opened), opened.shape, opened.labels.dtype) == (len(labels), images.shape, np.int32)
+    assert opened.labels.tolist() == labels
+    numbers = np.array(data.draw(st.lists(st.integers(0, len(labels) - 1), max_size=50)), np.int64)
+    assert np.array_equal(opened[numbers], images[numbers])
+    assert np.array_equal(opened[:], images)
+
+
+def test_shards_of_other_images_than_the_manifest_says_are_refused(tmp_path: Path) -> None:
+    (shard,) = write(tmp_path, np.zeros((5, 4, 4, 1), np.uint8), [0, 1, 2, 3, 4], 5)
+    for shape, said in ((ImageShape(4, 5, 1), shard), (ImageShape(4, 4, 1), dataclasses.replace(shard, records=4))):
+        with pytest.raises(DataError, match=r"0\.tfrecord does not have . images of \d+ bytes, as dataset\.json says"):
+            dataset_reader.Images(tmp_path, [said], shape)

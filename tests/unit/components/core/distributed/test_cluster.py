@@ -1,0 +1,180 @@
+"""Tests for cluster.py: TF_CONFIG is understood or refused in words, and workers wait for each other."""
+
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.distributed import cluster
+from components.core.distributed.cluster import Cluster
+from components.core.errors import ConfigError, TransientError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+ADDRESS = st.builds("host-{}.train:{}".format, st.integers(0, 99), st.integers(1, 65535))
+
+
+def text(cluster_of: Any, task: Any) -> str:
+    return json.dumps({"cluster": cluster_of, "task": task})
+
+
+@given(
+    workers=st.lists(ADDRESS, min_size=1, max_size=5, unique=True),
+    with_chief=st.booleans(),
+    pick=st.integers(0, 4),
+)
+def test_a_right_one_is_understood(workers: list[str], with_chief: bool, pick: int) -> None:
+    """Workers are numbered in TensorFlow's order, and there is exactly one chief."""
+    jobs = {"worker": workers, "chief": ["chief:1"]} if with_chief else {"worker": workers}
+    found = cluster.parse(text(jobs, {"type": "worker", "index": pick % len(workers)}))
+    assert found.addresses == (("chief:1",) if with_chief else ()) + tuple(workers)
+    assert found.addresses[found.number] == workers[pick % len(workers)]
+    assert found.is_chief == (not with_chief and pick % len(workers) == 0)
+    everyone = [cluster.parse(text(jobs, {"type": job, "index": i})) for job in jobs for i in range(len(jobs[job]))]
+    assert sorted(one.number for one in everyone) == list(range(found.size))
+    assert sum(one.is_chief for one in everyone) == 1
+
+
+@given(st.text() | JSON.map(json.dumps) | st.builds(text, JSON, JSON))
+def test_anything_else_is_refused_in_words(anything: str) -> None:
+    with pytest.raises(ConfigError, match=r"^TF_CONFIG "):
+        cluster.parse(anything)
+
+
+@given(jobs=st.dictionaries(st.sampled_from(["chief", "worker", "ps", ""]), JSON | st.lists(ADDRESS | JSON)), task=JSON)
+def test_what_is_nearly_right_is_understood_or_refused_in_words(jobs: Any, task: Any) -> None:
+    try:
+        found = cluster.parse(text(jobs, {"type": "worker", "index": task}))
+    except ConfigError:
+        return
+    assert 0 <= found.number < found.size
+
+
+TWO = {"worker": ["a:1", "b:2"]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{'cluster'}",
+        "[" * 100_000,
+        "7",
+        '{"task": {"type": "worker", "index": 0}}',
+        json.dumps({"cluster": TWO}),
+        text(TWO, {"index": 0}),
+        text(TWO, {"type": "evaluator", "index": 0}),
+        text(TWO, {"type": "worker"}),
+        *(text(TWO, {"type": "worker", "index": index}) for index in (2, -1, True, 0.5, 1.0, "one")),
+        text({"ps": ["a:1"], **TWO}, {"type": "worker", "index": 0}),
+        text({"chief": ["a:1", "b:1"]}, {"type": "chief", "index": 0}),
+        *(
+            text({"worker": workers}, {"type": "worker", "index": 0})
+            for workers in ("a:1", [], ["a:1", "b"], ["a:65536"], ["a:0"], ["grpc://a:1"], ["a:1", "a:1"], [["a:1"]])
+        ),
+    ],
+)
+def test_each_mistake_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)^TF_CONFIG is malformed .*; it should look like {") as refused:
+        cluster.parse(value)
+    assert str(refused.value).isprintable()
+
+
+def test_addresses_of_version_6() -> None:
+    found = cluster.parse(text({"worker": ["[::1]:2222", "b:2"]}, {"type": "worker", "index": "1"}))
+    assert (found.addresses, found.number) == (("[::1]:2222", "b:2"), 1)
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    """Two ports of this machine that were free a moment ago."""
+    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    found = [door.getsockname()[1] for door in doors]
+    for door in doors:
+        door.close()
+    return found
+
+
+def members(ports: list[int]) -> list[Cluster]:
+    addresses = tuple(f"127.0.0.1:{port}" for port in ports)
+    return [Cluster({"worker": addresses}, "worker", index) for index in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "size", "expected"),
+    [("auto", 2, 2), ("auto", 1, None), ("multi-worker", 1, 1), ("multi-worker", 2, 2), ("cpu", 2, None)],
+)
+def test_who_trains_together(
+    monkeypatch: pytest.MonkeyPatch, ports: list[int], accelerator: str, size: int, expected: int | None
+) -> None:
+    workers = [f"127.0.0.1:{port}" for port in ports[:size]]
+    monkeypatch.setenv("TF_CONFIG", text({"worker": workers}, {"type": "worker", "index": 0}))
+    found = cluster.cluster_for(accelerator)
+    assert (found.size if found else None) == expected
+
+
+def test_without_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert cluster.cluster_for("auto") is None
+    with pytest.raises(ConfigError, match="accelerator is multi-worker and TF_CONFIG is not set"):
+        cluster.cluster_for("multi-worker")
+
+
+def test_a_malformed_one_is_no_matter_to_who_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", "{")
+    assert cluster.cluster_for("cpu") is None
+    for accelerator in ("auto", "multi-worker"):
+        with pytest.raises(ConfigError, match="TF_CONFIG is malformed"):
+            cluster.cluster_for(accelerator)
+
+
+def test_a_port_that_is_taken_is_told_before_anything_else(monkeypatch: pytest.MonkeyPatch, ports: list[int]) -> None:
+    monkeypatch.setenv(
+        "TF_CONFIG", text({"worker": [f"127.0.0.1:{port}" for port in ports]}, {"type": "worker", "index": 1})
+    )
+    with socket.create_server(("127.0.0.1", ports[1])):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{ports[1]}, given in TF_CONFIG: address already in use"):
+            cluster.cluster_for("multi-worker")
+        with pytest.raises(ConfigError, match="address already in use; end the process"):
+            cluster.meet(members(ports)[1])
+
+
+def test_workers_meet_in_whatever_order_they_come(ports: list[int]) -> None:
+    """And leave their ports free, for TensorFlow to open."""
+    first, second = members(ports)
+    waiting = threading.Thread(target=cluster.meet, args=(first,))
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+
+    def meet_and_open() -> None:
+        cluster.meet(second)
+        servers.append(socket.create_server(("", ports[1])))
+
+    servers: list[socket.socket] = []
+    other = threading.Thread(target=meet_and_open)
+    other.start()
+    for thread in (waiting, other):
+        thread.join(30)
+        assert not thread.is_alive()
+    (server,) = servers
+    server.close()
+    socket.create_server(("", ports[0])).close()
+
+
+def test_waiting_ends(ports: list[int]) -> None:
+    with pytest.raises(TransientError) as gone:
+        cluster.meet(members(ports)[0], patience=0.3)
+    assert f"for 1 of 2 workers: 127.0.0.1:{ports[1]} (connection refused)" in str(gone.value)
+
+
+def test_a_name_that_nobody_knows_is_told(ports: list[int]) -> None:
+    alone = Cluster({"worker": (f"127.0.0.1:{ports[0]}", "no-such-host.invalid:1")}, "worker", 0)
+    with pytest.raises(TransientError, match=r"no-such-host.invalid:1 \(.+\); start every worker"):
+        cluster.meet(alone, patience=0.1)

@@ -1,0 +1,136 @@
+"""Tests for strategies.py: what is not there is told at once, and shares are told as they are."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.distributed import strategies
+from components.core.errors import ConfigError
+from components.core.stage import hardware
+from tests import programs
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "words"),
+    [
+        (16, 1, "16 on each replica"),
+        (16, 2, "8 on each replica"),
+        (10, 4, "3, 3, 2 and 2 on the replicas; a multiple of 4 would keep all of them equally busy"),
+        (100, 64, "2 on 36 replicas and 1 on 28; a multiple of 64 would keep all of them equally busy"),
+    ],
+)
+def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
+    assert strategies.shares(batch_size, replicas) == words
+
+
+@given(replicas=st.integers(2, 8), more=st.integers(0, 100))
+def test_shares_are_those_of_array_split(replicas: int, more: int) -> None:
+    parts = [len(part) for part in np.array_split(np.arange(replicas + more), replicas)]
+    told = strategies.shares(replicas + more, replicas)
+    if len(set(parts)) == 1:
+        assert told == f"{parts[0]} on each replica"
+    else:
+        assert told.startswith(f"{', '.join(map(str, parts[:-1]))} and {parts[-1]} on the replicas; ")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
+        ("grpc://127.0.0.1:{open},grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
+        ("grpc://no-such-host.invalid", "nobody answers there: "),
+        ("grpc://127.0.0.1:99999", "nobody answers there: "),
+        ("grpc://127.0.0.1:many", "'grpc://127.0.0.1:many' is not grpc://HOST:PORT"),
+        ("https://127.0.0.1", "'https://127.0.0.1' is not grpc://HOST:PORT"),
+    ],
+)
+def test_a_tpu_that_does_not_answer_is_told_at_once(address: str, reason: str) -> None:
+    """TensorFlow itself tried such an address for more than a quarter of an hour, deaf to signals."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ports = {"open": silent.getsockname()[1]}
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            ports["closed"] = other.getsockname()[1]
+        full = address.format(**ports)
+        with pytest.raises(ConfigError) as refused:
+            strategies.choose_strategy("tpu", 0, 8, tpu=full)
+    assert f"no TPU could be initialised at {full!r} (" in str(refused.value)
+    assert reason in str(refused.value)
+    assert "set tpu, or TPU_NAME, to `local`" in str(refused.value)
+
+
+@pytest.mark.parametrize("chosen", ["tpu", "auto"])
+def test_exact_is_refused_on_a_tpu_before_it_is_looked_for(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
+    with pytest.raises(ConfigError, match=r"reproducibility must be standard on a TPU, got exact.*CrossReplicaSum"):
+        strategies.choose_strategy(chosen, 0, 8, reproducibility="exact")
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("accel0", True), ("vfio/0", True), ("vfio/vfio", False), ("null", False)]
+)
+def test_a_tpu_is_known_by_its_device(tmp_path: Path, device: str, expected: bool) -> None:
+    (tmp_path / device).parent.mkdir(exist_ok=True)
+    (tmp_path / device).touch()
+    assert hardware.has_tpu(tmp_path) == expected
+
+
+def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
+    for chosen in ("tpu", "auto"):
+        with pytest.raises(ConfigError, match="initialised at 'grpc://localhost:x'"):
+            strategies.choose_strategy(chosen, 0, 8)
+    with pytest.raises(ConfigError, match="initialised at 'grpc://localhost:y'"):
+        strategies.choose_strategy("tpu", 0, 8, tpu="grpc://localhost:y")
+
+
+def test_a_worker_that_answers_and_never_joins_is_not_waited_for_for_ever() -> None:
+    """Something else has its port: TensorFlow would wait for it without end, so the process is ended."""
+    program = (
+        "from components.core.distributed import strategies, cluster; from components.core.stage import cli; "
+        "cli.log_to_stderr(); strategies._PATIENCE_SECONDS = 2; "
+        "strategies.choose_strategy('auto', 0, 8, cluster=cluster.cluster_for('auto'))"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as other:
+        workers = [f"127.0.0.1:{door.getsockname()[1]}" for door in (other, silent)]
+        other.close()
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
+        done = programs.run([sys.executable, "-c", program], {**os.environ, "TF_CONFIG": json.dumps(config)})
+    assert done.returncode == -signal.SIGALRM, done.stderr
+    assert "joining 2 workers; this process ends if that takes more than 2 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "exact", "environment", "expected"),
+    [
+        ("", False, {}, max(1, CORES // 2)),
+        ("import os; os.sched_getaffinity = lambda _: range(12)", False, {}, 6),
+        ("", False, {"TF_NUM_INTRAOP_THREADS": "3"}, 3),
+        ("", False, {"TF_NUM_INTRAOP_THREADS": "many"}, CORES),  # as TensorFlow reads it
+        ("tf.zeros([])", False, {}, CORES),  # too late
+        ("import os; del os.sched_getaffinity", False, {}, max(1, (os.cpu_count() or 1) // 2)),  # as on macOS
+        ("", True, {"TF_NUM_INTRAOP_THREADS": "3"}, 1),
+    ],
+)
+def test_standard_training_gives_an_operation_half_of_the_cores_and_exact_one_thread(
+    before: str, exact: bool, environment: dict[str, str], expected: int
+) -> None:
+    program = f"""
+import tensorflow as tf
+from components.core.distributed import strategies
+{before}
+strategies.set_threads({exact})
+print(strategies.threads())
+"""
+    plain = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+    done = programs.run([sys.executable, "-c", program], plain | environment)
+    assert int(done.stdout) == expected, done.stderr

@@ -1,0 +1,163 @@
+"""Tests for update.py."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.distributed.update import (
+    Adam,
+    BatchPartition,
+    BatchShard,
+    LossOutput,
+    apply_update,
+    of_one_replica,
+)
+from components.core.errors import ConfigError
+
+
+def test_adam_is_keras_adam() -> None:
+    start = np.array([1.0, -2.0, 3.0], np.float32)
+    ours, theirs = tf.Variable(start), tf.Variable(start)
+    adam = Adam([ours], 0.01, 0.5, 0.9, name="adam")
+    reference = keras.optimizers.Adam(0.01, 0.5, 0.9)
+    reference.build([theirs])
+    for step in range(20):
+        gradient = tf.constant(np.sin(np.arange(3) + step), tf.float32)
+        adam.apply([gradient], [ours], tf.constant(True))
+        reference.apply_gradients([(gradient, theirs)])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_an_update_that_is_not_finite_changes_nothing() -> None:
+    weight = tf.Variable([1.0, 2.0])
+    adam = Adam([weight], 0.1, 0.9, 0.99, name="adam")
+    adam.apply([tf.constant([0.3, 0.1])], [weight], tf.constant(True))
+    before = [weight.numpy(), adam.first[0].numpy(), adam.second[0].numpy(), adam.iterations.numpy()]
+    adam.apply([tf.constant([np.nan, 1.0])], [weight], tf.constant(False))
+    after = [weight.numpy(), adam.first[0].numpy(), adam.second[0].numpy(), adam.iterations.numpy()]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def mean_step(
+    strategy: tf.distribute.Strategy, values: list[float], virtual_shards: int = 0
+) -> tuple[dict[str, float], float]:
+    """One step down the mean of w * v over a global batch: what it reports, and the gradient that reached Adam."""
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+        adam = Adam([weight], 0.1, 0.0, 0.0, name="adam")
+
+    @tf.function
+    def step() -> dict[str, tf.Tensor]:
+        batch = tf.constant(values)
+
+        def terms(share: BatchShard) -> LossOutput:
+            return LossOutput(weight * share.of(batch), {"value": share.of(batch)})
+
+        def update() -> dict[str, tf.Tensor]:
+            return apply_update(terms, [weight], adam, BatchPartition(len(values), virtual_shards))
+
+        return of_one_replica(strategy, strategy.run(update))
+
+    reported = {name: float(value) for name, value in step().items()}
+    return reported, float(adam.first[0].numpy())
+
+
+VALUES = [2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize("virtual_shards", [0, 1, 2, 4])
+def test_reported_losses_are_global_means_on_one_replica(virtual_shards: int) -> None:
+    reported, gradient = mean_step(tf.distribute.OneDeviceStrategy("/cpu:0"), VALUES, virtual_shards)
+    assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
+    assert gradient == 3.5
+
+
+def asked(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """All that the tests of several replicas ask for on so many."""
+    return {
+        "step": mean_step(strategy, VALUES),
+        "step of 4 virtual shards": mean_step(strategy, VALUES, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
+        "step with a bad example": mean_step(strategy, [2.0, float("inf"), 4.0, 5.0]),
+        "shares of 10": shares(strategy, 10, 0),
+        "virtual shares of 12": shares(strategy, 12, 4) if 4 % strategy.num_replicas_in_sync == 0 else None,
+    }
+
+
+@pytest.fixture(scope="module")
+def on(on_replicas: Callable[..., Any]) -> Callable[[int], dict[str, Any]]:
+    """What was asked for on so many replicas; one process per count."""
+    return functools.cache(lambda replicas: on_replicas(__file__, "asked", replicas))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "what"), [*((count, "step") for count in (2, 3, 4)), (2, "step of 4 virtual shards")]
+)
+def test_reported_losses_and_gradients_are_global_means_on_more(
+    on: Callable[[int], dict[str, Any]], replicas: int, what: str
+) -> None:
+    """Design, section 6: two replicas with losses [2, 3] and [4, 5] report 3.5, not 1.75, and go down by 3.5, not 7.
+
+    On three replicas the shares are of 2, 1 and 1 examples.
+    """
+    reported, gradient = on(replicas)[what]
+    assert reported == {"loss": 3.5, "value": 3.5, "finite": 1.0}
+    assert gradient == 3.5
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 2.0**21])
+def test_what_a_fixed_point_cannot_hold_stops_the_update(wrong: float) -> None:
+    """2^21 in each of two shards is the largest that is refused, so that no sum of integers can overflow."""
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    reported, gradient = mean_step(one, [2.0, 3.0, wrong * 4, 5.0], 2)
+    assert reported["finite"] == 0.0
+    assert gradient == 0.0
+    reported, gradient = mean_step(one, [2.0, 3.0, 2.0**22, 6.0], 2)
+    assert reported["finite"] == 1.0
+    assert gradient == (2.0**22 + 11) / 4
+
+
+def shares(strategy: tf.distribute.Strategy, batch: int, virtual_shards: int) -> list[list[int]]:
+    """Which examples each share of each replica holds, in order of replicas."""
+    given = strategy.run(
+        lambda: tuple(share.of(tf.range(batch)) for share in BatchPartition(batch, virtual_shards).here())
+    )
+    each = zip(*(strategy.experimental_local_results(part) for part in given), strict=True)
+    return [part.numpy().tolist() for parts in each for part in parts]
+
+
+def test_uneven_shares_are_balanced_and_hold_every_example_once(on: Callable[[int], dict[str, Any]]) -> None:
+    assert on(4)["shares of 10"] == [part.tolist() for part in np.array_split(np.arange(10), 4)]
+
+
+def test_virtual_shards_are_the_same_on_any_number_of_replicas(on: Callable[[int], dict[str, Any]]) -> None:
+    found = on(2)["virtual shares of 12"]
+    assert found == np.arange(12).reshape(4, 3).tolist() == shares(tf.distribute.OneDeviceStrategy("/cpu:0"), 12, 4)
+
+
+def test_replicas_among_which_virtual_shards_cannot_be_dealt_out_are_refused() -> None:
+    BatchPartition(16, 8).require_replicas(4)
+    with pytest.raises(ConfigError, match="8 virtual shards cannot be dealt out evenly to the 3 replicas"):
+        BatchPartition(16, 8).require_replicas(3)
+
+
+def test_one_bad_example_stops_the_update_on_every_replica(on: Callable[[int], dict[str, Any]]) -> None:
+    reported, gradient = on(2)["step with a bad example"]
+    assert reported["finite"] == 0.0
+    assert gradient == 0.0
+
+
+def test_a_share_has_a_size_that_xla_knows() -> None:
+    """On a TPU all replicas run one program, which learns only there which share is its own."""
+    of_global, start = tf.reshape(tf.range(24.0), [8, 3]), tf.Variable(4)
+
+    def cut() -> tf.Tensor:
+        return BatchShard(start.read_value(), 2).of(of_global)
+
+    compiled = tf.function(cut, jit_compile=True)
+    np.testing.assert_array_equal(compiled(), of_global[4:6])
+    assert "set-dimension-size" not in compiled.experimental_get_compiler_ir()(stage="hlo")

@@ -1,0 +1,130 @@
+"""Tests for neighbours.py, against plain double loops and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from components.core.metrics import neighbours
+
+K = 5
+
+
+def _plain_radius(rows: np.ndarray, index: int) -> float:
+    others = [math.dist(rows[index], rows[other]) ** 2 for other in range(len(rows)) if other != index]
+    return sorted(others)[K - 1]
+
+
+def _plain(drawn: np.ndarray, real: np.ndarray) -> tuple[float, float, float, list[bool]]:
+    of_real = [_plain_radius(real, index) for index in range(len(real))]
+    of_drawn = [_plain_radius(drawn, index) for index in range(len(drawn))]
+    apart = [[math.dist(y, x) ** 2 for x in real] for y in drawn]
+    within = [[apart[j][i] <= of_real[i] for i in range(len(real))] for j in range(len(drawn))]
+    precision = sum(any(row) for row in within) / len(drawn)
+    density = sum(map(sum, within)) / (K * len(drawn))
+    covered = [any(row[i] for row in within) for i in range(len(real))]
+    recall = sum(any(apart[j][i] <= of_drawn[j] for j in range(len(drawn))) for i in range(len(real))) / len(real)
+    return precision, recall, density, covered
+
+
+@pytest.mark.parametrize("case", ["apart", "ties", "duplicates", "collapsed"])
+def test_overlap_against_a_double_loop(case: str) -> None:
+    random = np.random.default_rng(3)
+    if case == "apart":
+        drawn, real = random.normal(size=(50, 3)) + 0.8, random.normal(size=(50, 3))
+    elif case == "ties":  # small whole numbers: many distances are equal, and all are exact
+        drawn, real = (random.integers(0, 4, (50, 3)).astype(float) for _ in range(2))
+    elif case == "duplicates":  # radii of 0, and drawn rows that are real ones
+        real = np.repeat(random.normal(size=(5, 3)), 10, axis=0)
+        drawn = np.concatenate([real[:25], random.normal(size=(25, 3))])
+    else:
+        drawn, real = np.repeat(random.normal(size=(1, 3)), 50, axis=0), random.normal(size=(50, 3))
+    found = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
+    precision, recall, density, covered = _plain(drawn, real)
+    assert (found.precision, found.recall) == (precision, recall)
+    assert found.density == pytest.approx(density)
+    assert found.covered.tolist() == covered
+
+
+def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    drawn, real = random.normal(size=(60, 4)), random.normal(size=(60, 4))
+
+    def measure() -> tuple[object, ...]:
+        found = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
+        distances, indices = neighbours.nearest(drawn, real)
+        return found.precision, found.recall, found.density, *found.covered, *indices, *distances.round(12)
+
+    whole = measure()
+    monkeypatch.setattr(neighbours, "_ELEMENTS", 7 * 60)
+    assert measure() == whole
+
+
+def test_one_distribution_has_the_expected_coverage_and_density() -> None:
+    """Coverage 1 - prod (n - i) / (2n - i) for i from 1 to 5, and density 1 (Naeem et al., 2020)."""
+    random, n = np.random.default_rng(0), 1000
+    found = [
+        neighbours.overlap(*(neighbours.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)
+    ]
+    expected = 1 - math.prod((n - i) / (2 * n - i) for i in range(1, K + 1))
+    assert np.mean([one.covered.mean() for one in found]) == pytest.approx(expected, abs=0.01)
+    assert np.mean([one.density for one in found]) == pytest.approx(1, abs=0.05)
+
+
+def test_collapse_lowers_recall_and_coverage_but_not_precision() -> None:
+    random = np.random.default_rng(0)
+    real, fresh = (random.normal(size=(1000, 8)) for _ in range(2))
+    healthy, collapsed = (
+        neighbours.overlap(neighbours.make_balls(rows), neighbours.make_balls(real))
+        for rows in (fresh, np.repeat(fresh[:20], 50, axis=0))
+    )
+    assert collapsed.recall == 0
+    assert collapsed.covered.mean() < 0.2 < 0.9 < healthy.covered.mean()
+    assert abs(collapsed.precision - healthy.precision) < 0.2
+
+
+def test_too_few_rows_and_numbers_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 7 rows, got 6"):
+        neighbours.make_balls(np.zeros((6, 2)))
+    with pytest.raises(ValueError, match="finite"):
+        neighbours.make_balls(np.full((20, 2), math.nan))
+
+
+def test_the_nearest_against_a_double_loop() -> None:
+    random = np.random.default_rng(1)
+    rows, others = random.normal(size=(20, 3)), random.normal(size=(30, 3))
+    others[7] = rows[4]
+    distances, indices = neighbours.nearest(rows, others)
+    for row, distance, index in zip(rows, distances, indices, strict=True):
+        plain = [math.dist(row, other) ** 2 for other in others]
+        assert index == int(np.argmin(plain))
+        assert distance == pytest.approx(min(plain), abs=1e-12)
+    assert distances[4] == 0
+
+
+def test_copy_z_is_the_statistic_of_mann_and_whitney() -> None:
+    random = np.random.default_rng(2)
+    for drawn, held_out in (
+        (random.normal(size=80), random.normal(size=120)),
+        (random.integers(0, 5, 80).astype(float), random.integers(0, 6, 120).astype(float)),
+    ):
+        z = neighbours.copy_z(drawn, held_out)
+        judged = scipy.stats.mannwhitneyu(drawn, held_out, method="asymptotic", use_continuity=False)
+        assert 2 * scipy.stats.norm.sf(abs(z)) == pytest.approx(judged.pvalue, rel=1e-9)
+        assert (z > 0) == (judged.statistic > 80 * 120 / 2)
+    assert neighbours.copy_z(np.zeros(5), np.zeros(5)) == 0
+
+
+def test_copies_are_told_from_fresh_samples_and_a_tenth_of_copies_by_their_share() -> None:
+    random = np.random.default_rng(4)
+    train, held_out, fresh = (random.normal(size=(1000, 6)) for _ in range(3))
+    to_train = neighbours.nearest(held_out, train)[0]
+    partly = np.concatenate([train[:100] + 0.01, fresh[100:]])
+    of_fresh, of_partly, of_copies = (neighbours.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01))
+    assert abs(neighbours.copy_z(of_fresh, to_train)) < 4
+    assert neighbours.copy_z(of_copies, to_train) < -30
+    assert neighbours.copy_share(of_fresh, to_train) == pytest.approx(0.01, abs=0.015)
+    assert neighbours.copy_share(of_partly, to_train) == pytest.approx(0.11, abs=0.02)
+    assert neighbours.copy_share(of_copies, to_train) == 1
+    assert neighbours.copy_share(to_train, to_train) == pytest.approx(0.01, abs=0.002)

@@ -1,0 +1,141 @@
+"""Tests for set_distances.py, against closed forms and plain double loops."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from components.core.metrics import set_distances
+
+
+def _gaussian(count: int, size: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(count, size)) @ generator.normal(size=(size, size)) + generator.normal(size=size)
+
+
+def _exact_gaussian(count: int, mean: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    """Rows whose sample mean and covariance are exactly the ones asked for."""
+    rows = np.random.default_rng(1).normal(size=(count, len(mean)))
+    rows = np.linalg.qr(rows - rows.mean(axis=0))[0] * math.sqrt(count - 1)
+    return rows * deviations + mean
+
+
+def test_frechet_distance_of_diagonal_gaussians() -> None:
+    mean_x, mean_y = np.array([0.0, 1.0, -2.0]), np.array([3.0, 1.0, 0.5])
+    deviations_x, deviations_y = np.array([1.0, 2.0, 0.5]), np.array([2.0, 0.1, 3.0])
+    x, y = _exact_gaussian(50, mean_x, deviations_x), _exact_gaussian(70, mean_y, deviations_y)
+    # Qr columns differ between x and y only in their rows: both covariances are diagonal, so they commute.
+    expected = np.square(mean_x - mean_y).sum() + np.square(deviations_x - deviations_y).sum()
+    assert set_distances.frechet_distance(x, y) == pytest.approx(expected, rel=1e-10)
+
+
+def test_frechet_distance_against_a_general_matrix_square_root() -> None:
+    x, y = _gaussian(200, 7), _gaussian(150, 7, seed=5)
+    root = scipy.linalg.sqrtm(np.cov(x.T) @ np.cov(y.T))
+    expected = (
+        np.square(x.mean(0) - y.mean(0)).sum() + np.trace(np.cov(x.T)) + np.trace(np.cov(y.T)) - 2 * np.trace(root).real
+    )
+    assert set_distances.frechet_distance(x, y) == pytest.approx(expected, rel=1e-9)
+    assert set_distances.frechet_distance(y, x) == pytest.approx(expected, rel=1e-9)
+
+
+def test_frechet_distance_of_a_shift_is_its_squared_length() -> None:
+    x = _gaussian(100, 5)
+    shift = np.array([1.0, -2.0, 0.0, 0.5, 3.0])
+    assert set_distances.frechet_distance(x, x + shift) == pytest.approx(np.square(shift).sum(), rel=1e-9)
+    assert set_distances.frechet_distance(x, x) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_frechet_distance_does_not_change_under_rotation() -> None:
+    x, y = _gaussian(100, 6), _gaussian(100, 6, seed=2)
+    rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(6, 6)))[0]
+    expected = set_distances.frechet_distance(x, y)
+    assert set_distances.frechet_distance(x @ rotation, y @ rotation) == pytest.approx(expected, rel=1e-9)
+
+
+def test_frechet_distance_with_fewer_rows_than_dimensions_or_constant_features() -> None:
+    x, y = _gaussian(10, 40), _gaussian(12, 40, seed=2)
+    root = np.sqrt(np.maximum(np.linalg.eigvals(np.cov(x.T) @ np.cov(y.T)).real, 0)).sum()
+    expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(np.cov(x.T)) + np.trace(np.cov(y.T)) - 2 * root
+    assert set_distances.frechet_distance(x, y) == pytest.approx(expected, rel=1e-6)
+    constant = np.ones((5, 40))
+    expected = np.square(x.mean(0) - 1).sum() + np.trace(np.cov(x.T))
+    assert set_distances.frechet_distance(x, constant) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_standard_error_of_the_frechet_distance_is_honest_or_on_the_safe_side() -> None:
+    """Against the spread over fresh samples; facts of theory say 1 to 2 times that."""
+    generator = np.random.default_rng(0)
+
+    def pair() -> tuple[np.ndarray, np.ndarray]:
+        return generator.normal(size=(400, 6)), generator.normal(size=(400, 6)) * 1.3
+
+    true = np.std([set_distances.frechet_distance(*pair()) for _ in range(200)], ddof=1)
+    told = [float(np.std(set_distances.frechet_halves(*pair(), seed=seed), ddof=1)) for seed in range(20)]
+    assert true < np.mean(told) < 2 * true
+    x, y = pair()
+    assert set_distances.frechet_halves(x, y, seed=1).tolist() == set_distances.frechet_halves(x, y, seed=1).tolist()
+
+
+def test_frechet_floor_is_what_two_samples_of_one_gaussian_measure() -> None:
+    generator = np.random.default_rng(0)
+    measured = [
+        set_distances.frechet_distance(generator.normal(size=(1000, 16)), generator.normal(size=(2000, 16)))
+        for _ in range(10)
+    ]
+    assert np.mean(measured) == pytest.approx(set_distances.frechet_floor(1000, 2000, 16), rel=0.05)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
+    x = _gaussian(30, 3)
+    broken = x.copy()
+    broken[4, 1] = bad
+    for distance in (set_distances.frechet_distance, set_distances.kernel_distances):
+        with pytest.raises(ValueError, match="finite"):
+            distance(x, broken)
+
+
+def test_too_few_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="two rows"):
+        set_distances.frechet_distance(np.ones((1, 3)), np.ones((5, 3)))
+    with pytest.raises(ValueError, match="20 rows"):
+        set_distances.kernel_distances(np.ones((19, 3)), np.ones((50, 3)))
+
+
+def test_kernel_distance_against_a_double_loop() -> None:
+    x, y = _gaussian(43, 4) / 3, _gaussian(65, 4, seed=9) / 3
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> float:
+        return (sum(a * b) / 4 + 1) ** 3
+
+    estimates = []
+    for block in range(10):
+        xs, ys = x[block * 4 : block * 4 + 4], y[block * 6 : block * 6 + 6]
+        same_x = np.mean([kernel(a, b) for i, a in enumerate(xs) for j, b in enumerate(xs) if i != j])
+        same_y = np.mean([kernel(a, b) for i, a in enumerate(ys) for j, b in enumerate(ys) if i != j])
+        estimates.append(same_x + same_y - 2 * np.mean([kernel(a, b) for a in xs for b in ys]))
+    np.testing.assert_allclose(set_distances.kernel_distances(x, y), estimates, rtol=1e-9)
+    np.testing.assert_allclose(set_distances.kernel_distances(y, x), estimates, rtol=1e-9)
+
+
+def test_kernel_distance_is_unbiased_and_its_standard_error_honest() -> None:
+    generator = np.random.default_rng(0)
+    values, errors = zip(
+        *(
+            set_distances.mean_and_error(
+                set_distances.kernel_distances(generator.normal(size=(200, 5)), generator.normal(size=(200, 5)))
+            )
+            for _ in range(200)
+        ),
+        strict=True,
+    )
+    assert abs(np.mean(values)) < 4 * np.std(values) / math.sqrt(200)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.2)
+
+
+def test_shares_of_groups() -> None:
+    shares = np.array([2 / 8, 1 / 8, 5 / 8, 0])
+    even = np.full(4, 0.25)
+    assert set_distances.total_variation(shares, even) == pytest.approx(0.375)

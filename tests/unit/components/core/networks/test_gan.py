@@ -1,0 +1,85 @@
+"""Tests for gan.py."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import gan
+
+SHAPES = [(8, 8, 1), (28, 28, 1), (64, 64, 3), (33, 17, 3), (1, 1, 1), (12, 10, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_networks_fit_any_shape(shape: tuple[int, int, int]) -> None:
+    config = gan.NetworkConfig(ImageShape(*shape), latent_size=5, base_filters=4)
+    images = gan.build_generator(config)(tf.zeros([3, 5]), training=False)
+    assert images.shape == (3, *shape)
+    assert gan.build_critic(config)(images).shape == (3, 1)
+
+
+@pytest.mark.parametrize("normalization", ["batch", "none"])
+def test_conditional_networks_depend_on_the_class(normalization: str) -> None:
+    """Each image on its own label alone; the score as the projection is defined, from the features."""
+    config = gan.NetworkConfig(ImageShape(9, 12, 3), 5, 4, generator_normalization=normalization, classes=3)
+    latents = tf.random.stateless_normal([4, 5], [0, 0])
+    generator, critic = gan.build_generator(config), gan.build_critic(config)
+    first, other = (
+        generator(gan.with_labels(latents, tf.constant(labels), 3), training=False).numpy()
+        for labels in ([0, 1, 2, 0], [0, 2, 2, 1])
+    )
+    assert first.shape == (4, 9, 12, 3)
+    assert (np.abs(first - other).max(axis=(1, 2, 3)) > 0).tolist() == [False, True, False, True]
+    features = keras.Model(critic.inputs, critic.get_layer("flatten").output)
+    labels = np.array([2, 0, 1, 1])
+    given = gan.with_labels(tf.constant(first), tf.constant(labels), 3)
+    phi = features(given).numpy()
+    score, of_classes = (critic.get_layer(name).kernel.numpy() for name in ("score", "score_of_classes"))
+    expected = (phi * (score[:, 0] + of_classes.T[labels])).sum(axis=1)
+    np.testing.assert_allclose(critic(given)[:, 0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_networks_without_classes_have_the_weights_that_they_always_had() -> None:
+    """A conditional critic has the same and one more."""
+    config = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
+    plain, conditional = (gan.build_critic(dataclasses.replace(config, classes=count)) for count in (0, 2))
+    more = {variable.path: variable.numpy() for variable in conditional.variables}
+    assert more.keys() - {variable.path for variable in plain.variables} == {"score_of_classes/kernel"}
+    for variable in plain.variables:
+        np.testing.assert_array_equal(variable.numpy(), more[variable.path])
+
+
+def test_the_generator_uses_its_whole_image() -> None:
+    """Cropping takes what is beyond the image, not a part of it: every pixel depends on the latents."""
+    config = gan.NetworkConfig(ImageShape(33, 17, 3), latent_size=5, base_filters=4)
+    latents = tf.random.stateless_normal([64, 5], [0, 0])
+    spread = np.std(gan.build_generator(config)(latents, training=True), axis=0)
+    assert spread.min() > 0
+
+
+def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
+    config = gan.NetworkConfig(ImageShape(8, 8, 1), latent_size=5, base_filters=4)
+    first, again, other = (gan.build_generator(config, seed).get_weights() for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_pixels_survive_the_way_there_and_back() -> None:
+    pixels = tf.range(256)
+    assert np.array_equal(gan.to_pixels(gan.to_unit_range(tf.cast(pixels, tf.uint8))), pixels)
+
+
+def test_pixels_are_clipped_and_rounded() -> None:
+    images = tf.constant([-2.0, -1.0, 0.0, 1.0, 2.0, 1.0 - 1.2 / 127.5])
+    assert gan.to_pixels(images).numpy().tolist() == [0, 0, 128, 255, 255, 254]
+
+
+def test_a_config_survives_json() -> None:
+    config = gan.NetworkConfig(ImageShape(8, 9, 3), latent_size=5, base_filters=4)
+    assert gan.NetworkConfig.from_json(config.to_json()) == config
+    from_before = config.to_json()
+    del from_before["classes"]
+    assert gan.NetworkConfig.from_json(from_before) == config

@@ -1,0 +1,154 @@
+"""Tests for normalization.py that need no training; second derivatives are in train/test_second_order.py."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.networks.normalization import BatchNormalization, recorded_statistics
+
+
+def normalise(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
+    """Outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
+    points = tf.convert_to_tensor(inputs)
+    variables = [points, layer.gamma.value, layer.beta.value]
+    with tf.GradientTape() as tape, recorded_statistics() as found:
+        tape.watch(points)
+        outputs = layer(points, training=True)
+        value = tf.reduce_sum(outputs * other)
+    assert [statistics.layer for statistics in found] == [layer]
+    return [outputs, found[0].mean, found[0].variance, *tape.gradient(value, variables)]
+
+
+def test_xla_computes_the_same() -> None:
+    """What a TPU of one core would run."""
+    layer = BatchNormalization()
+    layer.build((None, 3, 3, 2))
+    inputs, other = tf.random.stateless_normal([2, 4, 3, 3, 2], [0, 0])
+    plain, compiled = (
+        tf.function(lambda *arrays: normalise(layer, *arrays), jit_compile=jit)(inputs, other) for jit in (False, True)
+    )
+    assert len(plain) == 6
+    for expected, found in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(8, 5, 3, 4), (1, 1, 1, 2), (3, 2, 1, 3)])
+def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...]) -> None:
+    """TensorFlow's kernel against sums of our own, which any number of replicas use; and those against NumPy."""
+    random = np.random.default_rng(0)
+    inputs, other = random.normal(2.0, 3.0, shape), random.normal(size=shape)
+    gamma, beta = random.normal(size=(2, shape[-1]))
+    layers = {}
+    for number in ("float32", "float64"):
+        layer = layers[number] = BatchNormalization()
+        layer.dtype_policy = number
+        layer.build((None, *shape[1:]))
+        layer.set_weights([gamma, beta, *layer.get_weights()[2:]])
+    exact = normalise(layers["float64"], inputs, other)
+    fused = normalise(layers["float32"], inputs.astype("float32"), other.astype("float32"))
+    for expected, found in zip(exact, fused, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+    axes = (0, 1, 2)
+    mean, variance = inputs.mean(axes), inputs.var(axes)
+    np.testing.assert_allclose(exact[0], (inputs - mean) / np.sqrt(variance + 1e-5) * gamma + beta, rtol=1e-9)
+    np.testing.assert_allclose(exact[1], mean)
+    np.testing.assert_allclose(exact[2], variance, atol=1e-12)
+
+
+# Mean and standard deviation of the inputs: where a variance as E[x^2] - E[x]^2 in float32 is off by 4%, and by 100%.
+FAR_FROM_ZERO = ((10.0, 0.1), (30.0, 0.05))
+REPLICAS = (1, 2, 4, 8)
+
+
+def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [10, 4, 4, 3] in float32, which 4 and 8 replicas share unevenly, and weights of the outputs."""
+    random = np.random.default_rng(0)
+    inputs = random.normal(mean, deviation, (10, 4, 4, 3))
+    # The examples differ, and so do the means of the replicas.
+    inputs += random.normal(0.0, deviation, (10, 1, 1, 3))
+    return inputs.astype("float32"), random.normal(size=inputs.shape).astype("float32")
+
+
+def normalised_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
+    """What `normalise` returns in float32 by case and number of replicas, put together again over the replicas."""
+    found = {}
+    for replicas in REPLICAS:
+        # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.
+        tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
+        some = tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
+        for case, (mean, deviation) in enumerate(FAR_FROM_ZERO):
+            for synchronised in (True, False) if replicas == 1 else (True,):
+                with some.scope():
+                    layer = BatchNormalization(synchronised=synchronised)
+                    layer.build((None, 4, 4, 3))
+                found[f"{case} {replicas} {synchronised}"] = _on(some, layer, *far_inputs(mean, deviation))
+    return found
+
+
+def _on(
+    strategy: tf.distribute.Strategy, layer: BatchNormalization, inputs: np.ndarray, other: np.ndarray
+) -> list[Any]:
+    shares = [np.array_split(array, strategy.num_replicas_in_sync) for array in (inputs, other)]
+
+    def on_one() -> tuple[tf.Tensor, ...]:
+        index = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+        return tuple(normalise(layer, *(tf.constant(share[index]) for share in shares)))
+
+    values = tf.function(functools.partial(strategy.run, on_one))()
+    outputs, mean, variance, to_inputs, to_scale, to_shift = (
+        [local.numpy() for local in strategy.experimental_local_results(value)] for value in values
+    )
+    assert all(np.array_equal(mean[0], each) for each in mean)
+    assert all(np.array_equal(variance[0], each) for each in variance)
+    together = [np.concatenate(outputs), mean[0], variance[0], np.concatenate(to_inputs), sum(to_scale), sum(to_shift)]
+    return [value.tolist() for value in together]
+
+
+@pytest.fixture(scope="module")
+def far_from_zero(on_replicas: Callable[..., Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = on_replicas(__file__, "normalised_on_replicas", max(REPLICAS))
+    return found
+
+
+@pytest.mark.parametrize("case", range(len(FAR_FROM_ZERO)))
+@pytest.mark.parametrize(("replicas", "synchronised"), [*((count, True) for count in REPLICAS), (1, False)])
+def test_float32_is_accurate_far_from_zero(
+    far_from_zero: dict[str, list[Any]], case: int, replicas: int, synchronised: bool
+) -> None:
+    """Outputs, statistics and gradients against the closed form in float64 (Ioffe & Szegedy 2015, section 3).
+
+    Unsynchronised is what each virtual shard computes under `exact`.
+    """
+    inputs, other = (array.astype("float64") for array in far_inputs(*FAR_FROM_ZERO[case]))
+    axes = (0, 1, 2)
+    mean, variance = inputs.mean(axes), inputs.var(axes)
+    inverse = 1 / np.sqrt(variance + 1e-5)
+    unit = (inputs - mean) * inverse
+    to_inputs = inverse * (other - other.mean(axes) - unit * (other * unit).mean(axes))
+    expected = {
+        "outputs": unit,
+        "mean": mean,
+        "variance": variance,
+        "gradient to inputs": to_inputs,
+        "gradient to scale": (other * unit).sum(axes),
+        "gradient to shift": other.sum(axes),
+    }
+    found = far_from_zero[f"{case} {replicas} {synchronised}"]
+    for (what, value), ours in zip(expected.items(), found, strict=True):
+        error = np.abs(np.array(ours) - value).max() / np.abs(value).max()
+        assert error < 1e-4, what
+
+
+def test_statistics_move_only_where_the_update_was_sound() -> None:
+    layer = BatchNormalization(momentum=0.75)
+    with recorded_statistics() as found:
+        layer(tf.constant(np.arange(8.0, dtype="float32").reshape(1, 2, 2, 2)), training=True)
+    found[0].move(tf.constant(False))
+    np.testing.assert_array_equal(layer.moving_mean, [0, 0])
+    found[0].move(tf.constant(True))
+    np.testing.assert_allclose(layer.moving_mean, [0.25 * 3, 0.25 * 4])
+    np.testing.assert_allclose(layer.moving_variance, [0.75 + 0.25 * 5] * 2, rtol=1e-6)

@@ -1,0 +1,61 @@
+"""Tests for saved_models.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from components.core.networks import saved_models
+from components.core.storage import atomic_files
+
+
+@tf.custom_gradient
+def _halved(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    return x / 2, lambda gradient: 7 * gradient
+
+
+@tf.custom_gradient
+def _doubled(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    return x * 2, lambda gradient: 5 * gradient
+
+
+class _Counter(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(np.arange(3, dtype=np.float32))
+
+        def add(x: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"sum": tf.map_fn(lambda row: row + self.weight, _halved(_doubled(x)))}
+
+        self.add = tf.function(add, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+
+
+def test_the_same_module_gives_the_same_bytes_again_in_one_process(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        module = _Counter()
+        saved_models.save(module, tmp_path / name, {"serving_default": module.add})
+        tf.function(lambda x: _halved(x))(tf.constant(1.0))  # moves the process's counters on
+    first = atomic_files.files_in(tmp_path / "first")
+    assert first == atomic_files.files_in(tmp_path / "second")
+    assert set(first) == {"saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"}
+
+
+def test_what_was_saved_loads_and_computes_the_same(tmp_path: Path) -> None:
+    module = _Counter()
+    saved_models.save(module, tmp_path, {"serving_default": module.add})
+    loaded = tf.saved_model.load(str(tmp_path))
+    x = np.ones((4, 3), np.float32)
+    expected = x + np.arange(3)
+    np.testing.assert_array_equal(loaded.signatures["serving_default"](x=tf.constant(x))["sum"], expected)
+    np.testing.assert_array_equal(loaded.add(tf.constant(x))["sum"], expected)
+
+
+def test_custom_gradients_stay_those_of_their_operations(tmp_path: Path) -> None:
+    saved_models.save(_Counter(), tmp_path)
+    loaded = tf.saved_model.load(str(tmp_path))
+    x = tf.ones([2, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        total = tf.reduce_sum(loaded.add(x)["sum"])
+    np.testing.assert_array_equal(tape.gradient(total, x), np.full((2, 3), 35))

@@ -1,0 +1,75 @@
+"""Tests for grids.py."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.core.reporting.grids import GAP, SMALLEST_CELL, bounded_grid, png_grid, shrunk_sheet
+from tests import sheets
+
+
+def _decode(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_image_stands_in_its_cell_enlarged_by_a_whole_factor(channels: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 6, channels), dtype=np.uint8)
+    sheet = _decode(png_grid(images, columns=2))
+    factor = SMALLEST_CELL // 8
+    assert sheet.shape[:2] == (3 * 8 * factor + 2 * GAP, 2 * 6 * factor + GAP)
+    for index, image in enumerate(images):
+        top, left = index // 2 * (8 * factor + GAP), index % 2 * (6 * factor + GAP)
+        cell = sheet[top : top + 8 * factor : factor, left : left + 6 * factor : factor]
+        np.testing.assert_array_equal(cell.reshape(image.shape), image)
+    assert (sheet[2 * (8 * factor + GAP) :, 6 * factor + GAP :] == 255).all()  # the empty sixth cell
+
+
+def test_columns_default_to_a_nearly_square_sheet_and_never_exceed_the_count() -> None:
+    images = np.zeros((9, 64, 64, 1), np.uint8)
+    side = 3 * 64 + 2 * GAP
+    assert _decode(png_grid(images)).shape == (side, side)
+    assert _decode(png_grid(images[:2], columns=8)).shape == (64, 2 * 64 + GAP)
+
+
+@pytest.mark.parametrize("images", [np.zeros((0, 8, 8, 1), np.uint8), np.zeros((2, 8, 8, 1)), np.zeros((8, 8), "u1")])
+def test_anything_but_uint8_images_is_refused(images: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="uint8 images"):
+        png_grid(images)
+
+
+@pytest.mark.parametrize(("shape", "columns"), [((6, 4, 1), 0), ((7, 20, 3), 8), ((60, 70, 3), 3)])
+def test_a_sheet_holds_the_images_in_order(shape: tuple[int, int, int], columns: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (24, *shape), dtype=np.uint8)
+    found = sheets.images_of(png_grid(images, columns), *shape[:2])
+    np.testing.assert_array_equal(found.reshape(-1, *shape)[:24], images)
+
+
+def test_a_bounded_sheet_shows_fewer_images_or_smaller_ones() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 96, 96, 3), dtype=np.uint8)
+    some = bounded_grid(noise, 300_000)
+    assert len(some) <= 300_000
+    np.testing.assert_array_equal(sheets.images_of(some, 96, 96).reshape(-1, 96, 96, 3), noise[:9])
+    every = bounded_grid(noise, 300_000, columns=8)
+    assert len(every) <= 300_000
+    means = noise.reshape(64, 32, 3, 32, 3, 3).mean(axis=(2, 4)).round()
+    np.testing.assert_array_equal(sheets.images_of(every, 32, 32).reshape(-1, 32, 32, 3), means)
+
+
+def test_large_images_are_shrunk_on_a_bounded_sheet() -> None:
+    sheet = bounded_grid(np.full((1, 300, 150, 1), 7, np.uint8), 10**6)
+    assert _decode(sheet).shape == (75, 37)
+
+
+def test_a_sheet_is_shrunk_by_a_whole_factor_where_it_has_too_many_bytes() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1, 300, 150, 3), dtype=np.uint8)
+    sheet = png_grid(noise)
+    assert shrunk_sheet(sheet, len(sheet)) == sheet
+    half = shrunk_sheet(sheet, len(sheet) - 1)
+    assert len(half) < len(sheet)
+    means = noise[0].reshape(150, 2, 75, 2, 3).mean(axis=(1, 3))
+    assert np.abs(_decode(half) - means).max() <= 1  # rounded
+    with pytest.raises(ValueError, match="cannot identify image file"):
+        shrunk_sheet(b"no picture", 10)

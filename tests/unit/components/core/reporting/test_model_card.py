@@ -1,0 +1,154 @@
+"""Tests for model_card.py, with a Markdown parser as the oracle of what a reader sees."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from components.core.artifacts import lineage, models
+from components.core.artifacts.datasets import ImageShape
+from components.core.reporting import model_card
+from components.core.storage import digests
+from tests import artifacts
+
+HOSTILE = "a|b\nc <script>alert(1)</script> [x](http://evil) **bold** `code` &lt; \x1b[31m\u202e # ![i](u) _e_ ~s~ \\|"
+MODEL = models.Description(
+    files={},
+    checkpoint_digest="1" * 64,
+    step=1200,
+    image=ImageShape(8, 8, 1),
+    latent_size=16,
+    classes=["dark", HOSTILE],
+    dataset_digest="2" * 64,
+    class_counts=[3, 4],
+)
+RULE = {
+    "rule": "fcd_corrected",
+    "value": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "limit": "at most 0.055",
+    "outcome": "passed",
+}
+NUMBERS: dict[str, Any] = {
+    "names": [["fcd", "Fréchet distance"], ["recall", "recall"]],
+    "model": {"fcd": 1.23456, "recall": None},
+    "champion": None,
+    "real": {"fcd": 0.5},
+    "noise": {"fcd": 30.0, "recall": 0},
+    "compared": 5000,
+    "low_n": False,
+}
+
+
+def judgement(**changes: Any) -> model_card.Judgement:
+    dataset = {
+        "source": {"kind": HOSTILE, "fingerprint": "3" * 64},
+        "splits": {name: {"records": 1000} for name in ("train", "validation", "test")},
+        "quarantine": {"count": 7},
+        "preprocessing": {"resize": "fill"},
+    }
+    origin = lineage.Lineage(
+        dataset=dataset,
+        checkpoint={"settings": {"steps": 1200}},
+        embedding={"certificate": {"outcome": "passed"}, "settings": {"seed": 0}},
+        made_with={"code": "4" * 64, "image": HOSTILE, "libraries": {"keras": HOSTILE}},
+    )
+    given = {"reasons": [HOSTILE], "rules": [RULE], "settings": {"sample_count": 10000}, **changes}
+    evaluation = artifacts.evaluation(**{name: value for name, value in given.items() if name != "numbers"})
+    return model_card.Judgement(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
+
+
+def parse(text: str) -> list[Token]:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+
+
+def tables(text: str) -> dict[str, list[list[str]]]:
+    """The rows of the table below each heading, cells as a reader sees them."""
+    found: dict[str, list[list[str]]] = {}
+    heading, before = "", ""
+    for token in parse(text):
+        if before == "heading_open":
+            heading = token.content
+        if token.type == "tr_open":
+            found.setdefault(heading, []).append([])
+        if before in ("td_open", "th_open"):
+            found[heading][-1].append("".join(child.content for child in token.children or []))
+        before = token.type
+    return found
+
+
+def types(text: str) -> set[str]:
+    return {child.type for token in parse(text) for child in [token, *(token.children or [])]}
+
+
+def test_the_card_tells_what_was_found_beside_real_images() -> None:
+    shown = tables(model_card.render(MODEL, {"steps": 1200}, judgement()))
+    assert shown["Metrics"] == [
+        ["metric", "name", "this model", "real against real", "noise"],
+        ["Fréchet distance", "fcd", "1.235", "0.5", "30"],
+        ["recall", "recall", "–", "–", "0"],
+    ]
+    assert shown["Verdict"][1] == ["fcd_corrected", "0.02", "0.01", "0.03", "at most 0.055", "passed"]
+    assert ["train", "steps", "1200"] in shown["Configuration"]
+    assert ["evaluate", "sample_count", "10000"] in shown["Configuration"]
+    found = {row[0]: row[1:] for row in shown["Lineage"]}
+    assert found["dataset"][0] == digests.digest_of_record(judgement().lineage.dataset)
+    assert found["model"] == [MODEL.digest, lineage.UNKNOWN, lineage.UNKNOWN]
+    assert "champion" not in "".join(found)
+
+
+def test_what_the_training_began_with_is_told_before_and_after_it_is_judged() -> None:
+    begun = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
+    judged = judgement()
+    judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": begun}))
+    for found in (None, judged):
+        shown = tables(model_card.render(MODEL, begun, found))
+        assert ["initial checkpoint", "7" * 64, "", ""] in shown["Lineage"]
+    assert "initial checkpoint" not in model_card.render(MODEL, {"steps": 1200}, judgement())
+
+
+def test_the_champion_that_it_was_compared_with_has_a_column() -> None:
+    numbers = {**NUMBERS, "champion": {"fcd": 2.5}}
+    text = model_card.render(MODEL, {}, judgement(numbers=numbers, champion_version=3, champion_digest="6" * 64))
+    assert tables(text)["Metrics"][:2] == [
+        ["metric", "name", "this model", "champion then, version 3", "real against real", "noise"],
+        ["Fréchet distance", "fcd", "1.235", "2.5", "0.5", "30"],
+    ]
+    assert ["champion then, version 3", "6" * 64, "", ""] in tables(text)["Lineage"]
+
+
+def test_a_card_of_a_model_that_nobody_judged_has_no_metrics() -> None:
+    text = model_card.render(MODEL, {"steps": 1200})
+    assert "It has not been judged" in text
+    assert set(tables(text)) == {"Use", "Configuration", "Lineage"}
+
+
+def test_hostile_text_keeps_its_place() -> None:
+    found = dataclasses.replace(judgement(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
+    text = model_card.render(MODEL, {HOSTILE: HOSTILE}, found)
+    allowed = types(
+        model_card.render(dataclasses.replace(MODEL, classes=["a", "b"]), {"a": "b"}, judgement(reasons=["good"]))
+    )
+    assert types(text) <= allowed | {"text_special"}
+    assert not types(text) & {"html_inline", "html_block", "link_open", "image", "s_open", "em_open"}
+    assert ["train", model_card.plain(HOSTILE), model_card.plain(HOSTILE)] in tables(text)["Configuration"]
+    assert "http://" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+@given(value=st.text(max_size=30))
+def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
+    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{model_card.escaped(value)}x |\n")["T"][1:]
+    assert row == [f"x{model_card.plain(value)}x"]
+    assert model_card.plain(value).isprintable()
+
+
+def test_what_evaluations_always_hold_is_asked_for() -> None:
+    with pytest.raises(KeyError):
+        model_card.render(MODEL, {}, judgement(numbers={}))

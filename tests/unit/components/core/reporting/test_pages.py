@@ -1,0 +1,317 @@
+"""The pages of `evaluate` and of `wgan report compare`, as a real browser shows them.
+
+Class names, settings, an unreadable champion and the folders given are hostile: they try to run, to load, to break out.
+"""
+
+import dataclasses
+import html
+import http.server
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations
+from components.core.artifacts.datasets import ImageShape
+from components.core.registry import registry
+from components.core.reporting import grids, pages
+from components.core.storage import atomic_files
+from components.evaluate import run as evaluate
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.report import scores_table
+from components.evaluate.report.scores_table import Comparison, Row
+from components.report import run as report
+from components.report.config import ReportConfig
+from tests.conftest import write_dataset
+from tests.fakes.chromium import Chromium, find
+
+# Samples, real images, closest pairs, seven steps, classes, two splits, leaks, five curves; rows of classes as well,
+# but no distances and no leaks; two sheets and four curves, as distances cannot be compared.
+IMAGES = {"report": 19, "large report": 18, "comparison": 6}
+PHONE = 390  # pixels
+CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
+
+# What can be seen of a page: that nothing in it acts, that all of it is there, and what it looks like.
+PROBE = """(() => {
+  const all = [...document.querySelectorAll('*')], images = [...document.images];
+  const light = (colour) => {
+    const parts = colour.match(/[\\d.]+/g).map(Number);
+    const linear = parts.slice(0, 3).map(c => c / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
+    return parts[3] === 0 ? null : .2126 * linear[0] + .7152 * linear[1] + .0722 * linear[2];
+  };
+  const ground = (node) => light(getComputedStyle(node).backgroundColor) ?? ground(node.parentElement);
+  const contrast = (node) => {
+    const both = [light(getComputedStyle(node).color), ground(node)].sort();
+    return (both[1] + .05) / (both[0] + .05);
+  };
+  const texts = all.filter(node => document.body.contains(node) &&
+    [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim()));
+  const plain = /^(HTML|HEAD|META|TITLE|STYLE|BODY|H[123]|P|DIV|TABLE|TBODY|T[RHD]|STRONG|IMG|DETAILS|SUMMARY|FIG.*)$/;
+  const isLoaded = image => image.src.startsWith('data:image/png;base64,') && image.complete && image.naturalWidth > 1;
+  const chart = document.querySelector('.chart img').getBoundingClientRect();
+  return {
+    title: document.title,
+    active: all.map(node => node.tagName).filter(name => !plain.test(name)),
+    attributes: [...new Set(all.flatMap(node => [...node.attributes].map(attribute => attribute.name)))],
+    images: images.length,
+    loaded: images.filter(isLoaded).length,
+    text: document.body.textContent,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    contrast: Math.min(...texts.map(contrast)),
+    chart: [chart.x + scrollX, chart.y + scrollY, chart.width, chart.height],
+  };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def outside() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on loopback, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def hostile(outside: tuple[str, list[str]]) -> list[str]:
+    address, _ = outside
+    return [
+        f"<script>document.title = 'taken'; fetch('{address}/script')</script>",
+        f"\"><img src='{address}/image' onerror=\"document.title='taken'\">",
+        f"'><link rel=stylesheet href={address}/link><iframe src={address}/frame></iframe><base href={address}>",
+        f"</style><style>body {{ background: url({address}/style) }}</style>",
+        "</title></td></table></div><h1>taken</h1>",
+        "{{ 7 * 7 }}{% raw %}{# &lt; &amp;",
+        "$\\frac{1}{$x_{",
+        "\u202eשלום, עולם\u202c",
+        "wide" * 100,
+    ]
+
+
+@pytest.fixture(scope="module")
+def evaluation(
+    tmp_path_factory: pytest.TempPathFactory,
+    hostile: list[str],
+    make_dataset: Callable[..., str],
+    make_embedding: Callable[..., Path],
+    make_checkpoint: Callable[..., Path],
+) -> Path:
+    """A real evaluation of small grey images in three classes, everything about which is hostile."""
+    root = tmp_path_factory.mktemp("hostile")
+    dataset = make_dataset(root / "dataset", {"train": 300, "test": 60}, classes=[*hostile[:2], hostile[6]])
+    _spoil(dataset, hostile)
+    embedding = make_embedding(root / "embedding", dataset)
+    training = root / hostile[1].replace("/", "\\")
+    checkpoint = make_checkpoint(training, dataset_digest=datasets.Manifest.of(dataset).digest)
+    described = checkpoints.Description.of(checkpoint)
+    settings = {**described.settings, **{f"setting {index}": text for index, text in enumerate(hostile)}, hostile[1]: 1}
+    described = dataclasses.replace(described, settings=settings)
+    atomic_files.write_json(checkpoint / checkpoints.MANIFEST, described.to_json())
+    write_log(training, described.step)
+    write_samples(training, ImageShape(8, 8, 1), described.step)
+    same = {
+        "dataset_digest": described.dataset_digest,
+        "embedding_digest": embeddings.Description.of(embedding).digest,
+    }
+    compared = Comparison(split=hostile[6], compared=60, samples=100, seed=0, distance="fcd", code=hostile[0], **same)
+    for step in (50, 100):
+        scores: dict[str, float | None] = {"fcd": 9 / step, hostile[1]: 1.0}
+        row = Row(step=step, checkpoint_digest=hostile[0], comparison=compared, scores=scores, settings={})
+        scores_table.append(training, row)
+    champion = root / "registry" / registry.CHAMPION
+    champion.parent.mkdir()
+    champion.write_text(json.dumps({"schema_version": 1, hostile[0]: hostile[1]}))
+    return evaluated(checkpoint, dataset, embedding, root / hostile[0].replace("/", "\\"), str(champion.parent))
+
+
+def _spoil(dataset: str, hostile: list[str]) -> None:
+    """Lets a dataset tell of images set aside, whose names are hostile, and of one that leaks."""
+    manifest = datasets.Manifest.of(dataset)
+    entries = [{"name": text, "sha256": "0" * 64, "reason": text} for text in hostile[3:]]
+    (train,), (test,) = (manifest.splits[split].shards for split in ("train", "test"))
+    leak = {"split": "test", "shard": test.file, "record": 3, "train_shard": train.file, "train_record": 299}
+    leaks = {"exact": 0, "near": 1, "compared": ["test", "validation"], "first": [leak]}
+    spoilt = dataclasses.replace(
+        manifest,
+        source={**manifest.source, "duplicates": 2, "contradictions": 1, "leaks": leaks},
+        quarantine={"count": len(entries), "limit": 0.5, "entries": entries},
+    )
+    spoilt.write(Path(dataset))
+
+
+@pytest.fixture(scope="module")
+def large_evaluation(
+    tmp_path_factory: pytest.TempPathFactory, make_embedding: Callable[..., Path], make_checkpoint: Callable[..., Path]
+) -> Path:
+    """A real evaluation of coloured images of 64x64 in a hundred classes, with a long log."""
+    root = tmp_path_factory.mktemp("large")
+    shape = ImageShape(64, 64, 3)
+    dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
+    manifest = datasets.Manifest.of(dataset)
+    counts = manifest.splits["train"].class_counts
+    checkpoint = make_checkpoint(root / "t", image=shape, dataset_digest=manifest.digest, class_counts=counts)
+    write_log(checkpoint.parent, 10_000)
+    write_samples(checkpoint.parent, shape, 100)
+    return evaluated(checkpoint, dataset, make_embedding(root / "embedding", dataset), root / "evaluation", "")
+
+
+def evaluated(checkpoint: Path, dataset: str, embedding: Path, place: Path, champion: str) -> Path:
+    config = EvaluateConfig(
+        checkpoint=str(checkpoint),
+        dataset=dataset,
+        embedding=str(embedding),
+        evaluation=str(place),
+        registry=champion,
+        sample_count=100,
+    )
+    evaluate.run(config)
+    return place
+
+
+def write_log(training: Path, rows: int) -> None:
+    """Rows up to step 100, as noisy as can be."""
+    names = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "images_per_second")
+    values = np.random.default_rng(0).normal(size=(rows, len(names))).tolist()
+    lines = [
+        json.dumps({"step": 100 * (index + 1) / rows, **dict(zip(names, row, strict=True))})
+        for index, row in enumerate(values)
+    ]
+    (training / "metrics.jsonl").write_text("\n".join(lines))
+
+
+def write_samples(training: Path, image: ImageShape, last_step: int) -> None:
+    """Sheets of noise, the worst there is to compress."""
+    (training / "samples").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (64, image.height, image.width, image.channels), dtype=np.uint8)
+    sheet = grids.png_grid(pixels)
+    for step in range(10, last_step + 1, 10):
+        (training / "samples" / f"step-{step:010d}.png").write_bytes(sheet)
+
+
+@pytest.fixture(scope="module")
+def comparison(evaluation: Path, large_evaluation: Path) -> Path:
+    """The page that sets the two side by side."""
+    page = evaluation.parent / "compare.html"
+    report.run(ReportConfig(action="compare", first=str(evaluation), second=str(large_evaluation), output=str(page)))
+    return page
+
+
+@pytest.fixture(scope="module")
+def page_of(evaluation: Path, large_evaluation: Path, comparison: Path) -> dict[str, Path]:
+    return {
+        "report": evaluation / evaluations.REPORT,
+        "large report": large_evaluation / evaluations.REPORT,
+        "comparison": comparison,
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    program = find()
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium-headless-shell")
+    with Chromium(program) as started:
+        yield started
+
+
+PAGES = ("report", "large report", "comparison")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_small_even_of_large_images_many_classes_and_long_logs(page_of: dict[str, Path], name: str) -> None:
+    assert page_of[name].stat().st_size < pages.SIZE_LIMIT
+
+
+@pytest.mark.parametrize("framed", [False, True], ids=["from disk", "in Kubeflow's frame"])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
+    page_of: dict[str, Path],
+    browser: Chromium,
+    outside: tuple[str, list[str]],
+    hostile: list[str],
+    tmp_path: Path,
+    name: str,
+    framed: bool,
+) -> None:
+    page = page_of[name]
+    browser.open(framed_as_kubeflow_does(page.read_text(), tmp_path) if framed else page)
+    seen = browser.evaluate(PROBE, in_frame=framed)
+    assert seen["active"] == []
+    assert set(seen["attributes"]) <= {"alt", "charset", "class", "content", "http-equiv", "lang", "name", "src"}
+    assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side")
+    assert seen["images"] == seen["loaded"] == IMAGES[name]
+    assert {address.split(":")[0] for address in browser.requests} == {"file", "data"}
+    assert outside[1] == []
+    if name != "large report":
+        assert [text for text in hostile if text not in seen["text"]] == []
+
+
+def framed_as_kubeflow_does(text: str, folder: Path) -> Path:
+    """A page that shows another as Kubeflow does: whole, in a frame without an origin, in which scripts may run."""
+    frame = f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(text)}" style="width: 100%; height: 800px">'
+    host = folder / "host.html"
+    host.write_text(f"<!doctype html><title>host</title>{frame}</iframe>")
+    return host
+
+
+def test_the_policy_holds_even_where_text_is_not_escaped(
+    page_of: dict[str, Path], browser: Chromium, outside: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    """And without it the same text would act: the tests above look at something that can happen."""
+    text = html.unescape(page_of["report"].read_text())
+    broken = tmp_path / "broken.html"
+    broken.write_text(text)
+    browser.open(broken)
+    assert browser.evaluate("document.scripts.length") > 0
+    assert browser.evaluate("document.title") != "taken"
+    assert outside[1] == []
+    broken.write_text(re.sub("<meta http-equiv=.*?>", "", text))
+    browser.open(broken)
+    assert browser.evaluate("document.title") == "taken"
+    assert "/image" in outside[1]
+    outside[1].clear()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, 1040], ids=["phone", "desk"])
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: str, width: int, dark: bool) -> None:
+    browser.open(page_of[name], width, dark)
+    seen = browser.evaluate(PROBE)
+    assert seen["overflow"] == 0
+    assert seen["contrast"] >= CONTRAST
+    look = browser.screenshot()
+    assert look.shape[1] == width
+    ground = luminance(look[:8, :8]).mean()
+    assert ground < 0.05 if dark else ground > 0.9
+    left, top, wide, high = (round(number) for number in seen["chart"])
+    chart = look[top : top + high, left : min(left + wide, width)]
+    grey = luminance(chart[np.ptp(chart, axis=2) < 40])  # axes and their numbers, not the curves
+    ink = grey.max() if dark else grey.min()
+    assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) >= CONTRAST
+
+
+def luminance(pixels: np.ndarray) -> np.ndarray:
+    """Relative luminance [...] of sRGB pixels uint8 [..., 3], as WCAG defines it."""
+    shares = pixels / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])

@@ -1,0 +1,54 @@
+"""Tests for training_curves.py and charts.py: which charts there are, and what stands in them."""
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from components.core.reporting import charts, training_curves
+
+
+def training(*rows: dict[str, float], **scores: list[dict[str, float]]) -> dict[str, Any]:
+    return {"log": rows, "scores": scores}
+
+
+def pixels_of_colour(png: bytes, colour: str) -> int:
+    """Pixels near a colour, as charts are drawn with few."""
+    with Image.open(io.BytesIO(png)) as image:
+        pixels = np.asarray(image.convert("RGBA")).astype(int)
+    wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    near = (np.abs(pixels[..., :3] - wanted).max(axis=2) < 12) & (pixels[..., 3] > 200)
+    return int(near.sum())
+
+
+BLUE, ORANGE = "#2f7fd1", "#d9822b"
+
+
+def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
+    assert training_curves.draw({"t": training()}) == []
+    rows = [{"step": step, "penalty": 1.0, "unknown": 2.0} for step in (1, 2)]
+    (chart,) = training_curves.draw({"t": training(*rows)})
+    assert chart["caption"].startswith("Penalty")
+    both = training_curves.draw({"t": training(*rows, validation=[{"step": 1, "fcd": 3.0}, {"step": 2, "fcd": 1.0}])})
+    assert [chart["caption"].split()[0] for chart in both] == ["Penalty", "Fréchet"]
+    assert training_curves.draw({"t": training(validation=[{"step": 1, "fcd": 3.0}])}, distances=False) == []
+
+
+def test_a_line_each_and_in_the_same_axes_a_colour_for_each_training() -> None:
+    one = training({"step": 1, "critic_loss": 1.0}, {"step": 2, "critic_loss": 2.0})
+    two = training(*({**row, "generator_loss": 1.5} for row in one["log"]))
+    drawn = {
+        name: training_curves.draw(trainings)[0]["png"]
+        for name, trainings in {"one": {"A": one}, "two": {"A": two}, "both": {"A": one, "B": one}}.items()
+    }
+    assert pixels_of_colour(drawn["one"], BLUE) > 300
+    assert pixels_of_colour(drawn["one"], ORANGE) == 0
+    assert pixels_of_colour(drawn["two"], ORANGE) > 300
+    assert pixels_of_colour(drawn["both"], ORANGE) > 300
+
+
+def test_names_are_never_taken_for_formulas_and_letters_that_the_font_lacks_do_no_harm() -> None:
+    names = ["$\\frac{1}{$x_{", "猫", "a" * 99]
+    assert charts.bars(names, {"$x_{": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
+    assert charts.lines([charts.Curve(name, [(0, 1)], index) for index, name in enumerate(names)])[:4] == b"\x89PNG"

@@ -1,0 +1,128 @@
+"""Hashes of many files, against hashlib; and processes that die while they read."""
+
+import contextlib
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DataError
+from components.core.sources import concurrent, hashing, sources
+from components.core.sources.hashing import File
+
+FEW = 5
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes after five files rather than thousands, and three files in a request."""
+    monkeypatch.setattr(hashing, "_FEW", FEW)
+    monkeypatch.setattr(hashing, "_AT_ONCE", 3)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
+    """The executors of processes that are made meanwhile."""
+    found: list[ProcessPoolExecutor] = []
+    processes = concurrent.processes
+
+    @contextlib.contextmanager
+    def noting() -> Iterator[ProcessPoolExecutor]:
+        with processes() as executor:
+            found.append(executor)
+            yield executor
+
+    monkeypatch.setattr(concurrent, "processes", noting)
+    return found
+
+
+def written(folder: Path, count: int) -> list[File]:
+    """Files of all lengths, one of them with a name that is no UTF-8."""
+    folder.mkdir()
+    found = []
+    for number in range(count):
+        place = os.fsdecode(os.fsencode(folder / f"{number}") + (b"\xff\n" if number == 9 else b""))
+        with open(place, "wb") as file:
+            file.write(b"%d" % number * number * 40)
+        found.append(File(place, number * 40))
+    return found
+
+
+def expected(files: list[File]) -> list[str]:
+    found = []
+    for file in files:
+        with open(file.place, "rb") as opened:
+            found.append(hashlib.sha256(opened.read()).hexdigest())
+    return found
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, FEW + 1, FEW + 3, 50])
+def test_hashes_in_the_order_of_the_files(tmp_path: Path, started: list[ProcessPoolExecutor], count: int) -> None:
+    files = written(tmp_path / "files", count)
+    assert list(hashing.hashed(files, sources.sha256_of_path)) == expected(files)
+    assert bool(started) == (count > FEW)
+    assert not multiprocessing.active_children()
+
+
+def test_what_is_known_is_not_read(tmp_path: Path) -> None:
+    files = written(tmp_path / "files", 30)
+    known = [
+        file._replace(place=f"{file.place} gone", sha256="known") if n % 3 else file for n, file in enumerate(files)
+    ]
+    found = list(hashing.hashed(known, sources.sha256_of_path))
+    assert found == ["known" if n % 3 else sha256 for n, sha256 in enumerate(expected(files))]
+
+
+def test_where_all_is_known_no_process_is_started(started: list[ProcessPoolExecutor]) -> None:
+    assert len(list(hashing.hashed([File("gone", 1, "known")] * 100, sources.sha256_of_path))) == 100
+    assert not started
+
+
+def test_processes_that_are_killed_cost_time_alone(tmp_path: Path, started: list[ProcessPoolExecutor]) -> None:
+    files = written(tmp_path / "files", 40)
+
+    def killing() -> Iterator[File]:
+        for number, file in enumerate(files):
+            if number == 20:
+                for process in multiprocessing.active_children():
+                    process.kill()
+                    process.join()
+            yield file
+
+    assert list(hashing.hashed(killing(), sources.sha256_of_path)) == expected(files)
+    assert started
+
+
+def test_a_file_that_is_gone_is_told_as_without_processes(tmp_path: Path) -> None:
+    files = written(tmp_path / "files", 40)
+    Path(files[30].place).unlink()
+    results = hashing.hashed(files, sources.sha256_of_path)
+    assert [next(results) for _ in range(30)] == expected(files[:30])
+    with pytest.raises(DataError, match="30 is gone; the source changed while it was read"):
+        next(results)
+
+
+def test_nobody_is_left_when_results_are_given_up(tmp_path: Path, started: list[ProcessPoolExecutor]) -> None:
+    results = hashing.hashed(written(tmp_path / "files", 40), sources.sha256_of_path)
+    for _ in range(10):
+        next(results)
+    assert started
+    results.close()
+    assert not multiprocessing.active_children()
+
+
+def test_a_source_of_many_files_has_the_fingerprint_that_it_has_without_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[ProcessPoolExecutor]
+) -> None:
+    (tmp_path / "pets").mkdir()
+    for number in range(30):
+        (tmp_path / "pets" / f"{number}.png").write_bytes(b"%d" % number)
+    index = str(tmp_path / "index")
+    with_processes = sources.contents(str(tmp_path / "pets"), index)
+    assert started
+    monkeypatch.setattr(hashing, "_FEW", 1000)
+    assert sources.contents(str(tmp_path / "pets")).fingerprint == with_processes.fingerprint

@@ -1,0 +1,256 @@
+"""The index of a source: what is not read again, and that no answer depends on it."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.sources import sources
+from components.core.sources.index import SourceIndex
+from components.core.storage import digests
+from tests.fakes.gcs.server import Server
+
+_LONG_AGO = 1_000_000_000
+_TICK = 0.02  # seconds; longer than a tick of the file system's clock
+
+
+def settle(folder: Path) -> None:
+    """Makes files look as if they had been written long ago, which is what lets an index trust them."""
+    for path in folder.rglob("*.png"):
+        os.utime(path, (_LONG_AGO, _LONG_AGO))
+    time.sleep(_TICK)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    folder = tmp_path / "pets"
+    for number in range(6):
+        path = folder / ("cats" if number % 2 else "dogs") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % number)
+    settle(folder)
+    return folder
+
+
+@pytest.fixture
+def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
+    """Fingerprints with an index, compares with a fingerprint without, and returns how many files were read."""
+
+    def fingerprint(source: Path, index: Path) -> str:
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            found = sources.fingerprint(str(source), str(index))
+        assert found == sources.fingerprint(str(source))
+        (line,) = (message for message in caplog.messages if message.startswith("read "))
+        return line.removeprefix("read ").removesuffix(" files; the others did not change since")
+
+    return fingerprint
+
+
+def lines(index: Path) -> list[Any]:
+    """The header, the entries, and the seal."""
+    (path,) = index.iterdir()
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
+    index = tmp_path / "index"
+    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+    (pets / "cats" / "1.png").write_bytes(b"7")
+    (pets / "cats" / "3.png").rename(pets / "dogs" / "3.png")
+    (pets / "cats" / "5.png").unlink()
+    (pets / "new.png").write_bytes(b"8")
+    settle(pets)  # touches all
+    assert files_read(pets, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+    (pets / "new.png").unlink()
+    assert files_read(pets, index) == "0 of 5"
+    assert [entry[0] for entry in lines(index)[1:-1]] == [
+        "cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"
+    ]  # fmt: skip
+
+
+def test_times_that_were_set_back_hide_nothing(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index = tmp_path / "index"
+    files_read(pets, index)
+    victim = pets / "dogs" / "0.png"
+    victim.write_bytes(b"x")
+    os.utime(victim, (_LONG_AGO, _LONG_AGO))
+    assert files_read(pets, index) == "1 of 6"
+    aside = tmp_path / "aside.png"  # what a copying tool does: another file, of the same size and time
+    aside.write_bytes(b"y")
+    os.utime(aside, (_LONG_AGO, _LONG_AGO))
+    aside.rename(victim)
+    assert files_read(pets, index) == "1 of 6"
+
+
+def test_what_was_written_about_when_it_was_read_is_read_again(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index, fresh = tmp_path / "index", pets / "cats" / "1.png"
+    fresh.write_bytes(b"a")
+    ahead = time.time() + 600  # as if this were a slow tick of the clock, or another one
+    os.utime(fresh, (ahead, ahead))
+    time.sleep(_TICK)
+    assert files_read(pets, index) == "6 of 6"
+    for _ in range(3):
+        assert files_read(pets, index) == "1 of 6"
+
+
+def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
+    # Were every file read in spite of the index, this would go unnoticed.
+    index = tmp_path / "index"
+    before = sources.fingerprint(str(pets), str(index))
+    header, *entries, _ = lines(index)
+    assert entries[0][0] == "cats/1.png"
+    entries[0][2] = "0" * 64
+    content = b"".join(digests.canonical_json(line) + b"\n" for line in (header, *entries))
+    (path,) = index.iterdir()
+    path.write_bytes(content + digests.canonical_json(hashlib.sha256(content).hexdigest()) + b"\n")
+    assert sources.fingerprint(str(pets), str(index)) != before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("1.png", "1.pnG"),
+        lambda text: text.replace('"began_ns":', '"began_ns":9'),
+        lambda text: text.replace("\n", "\n\n"),
+        lambda text: "".join(text.splitlines(keepends=True)[:-1]),
+        lambda text: "".join(text.splitlines(keepends=True)[:-2]),
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: "\0",
+        lambda text: "",
+    ],
+)
+def test_a_damaged_index_is_told_and_made_again(
+    pets: Path,
+    tmp_path: Path,
+    files_read: Callable[[Path, Path], str],
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[str], str],
+) -> None:
+    index = tmp_path / "index"
+    files_read(pets, index)
+    (path,) = index.iterdir()
+    path.write_text(damage(path.read_text()))
+    assert files_read(pets, index) == "6 of 6"
+    assert f"the index {path} cannot be used, so that every file is read: " in caplog.text
+    assert files_read(pets, index) == "0 of 6"
+    assert "cannot be used" not in caplog.text
+
+
+def test_an_index_of_another_source_is_not_believed(
+    pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]
+) -> None:
+    index, other = tmp_path / "index", tmp_path / "other"
+    shutil.copytree(pets, other)
+    settle(other)
+    files_read(pets, index)
+    (own,) = index.iterdir()
+    assert files_read(other, index) == "6 of 6"
+    (others,) = set(index.iterdir()) - {own}
+    others.write_bytes(own.read_bytes())
+    assert files_read(other, index) == "6 of 6"
+    assert files_read(pets, index) == "0 of 6"
+
+
+def known(folder: Path, source: str, name: str, stamp: str) -> str:
+    """What a new reader of an index says of one file."""
+    return SourceIndex(str(folder), source).known(name, stamp)
+
+
+def test_every_part_of_a_stamp_counts_and_so_does_the_source(tmp_path: Path) -> None:
+    parts, sha256, folder = [3, _LONG_AGO, _LONG_AGO, 7], "a" * 64, tmp_path / "index"
+    stamp = " ".join(map(str, parts))
+    index = SourceIndex(str(folder), "pets")
+    near, far = (f"3 {index._began - before} {_LONG_AGO} 7" for before in (2_000_000_000, 2_000_000_001))
+    for name, each in (("1.png", stamp), ("far.png", far), ("near.png", near)):
+        index.keep(name, each, sha256)
+    index.write(1)
+    assert known(folder, "pets", "1.png", stamp) == sha256
+    assert known(folder, "pets", "2.png", stamp) == ""
+    assert known(folder, "pets", "near.png", near) == ""
+    assert known(folder, "pets", "far.png", far) == sha256
+    for number in range(len(parts)):
+        another = " ".join(str(part + (number == at)) for at, part in enumerate(parts))
+        assert known(folder, "pets", "1.png", another) == ""
+    (own,) = folder.iterdir()
+    other = SourceIndex(str(folder), "other")
+    other.keep("1.png", stamp, "b" * 64)
+    other.write(1)
+    (others,) = set(folder.iterdir()) - {own}
+    others.write_bytes(own.read_bytes())
+    assert known(folder, "other", "1.png", stamp) == ""
+
+
+def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert sources.fingerprint(str(pets), str(tmp_path / "file")) == sources.fingerprint(str(pets))
+    assert "cannot be written: File exists" in caplog.text
+
+
+def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCaptureFixture) -> None:
+    gcs.create_bucket("b")
+    expected = sources.fingerprint(str(pets))
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    (name,) = gcs.objects["b"]
+    assert name.startswith("fingerprints/")
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    gcs.deny("storage.objects.create")
+    (pets / "4.png").write_bytes(b"4")
+    assert sources.fingerprint(str(pets), "gs://b/fingerprints") != expected
+    assert "cannot be written: gs://b/fingerprints/" in caplog.text
+
+
+def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
+    index, found, expected = tmp_path / "index", [], sources.fingerprint(str(pets))
+    threads = [
+        threading.Thread(target=lambda: found.append(sources.fingerprint(str(pets), str(index)))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
+    assert len(list(index.iterdir())) == 1
+    assert files_read(pets, index) == "0 of 6"
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["write", "remove", "rename", "backdate"]), st.integers(0, 4)), max_size=6)
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=4), st.data())
+def test_no_answer_depends_on_the_index(rounds: list[list[tuple[str, int]]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source, index = Path(folder, "source"), Path(folder, "index")
+        source.mkdir()
+        (source / "always.png").write_bytes(b"1")
+        for changes in rounds:
+            for what, number in changes:
+                path = source / f"{number}.png"
+                if what == "write":
+                    path.write_bytes(data.draw(st.binary(min_size=1, max_size=1)))
+                elif what == "backdate" and path.exists():
+                    os.utime(path, (_LONG_AGO, _LONG_AGO))
+                elif what == "remove":
+                    path.unlink(missing_ok=True)
+                elif what == "rename" and path.exists():
+                    path.rename(source / f"{(number + 1) % 5}.png")
+            assert sources.fingerprint(str(source), str(index)) == sources.fingerprint(str(source))

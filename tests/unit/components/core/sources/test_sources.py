@@ -1,0 +1,381 @@
+"""Listing and fingerprinting: what counts, what does not, and what is refused."""
+
+import hashlib
+import logging
+import os
+import random
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from google.cloud.storage import Client
+
+from components.core.errors import ConfigError, DataError
+from components.core.sources import long_lists, sources
+from components.core.storage import buckets, digests
+from tests.fakes.gcs.server import Server
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    folder = tmp_path / "pets"
+    for name in ("cats/1.png", "cats/2.JPG", "dogs/3.jpeg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.encode())
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return [file.name for file in sources.list_source(str(folder)).files]
+
+
+def test_images_are_listed_by_name_and_others_left_out(pets: Path) -> None:
+    for name in ("notes.txt", ".hidden.png", ".git/4.png", "cats/.DS_Store"):
+        (pets / name).parent.mkdir(exist_ok=True)
+        (pets / name).write_bytes(b"")
+    listing = sources.list_source(str(pets))
+    assert listing.kind == sources.IMAGES
+    assert [file.name for file in listing.files] == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    assert [*listing.left_out] == ["notes.txt"]
+    assert [file.bytes for file in listing.files] == [10, 10, 11]
+
+
+def test_idx_files_at_the_top_make_it_a_source_of_idx_files(pets: Path) -> None:
+    (pets / "train-images-idx3-ubyte.gz").write_bytes(b"")
+    listing = sources.list_source(str(pets))
+    assert (listing.kind, [file.name for file in listing.files]) == (sources.IDX, ["train-images-idx3-ubyte.gz"])
+
+
+def test_fingerprint_depends_on_names_and_content_alone(pets: Path, tmp_path: Path) -> None:
+    fingerprint, summary = sources.fingerprint(str(pets))
+    assert summary == "3 images, 0.0 MB"
+    copied = shutil.copytree(pets, tmp_path / "elsewhere")
+    (copied / "notes.txt").write_bytes(b"left out")
+    os.utime(copied / "cats" / "1.png", (0, 0))
+    assert sources.fingerprint(f"{copied}/") == (fingerprint, summary)
+    (copied / "cats" / "1.png").write_bytes(b"cats/1.pnG")
+    changed = sources.fingerprint(str(copied))[0]
+    (copied / "cats" / "1.png").write_bytes(b"cats/1.png")
+    (copied / "cats" / "1.png").rename(copied / "cats" / "0.png")
+    assert len({fingerprint, changed, sources.fingerprint(str(copied))[0]}) == 3
+
+
+def test_named_sources_need_no_network() -> None:
+    digits, fashion = sources.fingerprint("digits")[0], sources.fingerprint("fashion-mnist")[0]
+    assert len({digits, fashion}) == 2
+    assert all(len(fingerprint) == 64 for fingerprint in (digits, fashion))
+
+
+def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None:
+    for name, md5 in sources.FASHION_MNIST_MD5.items():
+        assert hashlib.md5((fashion_mnist / name).read_bytes(), usedforsecurity=False).hexdigest() == md5
+
+
+def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for source, message in (
+        (tmp_path / "nowhere", "does not exist; give a folder or a glob of images"),
+        (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
+        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
+    ):
+        with pytest.raises(DataError, match=message):
+            sources.fingerprint(str(source))
+
+
+def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
+    (pets / "cats" / "again.png").symlink_to(pets / "cats" / "1.png")
+    assert "cats/again.png" in names(pets)
+    (tmp_path / "outside.png").write_bytes(b"")
+    (pets / "out.png").symlink_to(tmp_path / "outside.png")
+    with pytest.raises(DataError, match=r"out\.png is a link out of the source"):
+        names(pets)
+    (pets / "out.png").unlink()
+    (pets / "folder").symlink_to(tmp_path)
+    with pytest.raises(DataError, match="folder is a link to a folder"):
+        names(pets)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_names_that_are_no_text(pets: Path) -> None:
+    (pets / os.fsdecode(b"\xff\n.png")).write_bytes(b"odd")
+    assert names(pets)[0] == "\\xff\\n.png"
+    (file,) = (file for file in sources.list_source(str(pets)).files if "xff" in file.name)
+    with sources.open_file(file.place) as opened:
+        assert opened.read() == b"odd"
+    assert len(sources.fingerprint(str(pets))[0]) == 64
+
+
+@pytest.mark.parametrize(
+    "source", ["s3://bucket/pets", "hdfs://host/pets/*.png", "file:///pets", "https://host/pets.zip"]
+)
+def test_no_other_storage_is_read(source: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        sources.fingerprint(source)
+    assert str(raised.value) == (
+        "source must be a folder or file of this machine or of a bucket, gs://BUCKET/FOLDER, or `digits`, or "
+        f"`fashion-mnist`, got {source}; copy it to one of these"
+    )
+
+
+@pytest.fixture
+def photos(gcs: Server) -> Server:
+    gcs.create_bucket("photos")
+    for name in (
+        "pets/cats/1.png",
+        "pets/cats/",
+        "pets/.thumbs/1.png",
+        "pets/dogs/2.JPG",
+        "pets/dogs/3.png",
+        "petshop/4",
+    ):
+        Client().bucket("photos").blob(name).upload_from_string(name)
+    gcs.requests.clear()
+    return gcs
+
+
+def test_globs_and_single_objects_of_a_bucket(photos: Server) -> None:
+    listing = sources.list_source("gs://photos/pets/*/*.png")
+    assert [file.name for file in listing.files] == ["cats/1.png", "dogs/3.png"]
+    assert next(iter(listing.files)).place == "gs://photos/pets/cats/1.png"
+    assert [file.name for file in sources.list_source("gs://photos/pets/d*/**").files] == ["dogs/2.JPG", "dogs/3.png"]
+    buckets.put("gs://photos/packed.zip", b"packed")
+    listing = sources.list_source("gs://photos/packed.zip")
+    assert (listing.kind, [file.name for file in listing.files]) == (sources.ARCHIVES, ["packed.zip"])
+    assert next(iter(listing.files)).checksum == buckets.checksum(b"packed")
+    with pytest.raises(DataError, match=r"source gs://photos/none\.zip does not exist or is empty"):
+        sources.list_source("gs://photos/none.zip")
+
+
+def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
+    fingerprint, summary = sources.fingerprint("gs://photos/pets/")
+    files = [
+        [name, len(f"pets/{name}"), buckets.checksum(f"pets/{name}".encode())]
+        for name in ("cats/1.png", "dogs/2.JPG", "dogs/3.png")
+    ]
+    assert fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
+    assert summary == "3 images, 0.0 MB"
+    assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
+    assert [*sources.list_source("gs://photos/pets").files][1].place == "gs://photos/pets/dogs/2.JPG"
+    buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
+    assert sources.fingerprint("gs://photos/pets")[0] != fingerprint
+
+
+def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Server) -> None:
+    buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
+    file = [*sources.list_source("gs://photos/pets").files][1]
+    assert file.name == r"cats/\x1b[31m.png"
+    with sources.open_file(file.place, file.checksum) as opened:
+        assert opened.read() == b"x"
+    buckets.put(file.place, b"y")
+    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed since"):
+        sources.open_file(file.place, file.checksum)
+
+
+def test_an_object_is_read_as_it_was_listed_or_not_at_all(photos: Server) -> None:
+    file = next(iter(sources.list_source("gs://photos/pets").files))
+    with sources.open_file(file.place, file.checksum) as opened:
+        assert opened.read() == b"pets/cats/1.png"
+    buckets.put(file.place, b"another")
+    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/1.png changed since the source was fingerprinted"):
+        sources.open_file(file.place, file.checksum)
+
+
+def test_buckets_that_cannot_be_listed(photos: Server) -> None:
+    with pytest.raises(DataError, match="source gs://photos/nothing does not exist or is empty"):
+        sources.fingerprint("gs://photos/nothing")
+    with pytest.raises(
+        ConfigError, match=r"^gs://paintings cannot be listed: there is no bucket paintings; create"
+    ) as raised:
+        sources.fingerprint("gs://paintings")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.npz", "x.tgz"])
+def test_archives_are_a_source_alone_and_not_beside_images(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / name).write_bytes(b"packed")
+    (folder / "notes.txt").write_bytes(b"")
+    kind = sources.ARRAYS if name.endswith("npz") else sources.ARCHIVES
+    for source in (folder, folder / name, folder / "x.*"):
+        listing = sources.list_source(str(source))
+        assert (listing.kind, [file.name for file in listing.files]) == (kind, [name])
+    assert sources.fingerprint(str(folder / name))[0] == sources.fingerprint(str(folder))[0]
+    (folder / "1.png").write_bytes(b"")
+    listing = sources.list_source(str(folder))
+    assert ([file.name for file in listing.files], [*listing.left_out]) == (["1.png"], ["notes.txt", name])
+
+
+@pytest.mark.parametrize("name", ["x.7z", "x.tar.xz", "x.rar", "x.csv.gz"])
+def test_what_is_packed_otherwise_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"packed")
+    with pytest.raises(DataError, match=f"{name} is a file; unpack it and give the folder"):
+        sources.contents(str(tmp_path / name))
+    with pytest.raises(DataError, match=f"holds only {name}, expected .* tar.bz2.; unpack what is packed"):
+        sources.contents(str(tmp_path))
+
+
+def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
+    (pets / "dogs" / "deep").mkdir()
+    (pets / "dogs" / "deep" / "4.png").write_bytes(b"")
+    (pets / "labels.csv").write_bytes(b"file,label")
+    for pattern, expected in (
+        ("cats/*", ["1.png", "2.JPG"]),
+        ("*/*.png", ["cats/1.png"]),
+        ("**/*.png", ["cats/1.png", "dogs/deep/4.png"]),
+        ("dogs/**", ["3.jpeg", "deep/4.png"]),
+        ("[!c]*/?.jpeg", ["dogs/3.jpeg"]),
+        ("**/[34].*", ["dogs/3.jpeg", "dogs/deep/4.png"]),
+    ):
+        listing = sources.list_source(f"{pets}/{pattern}")
+        assert [file.name for file in listing.files] == expected
+        assert listing.labels is None
+    labels = sources.list_source(f"{pets}/**").labels
+    assert labels is not None
+    assert labels.place == str(pets / "labels.csv")
+    with pytest.raises(DataError, match=r"/\*\.gif holds nothing, expected IDX files"):
+        sources.list_source(f"{pets}/*.gif")
+    with pytest.raises(DataError, match="does not exist; give a folder or a glob"):
+        sources.list_source(f"{pets}/birds/*.png")
+    named = pets / "[cats]"
+    named.mkdir()
+    (named / "5.png").write_bytes(b"")
+    assert names(named) == ["5.png"]
+
+
+def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Path) -> None:
+    before = sources.fingerprint(str(pets))[0]
+    (pets / "labels.csv").write_bytes(b"file,label")
+    listing = sources.contents(str(pets)).listing
+    assert listing is not None
+    assert ([file.name for file in listing.files], [*listing.left_out]) == (
+        ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"],
+        [],
+    )
+    assert listing.labels is not None
+    assert listing.labels.sha256 == hashlib.sha256(b"file,label").hexdigest()
+    after = sources.fingerprint(str(pets))[0]
+    (pets / "labels.csv").write_bytes(b"file,label\n")
+    assert len({before, after, sources.fingerprint(str(pets))[0]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.tfrecord", sources.TFRECORDS),
+        ("mnist-train.tfrecord-00000-of-00010", sources.TFRECORDS),
+        ("x.TFRECORDS.gz", sources.TFRECORDS),
+        ("x.tfrec", sources.TFRECORDS),
+        ("x.NPZ", sources.ARRAYS),
+        ("x.tbz2", sources.ARCHIVES),
+    ],
+)
+def test_kinds_are_told_by_name(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert sources.list_source(str(tmp_path)).kind == sources.list_source(str(tmp_path / name)).kind == kind
+
+
+def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(pets / "cats" / "pipe.png")
+    (pets / "cats" / "linked.png").symlink_to("pipe.png")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(os.path.relpath(pets / "cats" / "socket.png"))  # the whole path may be too long for one
+        assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    assert "left out 3 that are pipes, sockets or devices: " in caplog.text
+    sources.contents(str(pets))
+    # One that came in a file's place after the listing is not waited for either.
+    with pytest.raises(DataError, match=r"pipe\.png is gone; the source changed while it was read"):
+        sources.open_file(str(pets / "cats" / "pipe.png"))
+
+
+def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
+    (pets / "dangling.png").symlink_to("nothing.png")
+    assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    (pets / "loop.png").symlink_to("pool.png")
+    (pets / "pool.png").symlink_to("loop.png")
+    with pytest.raises(DataError, match=r"(loop|pool)\.png cannot be followed: Too many levels of symbolic links"):
+        names(pets)
+
+
+HOSTILE = [
+    "new\nline.png", "\x1b[31mred.png", "\t.png", "a\x01b.png", "\u202eknab.png", "-rf.png",
+    "$(reboot).png", "'; drop.png", '"<script>.png', "a..png", "%2e%2e.png", "é.png", "c:\\x.png", "x" * 251 + ".png",
+]  # fmt: skip
+
+
+def test_hostile_names_are_listed_and_written_as_one_printable_line(
+    pets: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in HOSTILE:
+        (pets / "cats" / name).write_bytes(b"x")
+    for raw in (b"\xff\xfe.png", b"\x80.txt", b"\xed\xa0\x80.jpg"):
+        (pets / "cats" / os.fsdecode(raw)).write_bytes(b"x")
+    with caplog.at_level(logging.INFO):
+        found = sources.contents(str(pets))
+    assert found.listing is not None
+    assert len(found.listing.files) == 3 + len(HOSTILE) + 2
+    written = [file.name for file in found.listing.files]
+    assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
+    assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
+    assert all(Path(file.place).read_bytes() for file in found.listing.files)
+    assert r"left out 1 files that are not PNG, JPEG or WebP images by name: cats/\x80.txt" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert sources.contents(str(pets)).fingerprint == found.fingerprint
+
+
+def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
+    (pets / "cats" / "a\x1b.png").write_bytes(b"1")
+    (pets / "cats" / r"a\x1b.png").write_bytes(b"2")
+    with pytest.raises(DataError, match=r"two files whose names are both written cats/a\\x1b\.png; rename one of them"):
+        names(pets)
+    (pets / "cats" / "a\x1b.png").unlink()
+    for folder in ("b\n", r"b\n"):
+        (pets / folder).mkdir()
+        (pets / folder / f"{len(folder)}.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"two folders whose names are both written b\\n/; rename one of them"):
+        names(pets)
+
+
+def test_a_source_of_many_files_is_listed_as_one_of_few(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(0)
+    for number in chance.sample(range(1000), 40):
+        path = pets / chance.choice(["cats", "dogs", "a", "a.b", "a-b/c"]) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % number)
+    few = sources.contents(str(pets), str(tmp_path / "few"))
+    files = [path for path in pets.rglob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg")]
+    expected = sorted(
+        [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
+    )
+    assert few.fingerprint == digests.digest_of({"kind": "images", "files": expected})
+    for name, value in (("_HELD", 4), ("_AT_ONCE", 2), ("_MERGED_AT_ONCE", 3)):
+        monkeypatch.setattr(long_lists, name, value)
+    for _ in range(2):
+        many = sources.contents(str(pets), str(tmp_path / "many"))
+        assert (many.fingerprint, many.summary) == (few.fingerprint, few.summary)
+        assert many.listing is not None
+        assert few.listing is not None
+        assert [*many.listing.files] == [*few.listing.files]
+    (one,), (other,) = (tmp_path / "few").iterdir(), (tmp_path / "many").iterdir()
+    assert one.read_text().splitlines()[1:-1] == other.read_text().splitlines()[1:-1]
+
+
+def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "1.png").write_bytes(content)
+    listed = sources.SourceFile("1.png", str(tmp_path / "1.png"), bytes=1)
+    reads, read = [], os.read
+
+    def noting(handle: int, count: int) -> bytes:
+        reads.append(count)
+        return read(handle, count)
+
+    monkeypatch.setattr(os, "read", noting)
+    assert sources.content_of(listed, 1 << 26) == content
+    assert len(reads) < 10
+    assert sources.sha256_of_path(listed.place, listed.bytes) == hashlib.sha256(content).hexdigest()
+    assert len(reads) < 20

@@ -1,0 +1,42 @@
+"""A stage that ends as `--source` says, run by path; all but its own module is the real program."""
+
+import dataclasses
+import sys
+import time
+import types
+from typing import Annotated
+
+from components.core import errors
+from components.core.settings import Setting
+from components.core.stage import cli, signals
+from components.core.stage.executor import StageResult
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """How the stage ends."""
+
+    source: Annotated[str, Setting("`new`, `kept`, `wait`, `defer` or an error.")]
+
+
+def run(config: Config) -> StageResult:
+    if config.source == "wait":
+        print("ready", flush=True)
+        time.sleep(60)
+    if config.source == "defer":
+        with signals.deferred() as stop:
+            print("ready", flush=True)
+            while not stop:
+                time.sleep(0.01)
+        print(f"stopped by {stop.signal}", flush=True)
+        stop.leave()
+    if config.source not in ("new", "kept"):
+        raise eval(config.source, {"errors": errors})  # noqa: S307 - an error that a test wrote
+    return StageResult(parameters={"source_fingerprint": "f", "summary": "all is well"}, kept=config.source == "kept")
+
+
+if __name__ == "__main__":
+    module = types.ModuleType("components.stage.run")
+    module.run = run  # type: ignore[attr-defined]
+    sys.modules["components.stage.run"] = module
+    sys.exit(cli.main("stage", Config))

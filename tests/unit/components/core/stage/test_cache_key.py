@@ -1,0 +1,119 @@
+"""Keys: the files, settings and inputs that change them, and what must not."""
+
+import ast
+import importlib.util
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import grimp
+import pytest
+
+from components.core.settings import Setting
+from components.core.stage import cache_key
+
+COMPONENTS = Path(cache_key.__file__).parents[2]
+STAGES = sorted(path.parent.name for path in COMPONENTS.glob("*/config.py"))
+# What `{% extends %}` and `{% from %}` name in evaluate/report.html.j2 and in report/compare.html.j2.
+TEMPLATES = {f"core/reporting/{name}.html.j2": {"evaluate", "report"} for name in ("page", "page_parts")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    size: Annotated[int, Setting("Size.")] = 1
+    place: Annotated[str, Setting("Place.", in_key=False)] = "here"
+    of_digest: Annotated[str, Setting("Digest of an input.", digest=True)] = ""
+
+
+def place_of(module: str) -> str:
+    """Where a module lies in `components`."""
+    path = COMPONENTS.joinpath(*module.split(".")[1:])
+    found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return found.relative_to(COMPONENTS).as_posix()
+
+
+def reachable_places() -> dict[str, set[str]]:
+    """The files that each stage can reach, as grimp reads the imports."""
+    graph = grimp.build_graph("components", cache_dir=None)
+    found = {}
+    for stage in STAGES:
+        package = f"components.{stage}"
+        own = {package, *graph.find_descendants(package)} - {f"{package}.component"}
+        modules = own.union(*(graph.find_upstream_modules(module) for module in own))
+        # Python runs a package before its modules.
+        packages = {module.rpartition(".")[0] for module in modules} - {""}
+        templates = {path.relative_to(COMPONENTS).as_posix() for path in (COMPONENTS / stage).glob("*.j2")}
+        shared = {template for template, stages in TEMPLATES.items() if stage in stages}
+        found[stage] = {place_of(module) for module in modules | packages} | templates | shared
+    return found
+
+
+def test_a_stage_can_reach_what_grimp_says() -> None:
+    assert {stage: set(cache_key.source_files(stage)) for stage in STAGES} == reachable_places()
+
+
+@pytest.mark.slow
+def test_a_file_changes_the_keys_of_the_stages_that_can_reach_it_and_no_others(tmp_path: Path) -> None:
+    copy = shutil.copytree(COMPONENTS, tmp_path / "components", ignore=shutil.ignore_patterns("__pycache__"))
+    spec = importlib.util.spec_from_file_location("copied_cache_key", copy / "core" / "stage" / "cache_key.py")
+    assert spec is not None
+    assert spec.loader is not None
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+
+    usual = {stage: copied.source_digest(stage) for stage in STAGES}
+    assert usual == {stage: cache_key.source_digest(stage) for stage in STAGES}
+    changed: dict[str, set[str]] = {stage: set() for stage in STAGES}
+    for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+        source = path.read_bytes()
+        path.write_bytes(source + b"\n# a remark\n")
+        for stage in STAGES:
+            if copied.source_digest(stage) != usual[stage]:
+                changed[stage].add(path.relative_to(copy).as_posix())
+        path.write_bytes(source)
+    assert changed == reachable_places()
+
+
+def test_programs_in_strings_import_nothing_more() -> None:
+    for stage in STAGES:
+        files = cache_key.source_files(stage)
+        sources = [content for place, content in files.items() if place.endswith(".py")]
+        for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\nfrom components" in node.value:
+                imports = [part for part in ast.walk(ast.parse(node.value)) if isinstance(part, ast.ImportFrom)]
+                named = {place_of(f"{part.module}.{alias.name}") for part in imports for alias in part.names}
+                assert named, node.value
+                assert named <= files.keys()
+
+
+def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
+    def key(config: Config = Config(), stage: str = "train", code: str = "", **inputs: str) -> str:
+        return cache_key.key_of(cache_key.key_parts(stage, config, code, **{"of_digest": "a", **inputs}))
+
+    usual = key()
+    assert usual == key(Config(place="there")) == key(Config(of_digest="b")) == key(other="")
+    assert usual == key(code=cache_key.source_digest("train"))
+    others = [
+        key(Config(size=2)),
+        key(of_digest="b"),
+        key(other="a"),
+        key(stage="evaluate", code=cache_key.source_digest("train")),
+        key(code="0"),
+    ]
+    assert len({usual, *others}) == 6
+    assert len(usual) == 16
+    parts = cache_key.key_parts("train", Config())
+    assert cache_key.fill_key("runs/{key}/x", parts) == f"runs/{cache_key.key_of(parts)}/x"
+
+
+def test_differences_name_every_part() -> None:
+    old = {"settings": {"steps": 1, "rate": 0.1}, "inputs": {"dataset_digest": "0" * 64}, "code": "a"}
+    new = {"settings": {"steps": 2, "rate": 0.1}, "inputs": {"dataset_digest": "1" * 64, "more": "x" * 50}, "code": "b"}
+    assert cache_key.differences(old, old) == []
+    assert cache_key.differences(old, new) == [
+        "dataset_digest: 00000000 -> 11111111",
+        f"more: none -> ...{'x' * 37}",
+        "steps: 1 -> 2",
+        "its code changed",
+    ]

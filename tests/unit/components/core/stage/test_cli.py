@@ -1,0 +1,171 @@
+"""A stage as a program: flags and executor input in, exit codes and plain words out."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from components.core.errors import ConfigError
+from components.core.stage import cli, hardware
+from components.decide.config import DecideConfig
+from components.train.config import TrainConfig
+from tests.dispositions import ignoring
+
+STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*STAND_IN, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_results_are_printed() -> None:
+    done = program("--source", "new")
+    assert (done.returncode, done.stdout) == (0, "source_fingerprint: f\nsummary: all is well\n")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        ("errors.ConfigError('one', 'two')", 64, "E stage: two"),
+        ("errors.DataError('no images')", 65, "E stage: no images"),
+        ("errors.TrainingDiverged('loss is nan')", 70, "E stage: loss is nan"),
+        ("errors.TransientError('try again')", 75, "E stage: try again"),
+        ("OSError(28, 'No space', 'file')", 75, "E stage: No space left on device: file"),
+        ("OSError(30, 'Read-only', 'file')", 64, "E stage: Read-only file system: file"),
+        ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
+        ("KeyboardInterrupt()", 130, "E stage: interrupted"),
+    ],
+)
+def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, told: str) -> None:
+    done = program("--source", raised)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_defect_shows_its_traceback() -> None:
+    done = program("--source", "ZeroDivisionError('oh')")
+    assert done.returncode == 70
+    assert "a defect of this program" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int) -> None:
+    command = [*STAND_IN, "--source", "wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        _, told = process.communicate()
+    assert process.returncode == code
+    assert "the same command goes on from what is already kept" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
+def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
+    with ignoring(signal.SIGINT):
+        process = subprocess.Popen(
+            [*STAND_IN, "--source", source],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate()
+    assert (process.returncode, output) == (143, said), log
+    assert "terminated" in log
+
+
+def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
+    message: dict[str, Any] = {
+        "inputs": {"parameterValues": {"source": "new"}},
+        "outputs": {
+            "parameters": {"summary": {"outputFile": str(tmp_path / "summary")}},
+            "outputFile": str(tmp_path / "output.json"),
+        },
+    }
+    done = program("--executor-input", json.dumps(message))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "summary").read_text() == "all is well"
+    assert json.loads((tmp_path / "output.json").read_text())["parameterValues"] == {"summary": "all is well"}
+    message["inputs"]["parameterValues"] = {"source": "", "colour": "red"}
+    done = program("--executor-input", json.dumps(message))
+    assert done.returncode == 64
+    assert "unknown setting colour" in done.stderr
+    both = program("--executor-input", "{}", "--source", "new")
+    assert (both.returncode, "stands alone" in both.stderr) == (64, True)
+
+
+def test_every_mistake_is_told_at_once_before_anything_heavy() -> None:
+    words = ["--steps=many", "--batch_size=0", "--nonsense=1"]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "components.train", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert done.returncode == 64
+    for told in (
+        "dataset is required",
+        "steps must be a whole number, got 'many'",
+        "batch_size must be at least",
+        "unknown setting nonsense",
+    ):
+        assert told in done.stderr
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert "components.core.stage.cli" in imported
+    assert not imported & {"tensorflow", "apache_beam", "numpy"}
+
+
+@pytest.mark.parametrize(("given", "tpu", "expected"), [("", False, "1"), ("", True, None), ("0", False, "0")])
+def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
+    monkeypatch: pytest.MonkeyPatch, given: str, tpu: bool, expected: str | None
+) -> None:
+    """It would for many minutes away from Google Cloud, as soon as TensorFlow for TPUs is imported."""
+    monkeypatch.setattr(cli, "log_to_stderr", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(hardware, "has_tpu", lambda: tpu)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is put back
+    if not given:
+        monkeypatch.delenv("TPU_SKIP_MDS_QUERY")
+    assert cli.main("train", TrainConfig, []) == errors.BAD_CONFIGURATION
+    assert os.environ.get("TPU_SKIP_MDS_QUERY") == expected
+
+
+def test_flags_take_dashes_or_underscores_and_no_abbreviation() -> None:
+    for word in ("--batch_size", "--batch-size"):
+        given, executor = cli._read_arguments("train", TrainConfig, [word, "8"])
+        assert (given, executor) == ({"batch_size": "8"}, None)
+    given, _ = cli._read_arguments("train", TrainConfig, ["--batch", "8"])
+    with pytest.raises(ConfigError, match="unknown setting batch"):
+        cli.build(TrainConfig, given)
+    with pytest.raises(ConfigError, match="unexpected arguments: loose"):
+        cli._read_arguments("train", TrainConfig, ["loose"])
+    with pytest.raises(ConfigError, match="expected one argument"):
+        cli._read_arguments("train", TrainConfig, ["--batch_size"])
+
+
+def test_help_names_every_setting() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "components.decide", "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "--source" in done.stdout
+    assert "(required)" in done.stdout
+    assert DecideConfig.__doc__ is not None
+    assert " ".join(DecideConfig.__doc__.split()) in " ".join(done.stdout.split())

@@ -1,0 +1,127 @@
+"""Kubeflow's messages in and out, as the launcher of a real server writes and reads them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from components.core.errors import ConfigError
+from components.core.stage import executor
+from components.core.stage.executor import ExecutorInput, StageResult
+
+
+def message(folder: Path) -> dict[str, Any]:
+    return {
+        "inputs": {"parameterValues": {"steps": 3.0, "dataset": "somewhere"}},
+        "outputs": {
+            "parameters": {"summary": {"outputFile": str(folder / "parameters" / "summary")}},
+            "artifacts": {
+                "metrics": {"artifacts": [{"name": "m", "uri": str(folder / "metrics"), "metadata": {"a": 1}}]},
+                "report": {"artifacts": [{"name": "r", "uri": str(folder / "deep" / "report.html")}]},
+            },
+            "outputFile": str(folder / "out" / "executor_output.json"),
+        },
+    }
+
+
+def test_every_declared_output_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("a page")
+    parsed = ExecutorInput(json.dumps(message(tmp_path)))
+    assert parsed.parameters == {"steps": 3.0, "dataset": "somewhere"}
+    parsed.write_output(
+        StageResult(parameters={"summary": "done", "other": 1}, metrics={"distance": 2.5}, files={"report": page})
+    )
+    assert (tmp_path / "parameters" / "summary").read_text() == "done"
+    assert (tmp_path / "deep" / "report.html").read_text() == "a page"
+    written = (tmp_path / "out" / "executor_output.json").read_text()
+    output = json_format.Parse(written, pipeline_spec_pb2.ExecutorOutput())
+    assert dict(output.parameter_values)["summary"].string_value == "done"
+    assert dict(output.artifacts["metrics"].artifacts[0].metadata) == {"a": 1.0, "distance": 2.5}
+    assert output.artifacts["report"].artifacts[0].uri.endswith("report.html")
+
+
+def test_what_the_launcher_of_a_custom_job_writes_is_left_to_it(tmp_path: Path) -> None:
+    found = message(tmp_path)
+    found["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
+    page = tmp_path / "page.html"
+    page.write_text("a page")
+    ExecutorInput(json.dumps(found)).write_output(StageResult(parameters={"summary": "done"}, files={"report": page}))
+    assert not (tmp_path / "gcp_resources").exists()
+    written = json.loads((tmp_path / "out" / "executor_output.json").read_text())
+    assert written["parameterValues"] == {"summary": "done"}
+
+
+def test_a_stage_without_inputs_or_outputs(tmp_path: Path) -> None:
+    parsed = ExecutorInput(json.dumps({"outputs": {"outputFile": str(tmp_path / "out")}}))
+    assert parsed.parameters == {}
+    parsed.write_output(StageResult(parameters={"summary": "done"}))
+    assert json.loads((tmp_path / "out").read_text()) == {"parameterValues": {}, "artifacts": {}}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["inputs", "outputs", "outputFile", "parameterValues", "parameters", "artifacts", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(text=st.text() | JSON.map(json.dumps))
+def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
+    try:
+        parsed = ExecutorInput(text)
+    except ConfigError as error:
+        told = str(error)
+    else:
+        assert isinstance(parsed.parameters, dict)
+        return
+    assert told.startswith("executor_input is not an ExecutorInput message")
+
+
+def test_json_nested_too_deep_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="executor_input is not an ExecutorInput message: RecursionError"):
+        ExecutorInput("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outputFile": "a\0b"},
+        {"outputFile": "\ud800"},
+        {"parameters": {"summary": {"outputFile": "a\0b"}}},
+        {"artifacts": {"metrics": {"artifacts": [{"name": "m"}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": 3}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": "a\0b"}]}}},
+        {"artifacts": {"metrics": {"artifacts": [{"uri": "a", "metadata": 3}]}}},
+    ],
+)
+def test_outputs_that_could_not_be_written_are_refused_before_the_work(tmp_path: Path, change: dict[str, Any]) -> None:
+    found = message(tmp_path)
+    found["outputs"].update(change)
+    with pytest.raises(ConfigError, match="executor_input is not an ExecutorInput message"):
+        ExecutorInput(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("gs://bucket/a", "/gcs/bucket/a"),
+        ("minio://bucket/a", "/minio/bucket/a"),
+        ("s3://bucket/a", "/s3/bucket/a"),
+        ("/local/a", "/local/a"),
+    ],
+)
+def test_where_artefacts_lie_in_a_container(uri: str, path: str) -> None:
+    assert executor.local_path(uri) == path

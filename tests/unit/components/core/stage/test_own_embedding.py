@@ -1,0 +1,330 @@
+"""Tests for a user's own embedding: small real SavedModels through the embed stage and through evaluate."""
+
+import dataclasses
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.core.artifacts import datasets, embeddings, evaluations, models
+from components.core.artifacts.datasets import ImageShape
+from components.core.data import dataset_reader
+from components.core.errors import ConfigError, DataError
+from components.core.metrics import feature_spaces, set_distances
+from components.core.metrics.whitening import fit_whitening
+from components.core.networks import checkpoint_networks, gan
+from components.core.registry import registry
+from components.core.stage import own_embedding
+from components.core.stage.executor import StageResult
+from components.embed import run as embed
+from components.embed.config import EmbedConfig
+from components.embed.own import OwnNetwork
+from components.evaluate import run as evaluate
+from components.evaluate.config import EvaluateConfig
+from tests import programs
+from tests.limits import NO_LIMITS
+
+pytestmark = pytest.mark.slow
+
+SIDE, FEATURES = 16, 24
+COLOURED = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="pixels")
+
+
+def weights(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(SIDE * SIDE * 3, FEATURES)).astype(np.float32) / SIDE
+
+
+def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLOURED, signed: bool = True, seed: int = 0) -> str:
+    """Saves a projection of the pixels, bent by an operation that has a gradient of its own; or what else is given."""
+    module = tf.Module()
+    module.weights = tf.Variable(weights(seed))
+
+    def project(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        rows = tf.reshape(tf.cast(pixels, tf.float32), [-1, SIDE * SIDE * 3])
+        return {"features": tf.nn.silu(rows @ module.weights)}
+
+    served = tf.function(features or project, input_signature=[spec] if isinstance(spec, tf.TensorSpec) else spec)
+    module.served = served
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": served} if signed else {})
+    return str(folder)
+
+
+def in_numpy(images: np.ndarray) -> np.ndarray:
+    """What that projection makes of grey images of its own size: float64 [n, 24]."""
+    pixels = np.repeat(images.astype(np.float64) / 127.5 - 1, 3, axis=3).reshape(len(images), -1)
+    projected = pixels @ weights().astype(np.float64)
+    return projected / (1 + np.exp(-projected))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own")
+
+
+@pytest.fixture(scope="module")
+def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
+    return make_dataset(root / "dataset", {"train": 700, "validation": 10, "test": 400}, ImageShape(SIDE, SIDE, 1))
+
+
+@pytest.fixture(scope="module")
+def embedding(root: Path, dataset: str) -> Path:
+    """Made of a SavedModel that is gone afterwards."""
+    place = save(root / "given once")
+    embed.run(
+        EmbedConfig(
+            dataset=dataset,
+            embedding=str(root / "embedding"),
+            classifier_epochs=1,
+            own_embedding=place,
+            own_embedding_name="mine",
+        )
+    )
+    shutil.rmtree(place)
+    return root / "embedding"
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
+    digest, image = datasets.Manifest.of(dataset).digest, ImageShape(SIDE, SIDE, 1)
+    return [make_checkpoint(root / "checkpoints", seed, image, digest) for seed in (0, 1)]
+
+
+def judge(checkpoint: Path, dataset: str, embedding: Path, place: Path, champions: str = "") -> StageResult:
+    return evaluate.run(
+        EvaluateConfig(
+            checkpoint=str(checkpoint),
+            dataset=dataset,
+            embedding=str(embedding),
+            evaluation=str(place),
+            registry=champions,
+            sample_count=400,
+            **NO_LIMITS,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def first(root: Path, dataset: str, embedding: Path, two_checkpoints: list[Path]) -> StageResult:
+    return judge(two_checkpoints[0], dataset, embedding, root / "first")
+
+
+def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: Path, dataset: str) -> None:
+    loaded = feature_spaces.load(embedding)
+    assert [space.name for space in loaded.description.spaces] == ["mine", "untrained"]
+    assert loaded.description.spaces[0].feature_size == FEATURES
+    assert loaded.description.class_count == 3
+    assert loaded.description.test_accuracy is not None
+    assert len(loaded.description.own_embedding_digest) == 64
+    images = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")[0]
+    features, logits = loaded.embed(images)
+    assert features.keys() == {"mine", "untrained"}
+    assert logits is not None
+    assert logits.shape == (700, 3)
+    # Both are white, so that their inner products do not depend on the choice of axes.
+    expected = fit_whitening(in_numpy(images), 40)(in_numpy(images))
+    np.testing.assert_allclose(features["mine"] @ features["mine"].T, expected @ expected.T, rtol=0, atol=0.02)
+
+
+def test_an_embedding_without_one_is_described_as_before(dataset: str, tmp_path: Path, make_embedding: Any) -> None:
+    value = embeddings.Description.of(make_embedding(tmp_path / "e", dataset)).to_json()
+    assert "own_embedding_digest" not in value
+
+
+def test_scores_go_by_its_name_and_are_those_of_its_features(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, root: Path
+) -> None:
+    manifest = datasets.Manifest.of(dataset)
+    train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
+    latents = tf.random.stateless_normal([400, 16], [0, 0], alg="philox")
+    drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
+    whiten = fit_whitening(in_numpy(train), 40)
+    expected = set_distances.frechet_distance(whiten(in_numpy(drawn)), whiten(in_numpy(test)))
+    assert first.metrics["mine_fd"] == pytest.approx(expected, rel=1e-3)
+    ratio = float(first.metrics["mine_fd"]) / float(first.metrics["mine_fd_floor"])
+    assert first.metrics["mine_fd_ratio"] == pytest.approx(ratio)
+    assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= first.metrics.keys()
+    assert not {"fcd", "kcd", "recall", "champion_fcd"} & first.metrics.keys()
+    assert f": mine_fd {first.metrics['mine_fd']:.3g}, " in str(first.parameters["summary"])
+    told = json.loads((root / "first" / evaluations.METRICS).read_text())
+    assert evaluations.distance_name(told) == told["distance"] == "mine_fd"
+    assert evaluations.distance_name({"names": told["names"]}) == "mine_fd"
+    report = (root / "first" / evaluations.REPORT).read_text()
+    assert "In the features of mine, the user&#39;s own embedding" in report
+    assert "Fréchet distance (mine_fd)" in report
+    assert "Share of each class, as the classifier sees it" in report
+
+
+def test_a_champion_is_compared_in_its_space(
+    first: StageResult,
+    two_checkpoints: list[Path],
+    dataset: str,
+    embedding: Path,
+    make_model: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    model = make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1))
+    shutil.copytree(model, registry.version_folder(tmp_path / "registry", 1))
+    described = models.Description.of(model)
+    champion = registry.Champion(
+        version=1,
+        model_digest=described.digest,
+        checkpoint_digest=described.checkpoint_digest,
+        evaluation_digest=str(first.parameters["evaluation_digest"]),
+    )
+    registry.write_champion(tmp_path / "registry", champion)
+    found = judge(two_checkpoints[1], dataset, embedding, tmp_path / "e", str(tmp_path / "registry"))
+    assert found.metrics["champion_mine_fd"] == pytest.approx(first.metrics["mine_fd"], rel=1e-3)
+    rules = {rule["rule"]: rule for rule in evaluations.Description.of(tmp_path / "e").rules}
+    assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()
+    assert {"mine_recall less the champion's", "mine_coverage less the champion's"} <= rules.keys()
+    assert rules["excess over the champion's kernel distance (mine)"]["value"] is not None
+    assert all(rule["value"] is not None for rule in rules.values())
+
+
+def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
+    make_dataset: Callable[..., str], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of four strips of an image it tells only whether each is bright, so that most images are alike to it."""
+    dataset = make_dataset(tmp_path / "dataset", {"train": 2000, "test": 2000}, classes=[])
+
+    def bright(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"bright": tf.sign(tf.reduce_mean(tf.reshape(pixels, [-1, 4, 2 * 8 * 3]), 2) + 0.3)}
+
+    place = save(tmp_path / "given", bright, tf.TensorSpec([None, 8, 8, 3]))
+    config = EmbedConfig(
+        dataset=dataset, embedding=str(tmp_path / "e"), own_embedding=place, own_embedding_name="strips"
+    )
+    assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
+    checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
+    failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
+    assert {"density of real images", "coverage of images repeated 25 times"} <= failed
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
+    with pytest.raises(
+        DataError, match=r"failed its certificate.*; make another, with another own_embedding or of mor"
+    ):
+        judge(checkpoint, dataset, tmp_path / "e", tmp_path / "evaluation")
+
+
+@pytest.fixture(scope="module")
+def coloured(unlabelled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
+    """Settings for images of 9x16x3 without classes, which have to be resized."""
+
+    def config(place: str, embedding: str = "{key}", **changes: Any) -> EmbedConfig:
+        return EmbedConfig(
+            dataset=str(unlabelled_dataset),
+            embedding=str(root / "coloured" / embedding),
+            own_embedding=place,
+            **{"own_embedding_name": "mine", **changes},
+        )
+
+    return config
+
+
+def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(
+    coloured: Callable[..., EmbedConfig], root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = save(root / "here")
+    there = shutil.copytree(here, root / "there")
+    made = embed.run(coloured(here))
+    assert str(made.parameters["summary"]).startswith("mine, the user's own; untrained network, as the dataset has no")
+    caplog.set_level("INFO")
+    assert embed.run(coloured(str(there))) == dataclasses.replace(made, kept=True)
+    assert "already complete" in caplog.text
+
+    # Elsewhere, of the copy, by a new process: the same artefact.
+    config = coloured(str(there), "again")
+    flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "own_embedding")]
+    command = [sys.executable, "-m", "components.embed", "--own_embedding_name=mine", *flags]
+    done = programs.run(command)
+    assert done.returncode == 0, done.stderr
+    assert f"embedding_digest: {made.parameters['embedding_digest']}" in done.stdout
+
+    other = save(root / "other", seed=1)
+    assert embed.run(coloured(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
+    with pytest.raises(ConfigError, match=r"own_embedding_digest was '.*' there and is '.*' now"):
+        embed.run(coloured(other, "again"))
+    with pytest.raises(DataError, match=r"has digest .*, expected .*; run again if it was changed"):
+        embed.run(coloured(other, own_embedding_digest=own_embedding.digest_of_content(here)))
+
+
+def test_what_is_no_savedmodel_is_refused(coloured: Callable[..., EmbedConfig], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"own_embedding .* is no SavedModel: saved_model.pb is missing; give the fold"):
+        embed.run(coloured(str(tmp_path)))
+    (tmp_path / "saved_model.pb").write_bytes(b"no graph")
+    with pytest.raises(DataError, match=r"own_embedding .* cannot be loaded by TensorFlow"):
+        embed.run(coloured(str(tmp_path)))
+
+
+def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+    rows = tf.reshape(pixels, [-1, SIDE * SIDE * 3])
+    return {"logits": rows[:, :2], "pooled": rows[:, :5], "map": pixels}
+
+
+@pytest.mark.parametrize(
+    ("saved", "settings", "message"),
+    [
+        ({"signed": False}, {}, "has no signature serving_default; save it with one"),
+        ({"features": _many}, {}, "several outputs; name one by own_embedding_output: logits .*, map .*, pooled"),
+        ({"features": _many}, {"own_embedding_output": "x"}, "no output 'x'; own_embedding_output may be logits"),
+        ({"features": _many}, {"own_embedding_output": "map"}, r"gives float32 \(None, 16, 16, 3\) in map, expected"),
+        ({}, {"own_embedding_size": 32}, "takes images of 16x16 only, and own_embedding_size is 32; give 0"),
+        ({"spec": tf.TensorSpec([1, 16, 16, 3])}, {}, r"takes the input .*, float32 \(1, 16, 16, 3\), expected one"),
+        ({"spec": tf.TensorSpec([None, 16, 16, 3], tf.uint8)}, {}, r"uint8 \(None, 16, 16, 3\), expected one"),
+        ({"spec": tf.TensorSpec([None, 16, 16, 1])}, {}, "takes grey images, and the dataset's have 3 channels; make"),
+        ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "not finite; see own_embedding_range"),
+        ({"features": lambda x: {"f": tf.reduce_mean(x, [0, 1])}}, {}, r"gives \(16, 3\) for 8 images in f, expected"),
+        ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "in other company, or by"),
+        ({"features": lambda x: {"f": tf.repeat(tf.reshape(x, [-1, 768]), 6, 1)}}, {}, "4608 features, at most 4096"),
+        ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "cannot be given images of 9x16x3; see own_embedding_siz"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    coloured: Callable[..., EmbedConfig],
+    unlabelled_dataset: Path,
+    tmp_path: Path,
+    saved: dict[str, Any],
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    manifest = datasets.Manifest.of(str(unlabelled_dataset))
+    images = dataset_reader.load_split(str(unlabelled_dataset), manifest, "train")[0]
+    place = save(tmp_path, **saved)
+    with pytest.raises(DataError, match=message):
+        OwnNetwork(coloured(place, **settings), manifest.image).try_on(images)
+
+
+def test_names_and_the_lack_of_one_are_checked(coloured: Callable[..., EmbedConfig]) -> None:
+    for name in ("", "classifier", "untrained", "class", "Mine", "1st", "a b", "x" * 32):
+        with pytest.raises(ConfigError, match=f"own_embedding_name must be up to 31 small letters.*, got '{name}'"):
+            coloured("somewhere", own_embedding_name=name)
+    with pytest.raises(ConfigError, match="own_embedding_name is 'mine', but own_embedding is empty; give its folder"):
+        coloured("")
+
+
+@pytest.mark.parametrize(("channels", "values"), [(3, "-1..1"), (1, "0..1"), (3, "0..255")])
+def test_images_are_resized_without_aliasing_scaled_and_tiled(
+    coloured: Callable[..., EmbedConfig], tmp_path: Path, channels: int, values: str
+) -> None:
+    """Pillow's bilinear filter, which widens with the reduction, is the oracle."""
+
+    def rows(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"rows": tf.reshape(pixels, [tf.shape(pixels)[0], 8 * 8 * channels])}
+
+    place = save(tmp_path, rows, tf.TensorSpec([None, None, None, channels]))
+    config = coloured(place, own_embedding_size=8, own_embedding_range=values)
+    network = OwnNetwork(config, ImageShape(28, 5, 1))
+    images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
+    network.try_on(images)
+    found = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
+    black, white = (float(end) for end in values.split(".."))
+    for image, one in zip(images, found, strict=True):
+        grey = Image.fromarray(image[..., 0].astype(np.float32)).resize((8, 8), Image.Resampling.BILINEAR)
+        expected = black + (white - black) * np.asarray(grey) / 255
+        np.testing.assert_allclose(one, np.repeat(expected[..., None], channels, 2), atol=1e-4 * (white - black))

@@ -1,0 +1,180 @@
+"""What stages note of themselves, by real processes that end well, badly, and without a word; and the final record."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.stage import cli, run_notes
+from components.core.stage.executor import RunOf
+from components.core.stage.run_notes import Note
+from components.core.storage import atomic_files
+from components.record.config import RecordConfig
+
+STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
+
+
+@pytest.fixture
+def of_run(tmp_path: Path) -> RunOf:
+    return RunOf(str(tmp_path / "records"), "run-1")
+
+
+def command(of_run: RunOf, source: str) -> list[str]:
+    outputs = Path(of_run.records).parent / "outputs"
+    message = {
+        "inputs": {"parameterValues": {"source": source, "records": of_run.records, "run": of_run.run}},
+        "outputs": {
+            "parameters": {name: {"outputFile": str(outputs / name)} for name in ("source_fingerprint", "summary")},
+            "outputFile": str(outputs / "executor_output.json"),
+        },
+    }
+    return [*STAND_IN, "--executor-input", json.dumps(message)]
+
+
+def attempt(of_run: RunOf, source: str) -> Note:
+    subprocess.run(command(of_run, source), capture_output=True, check=False)
+    (note,) = run_notes.read(of_run)
+    return note
+
+
+def record(of_run: RunOf, **given: Any) -> dict[str, Any]:
+    """Runs the real record stage and returns what it wrote."""
+    values = {"records": of_run.records, "run": of_run.run, **given}
+    words = [word for name, value in values.items() for word in (f"--{name}", value)]
+    assert cli.main("record", RecordConfig, words) == 0
+    found: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(of_run) / run_notes.RECORD, "record")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "state", "problems", "code"),
+    [
+        ("new", "done", [], 0),
+        ("kept", "kept", [], 0),
+        ("errors.ConfigError('one', 'two')", "failed", ["one", "two"], 64),
+        ("errors.DataError('no images')", "failed", ["no images"], 65),
+        ("OSError(28, 'No space', 'file')", "failed", ["[Errno 28] No space: 'file'"], 75),
+        ("KeyboardInterrupt()", "failed", ["KeyboardInterrupt"], 130),
+        ("ZeroDivisionError()", "failed", ["ZeroDivisionError"], 70),
+    ],
+)
+def test_a_stage_notes_how_it_ended(of_run: RunOf, source: str, state: str, problems: list[str], code: int) -> None:
+    note = attempt(of_run, source)
+    assert (note.stage, note.state, note.problems, note.exit_code) == ("stage", state, problems, code)
+    assert (note.outputs.get("summary") == "all is well") == (code == 0)
+    assert note.attempt == 1
+    assert note.started
+
+
+def test_attempts_are_counted_and_the_last_one_tells(of_run: RunOf) -> None:
+    assert attempt(of_run, "errors.TransientError('again')").state == "failed"
+    assert (attempt(of_run, "new").attempt, record(of_run)["state"]) == (2, "SUCCEEDED")
+
+
+def test_a_stage_that_was_killed_is_told_as_such(of_run: RunOf) -> None:
+    running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    (note,) = run_notes.read(of_run)
+    assert note.state == "running"
+    found = record(of_run, status='{"state": "FAILED", "error": {"code": 9, "message": "x"}}')
+    assert found["state"] == "FAILED"
+    assert found["reason"].startswith("stage: it ended without a word: killed, out of memory")
+    assert found["stages"]["stage"]["state"] == "failed"
+
+
+def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
+    (tmp_path / "records").write_text("a file where a folder should be")
+    of_run = RunOf(str(tmp_path / "records"), "run-1")
+    done = subprocess.run(command(of_run, "new"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "stage: not noted in the run's record" in done.stderr
+
+
+def test_a_stage_outside_a_run_notes_nothing(tmp_path: Path) -> None:
+    done = subprocess.run([*STAND_IN, "--source", "new"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def note_all(of_run: RunOf, **outputs: dict[str, Any]) -> None:
+    for stage, made in outputs.items():
+        run_notes.write(of_run, Note(stage=stage, state="done", seconds=2.5, outputs=made, exit_code=0))
+
+
+def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
+    note_all(
+        of_run,
+        decide={
+            "source_fingerprint": "f" * 64,
+            "decision": "RUN",
+            "recipe": '{"settings": {"steps": "5"}}',
+            "initial_checkpoint_digest": "c0",
+        },
+        preprocess={"dataset_uri": "/r/datasets/k", "dataset_digest": "d", "summary": "9 images"},
+        train={"checkpoint_uri": "/r/checkpoints/k/step-5", "checkpoint_digest": "c1", "summary": "5 steps"},
+        evaluate={"evaluation_uri": "/r/e", "verdict": "PROMOTE", "judged_checkpoint_digest": "c1", "summary": "good"},
+        publish={"version": 3, "summary": "version 3 is the champion"},
+    )
+    found = record(of_run, created="2026-11-02T03:00:00Z", scheduled="{{$.pipeline_job_schedule_time_utc}}", source="s")
+    assert (found["state"], found["verdict"], found["version"]) == ("SUCCEEDED", "PROMOTE", 3)
+    assert found["reason"] == "version 3 is the champion"
+    # The date is the run's; a server that is too old to tell one leaves the placeholder.
+    assert (found["created"], found["scheduled"]) == ("2026-11-02T03:00:00Z", None)
+    assert found["data"] == {
+        "source": "s",
+        "source_fingerprint": "f" * 64,
+        "made": True,
+        "dataset_digest": "d",
+        "summary": "9 images",
+    }
+    assert found["training"] == {
+        "made": True,
+        "checkpoint_digest": "c1",
+        "summary": "5 steps",
+        "started_from": "c0",
+        "judged_checkpoint_digest": "c1",
+    }
+    assert found["recipe"] == {"settings": {"steps": "5"}}
+    assert found["seconds"] == 12.5
+    assert found["links"]["report"] == "/r/e/report.html"
+
+
+def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None:
+    note_all(of_run, decide={"decision": "RUN"}, evaluate={"verdict": "HOLD", "summary": "HOLD: no better"})
+    run_notes.write(of_run, Note(stage="train", state="kept", outputs={"checkpoint_digest": "c"}))
+    found = record(of_run)
+    assert not found["training"]["made"]
+    assert found["reason"] == "HOLD: no better; nothing was trained: the checkpoint was there already"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [
+        ('{"state": "FAILED", "error": {"message": "image cannot be pulled"}}', "FAILED", "image cannot be pulled"),
+        ('{"state": "FAILED", "pipeline_task_name": "exit-handler-1"}', "FAILED", "a stage failed before it could"),
+        ('{"state": "CANCELLED"}', "CANCELED", "the run was canceled"),
+        ('{"state": "SUCCEEDED", "error": {}}', "SUCCEEDED", "no stage has run"),
+        ("no JSON", "SUCCEEDED", "no stage has run"),
+        ('["a"]', "SUCCEEDED", "no stage has run"),
+    ],
+)
+def test_what_the_server_says_counts_where_no_stage_could(of_run: RunOf, status: str, state: str, reason: str) -> None:
+    found = record(of_run, status=status)
+    assert found["state"] == state
+    assert found["reason"].startswith(reason)
+
+
+def test_a_damaged_note_is_left_out(of_run: RunOf, caplog: pytest.LogCaptureFixture) -> None:
+    note_all(of_run, decide={"decision": "SKIP", "summary": "nothing is new"})
+    (run_notes.folder_of(of_run).path / "train.json").write_text("{")
+    found = record(of_run)
+    assert (found["state"], found["reason"]) == ("SKIPPED", "nothing is new")
+    assert "left out of the record" in caplog.text

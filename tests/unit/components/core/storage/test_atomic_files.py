@@ -1,0 +1,238 @@
+"""Whole or not at all: also when the process is killed, the disk takes no more, or two do the same at once."""
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import ConfigError, DataError, describe_os_error, naming
+from components.core.storage import atomic_files, digests
+
+
+def test_files_are_replaced_whole(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "file"
+    atomic_files.write_file(place, b"old")
+    atomic_files.write_file(place, b"new")
+    assert place.read_bytes() == b"new"
+    assert [path.name for path in place.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_files_and_folders_have_the_modes_that_the_umask_allows(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        atomic_files.write_file(tmp_path / "made" / "file", b"content")
+        with atomic_files.new_folder(tmp_path / "made" / "folder", "done") as folder:
+            # As TensorFlow makes folders, and `tempfile` files.
+            (folder / "inner").mkdir()
+            (folder / "inner").chmod(0o755)
+            (folder / "inner" / "data").touch(0o600)
+            atomic_files.write_file(folder / "done", b"")
+            atomic_files.make_unique(folder, "note-")
+        with atomic_files.only_one(tmp_path / "made"):
+            pass
+    finally:
+        os.umask(before)
+    found = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert len(found) == 8
+    for path in found:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o777 if path.is_dir() else 0o666) & ~umask, path
+
+
+def test_json_is_readable_and_refuses_what_json_cannot_say(tmp_path: Path) -> None:
+    atomic_files.write_json(tmp_path / "a.json", {"b": [1, 2.5], "a": "é"})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8").startswith('{\n  "a": "é",\n')
+    assert atomic_files.read_json(tmp_path / "a.json", "thing") == {"a": "é", "b": [1, 2.5]}
+    with pytest.raises(ValueError, match="JSON compliant"):
+        atomic_files.write_json(tmp_path / "a.json", float("nan"))
+    assert atomic_files.read_json(tmp_path / "a.json", "thing")["a"] == "é"
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b""])
+def test_json_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(DataError, match="does not describe a thing"):
+        atomic_files.read_json(tmp_path / "a.json", "thing")
+    with pytest.raises(DataError, match=r"no thing at .*: b\.json is missing"):
+        atomic_files.read_json(tmp_path / "b.json", "thing")
+    with pytest.raises(DataError, match="no thing at"):
+        atomic_files.read_json(tmp_path / "a.json" / "b.json", "thing")
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "folder"
+    with atomic_files.new_folder(place, "done") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "data").write_bytes(b"data")
+        assert not place.exists()
+        (folder / "done").write_bytes(b"")
+    assert {path.relative_to(place).as_posix() for path in place.rglob("*")} == {"inner", "inner/data", "done"}
+    assert atomic_files.files_in(place) == {
+        name: digests.sha256_of_file(place / name) for name in ("done", "inner/data")
+    }
+    assert [path.name for path in place.parent.iterdir()] == ["folder"]
+
+
+def fill_and_fail(place: Path) -> None:
+    with atomic_files.new_folder(place, "done") as folder:
+        (folder / "data").write_bytes(b"data")
+        raise RuntimeError("no more")
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no more"):
+        fill_and_fail(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        atomic_files.new_folder(tmp_path / "place", "done.json"),
+    ):
+        Path("/dev/full").write_bytes(b"x")
+    assert describe_os_error(caught.value) == f"No space left on device: {tmp_path / 'place'}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_that_make_the_same_folder_the_first_is_kept(tmp_path: Path) -> None:
+    with atomic_files.new_folder(tmp_path / "folder", "done") as slow:
+        (slow / "done").write_bytes(b"slow")
+        with atomic_files.new_folder(tmp_path / "folder", "done") as fast:
+            (fast / "done").write_bytes(b"fast")
+    assert (tmp_path / "folder" / "done").read_bytes() == b"fast"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from components.core.storage import atomic_files
+with atomic_files.new_folder(Path(sys.argv[1]), "done") as folder:
+    atomic_files.write_file(folder / "data", b"data")
+    if sys.argv[2] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    (folder / "done").write_bytes(b"")
+"""
+
+
+def test_a_process_killed_while_it_fills_a_folder(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    for moment, exists in (("before", False), ("never", True)):
+        done = subprocess.run([sys.executable, "-c", _KILLED, str(place), moment], check=False)
+        assert (done.returncode == 0) == exists
+        assert place.exists() == exists
+
+
+_KILLED_ASIDE = """
+import os, signal, sys
+from pathlib import Path
+from components.core.storage import atomic_files
+folder = Path(sys.argv[1])
+os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "file" else None
+if sys.argv[2] == "file":
+    atomic_files.write_file(folder / "file", b"content")
+with atomic_files.new_folder(folder / "folder", "done") as aside:
+    (aside / "data").write_bytes(b"data")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_killed_processes_left_is_swept_by_the_next_of_the_same_name(tmp_path: Path) -> None:
+    for kind in ("file", "folder"):
+        for _ in range(2):  # of two that were killed one after the other, no more is left than of one
+            done = subprocess.run([sys.executable, "-c", _KILLED_ASIDE, str(tmp_path), kind], check=False)
+            assert done.returncode == -signal.SIGKILL
+        assert len(list(tmp_path.glob(f".tmp-{kind}-*"))) == 1
+    (tmp_path / ".tmp-other").touch()  # nobody's here
+    atomic_files.write_file(tmp_path / "file", b"content")
+    assert len(list(tmp_path.glob(".tmp-f*"))) == 1
+    with atomic_files.new_folder(tmp_path / "folder", "done") as folder:
+        (folder / "done").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-other", "file", "folder"]
+
+
+def test_what_a_living_process_is_filling_is_not_swept(tmp_path: Path) -> None:
+    with atomic_files.new_folder(tmp_path / "folder", "done") as slow:
+        (slow / "done").write_bytes(b"slow")
+        atomic_files.sweep(tmp_path, "*")
+        assert (slow / "done").read_bytes() == b"slow"
+    assert (tmp_path / "folder" / "done").read_bytes() == b"slow"
+
+
+def give_place_to_what_was_taken_away(place: Path) -> None:
+    with atomic_files.new_folder(place, "done") as folder:
+        (folder / "data").write_bytes(b"data")
+        folder.rename(f"{folder}-dead")
+        (folder / "done").write_bytes(b"")
+
+
+def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path) -> None:
+    place = tmp_path / "folder"
+    with pytest.raises(FileNotFoundError) as caught:
+        give_place_to_what_was_taken_away(place)
+    assert describe_os_error(caught.value) == f"No such file or directory: {place}"
+    assert not place.exists()
+
+
+def test_an_error_of_a_file_names_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        atomic_files.write_file(place, b"content")
+    assert caught.value.filename == str(place)
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
+    place.mkdir()
+    (place / ".lock").touch()
+    atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
+    atomic_files.require_own_place(place, "dataset", {"seed": 1}, {"seed": 1})
+    with pytest.raises(ConfigError, match="seed was 1 there and is 2 now"):
+        atomic_files.require_own_place(place, "dataset", {"seed": 1}, {"seed": 2})
+    (place / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match="holds something else than a dataset; give another folder"):
+        atomic_files.require_own_place(place, "dataset", None, {"seed": 1})
+
+
+def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
+    order, waiting = [], threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        with atomic_files.only_one(tmp_path):
+            order.append("second")
+
+    with atomic_files.only_one(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        waiting.wait()
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_what_failed_from_one_to_another_names_both(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory") as caught:
+        (tmp_path / "folder").rename(tmp_path / "file")
+    assert describe_os_error(caught.value) == f"Not a directory: {tmp_path / 'folder'} -> {tmp_path / 'file'}"
+
+
+def test_errors_without_a_name_are_given_one(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Input/output") as caught, naming(tmp_path / "a"):
+        raise OSError(errno.EIO, "Input/output error")
+    assert describe_os_error(caught.value) == f"Input/output error: {tmp_path / 'a'}"
+    with pytest.raises(FileNotFoundError) as missing, naming(tmp_path / "a"):
+        (tmp_path / "b").read_bytes()
+    assert describe_os_error(missing.value) == f"No such file or directory: {tmp_path / 'b'}"

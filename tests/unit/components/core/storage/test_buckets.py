@@ -1,0 +1,286 @@
+"""Objects in buckets: preconditions, the rule that tells our own success from a refusal, and every fault on the way."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import google.cloud.storage.blob
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from components.core.errors import ConfigError, DataError, StageError, TransientError
+from components.core.storage import buckets
+from components.core.storage.buckets import Conflict
+from tests.fakes.gcs.server import FAULTS, Server, serving
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@pytest.fixture
+def bucket(gcs: Server) -> Server:
+    gcs.create_bucket("b")
+    return gcs
+
+
+def content(server: Server) -> dict[str, bytes]:
+    return {name: stored.content for name, stored in server.objects["b"].items()}
+
+
+def test_an_object_is_created_once(bucket: Server) -> None:
+    buckets.create("gs://b/x/y", b"first")
+    buckets.create("gs://b/x/y", b"first")
+    with pytest.raises(Conflict):
+        buckets.create("gs://b/x/y", b"second")
+    assert content(bucket) == {"x/y": b"first"}
+
+
+def test_a_file_larger_than_one_request_takes(bucket: Server, tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(bytes(range(256)) * (9 << 12))  # more than the 8 MB from which on the client sends pieces
+    buckets.create("gs://b/large", path)
+    buckets.create("gs://b/large", path)
+    buckets.download("gs://b/large", tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Conflict):
+        buckets.create("gs://b/large", path)
+
+
+def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
+    buckets.replace("gs://b/x", b"1", 0)
+    read = buckets.read("gs://b/x")
+    assert read is not None
+    assert read[0] == b"1"
+    buckets.replace("gs://b/x", b"2", read[1].generation)
+    with pytest.raises(Conflict):
+        buckets.replace("gs://b/x", b"3", read[1].generation)
+    buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: an answer that was lost
+    assert content(bucket) == {"x": b"2"}
+
+
+def test_what_advances_never_goes_back(bucket: Server) -> None:
+    assert buckets.advance("gs://b/log", b"1\n2\n", 2)
+    assert not buckets.advance("gs://b/log", b"1\n", 1)
+    assert not buckets.advance("gs://b/log", b"1\n3\n", 2)
+    assert buckets.advance("gs://b/log", b"1\n2\n", 2)
+    assert buckets.advance("gs://b/log", b"1\n2\n3\n", 3)
+    assert content(bucket) == {"log": b"1\n2\n3\n"}
+
+
+def test_the_same_is_not_put_again(bucket: Server) -> None:
+    buckets.put("gs://b/note", b"1")
+    buckets.put("gs://b/note", b"2")
+    bucket.requests.clear()
+    buckets.put("gs://b/note", b"2")
+    assert [request for request in bucket.requests if request.method in WRITES] == []
+
+
+def test_what_is_not_there(bucket: Server, tmp_path: Path) -> None:
+    assert buckets.stat("gs://b/x") is None
+    assert buckets.read("gs://b/x") is None
+    assert buckets.below("gs://b/x") == []
+    with pytest.raises(DataError, match=r"^gs://b/x is missing$"):
+        buckets.download("gs://b/x", tmp_path / "x")
+
+
+def test_a_listing_has_pages_and_no_neighbours(bucket: Server) -> None:
+    names = [f"x/{number:02d}" for number in range(23)]
+    for name in [*names, "x", "xy/1"]:
+        buckets.create(f"gs://b/{name}", name.encode())
+    assert [stored.uri for stored in buckets.below("gs://b/x/")] == [f"gs://b/{name}" for name in names]
+    assert len(buckets.below("gs://b")) == 25
+
+
+def test_only_what_was_listed_is_deleted(bucket: Server) -> None:
+    buckets.put("gs://b/x", b"1")
+    (stored,) = buckets.below("gs://b")
+    buckets.put("gs://b/x", b"2")
+    buckets.delete(stored)
+    assert content(bucket) == {"x": b"2"}
+    buckets.delete(buckets.below("gs://b")[0])
+    buckets.delete(stored)
+    assert content(bucket) == {}
+
+
+@pytest.mark.parametrize("uri", ["gs://", "gs:///x", "gs://b//x", "gs://b/x/../y", "gs://b/./x"])
+def test_what_is_no_place(uri: str) -> None:
+    with pytest.raises(ConfigError, match="is no place in a bucket; expected gs://BUCKET/FOLDER"):
+        buckets.split(uri)
+
+
+def test_of_many_who_create_one_does(bucket: Server) -> None:
+    barrier, outcomes = threading.Barrier(8), []
+
+    def create(number: int) -> None:
+        barrier.wait()
+        try:
+            buckets.create("gs://b/x", b"%d" % number)
+            outcomes.append(number)
+        except Conflict:
+            pass
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    assert content(bucket) == {"x": b"%d" % outcomes[0]}
+
+
+def script(place: str, path: Path) -> None:
+    """Every function that travels, on small objects and one that is sent in pieces."""
+    large = path / "large"
+    if not large.exists():
+        large.write_bytes(b"large" * (2 << 16))
+    buckets.create(f"{place}/one", b"one")
+    buckets.create(f"{place}/large", large)
+    buckets.put(f"{place}/note", b"note")
+    buckets.advance(f"{place}/log", b"log", 1)
+    found = buckets.read(f"{place}/pointer")
+    if found is None or found[0] == b"0":
+        buckets.replace(f"{place}/pointer", b"1", found[1].generation if found else 0)
+    buckets.download(f"{place}/large", path / "fetched")
+    assert (path / "fetched").read_bytes() == large.read_bytes()
+    for stored in buckets.below(f"{place}/old"):
+        buckets.delete(stored)
+
+
+AFTER = {"one": b"one", "large": b"large" * (2 << 16), "note": b"note", "log": b"log", "pointer": b"1"}
+
+
+def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(google.cloud.storage.blob, "_MAX_MULTIPART_SIZE", 1 << 18)  # smaller ones go in pieces too
+
+    def result(name: str) -> dict[str, bytes]:
+        """What the script leaves at a place of its own, as a request that was stalled may be acted upon late."""
+        script(f"gs://b/{name}", tmp_path)
+        found = content(bucket)
+        return {place.removeprefix(f"{name}/"): found[place] for place in found if place.startswith(f"{name}/")}
+
+    buckets.create("gs://b/clean/old/1", b"old")
+    bucket.requests.clear()
+    assert result("clean") == AFTER
+    count = len(bucket.requests)
+    assert count > 11
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 0.1)  # less than a stall
+    for kind in FAULTS:
+        for at in range(count):
+            buckets.create(f"gs://b/{kind}-{at}/old/1", b"old")
+            bucket.inject(kind, at=at, seconds=0.2)
+            assert result(f"{kind}-{at}") == AFTER, (kind, at)
+    assert {kind for kind, _ in bucket.fired} == set(FAULTS)
+    assert len(bucket.fired) >= (len(FAULTS) - 2) * count  # a byte can be flipped only where content travels
+
+
+@pytest.mark.parametrize("kind", ["status-503", "reset", "truncated-body", "lost-ack"])
+@pytest.mark.usefixtures("no_retries")
+def test_what_does_not_pass_is_told_in_a_line(bucket: Server, kind: str, tmp_path: Path) -> None:
+    bucket.inject(kind, times=10_000)
+    with pytest.raises(TransientError, match=r"^gs://b/x cannot be read; check the network, and try again: ") as raised:
+        buckets.read("gs://b/x")
+    assert "\n" not in str(raised.value)
+    assert bucket.fired
+
+
+def test_damage_that_stays_is_told(bucket: Server, tmp_path: Path) -> None:
+    bucket.inject("flip-upload", times=10_000)
+    with pytest.raises(DataError, match=r"^gs://b/x cannot be written: it arrived damaged 3 times; check the network$"):
+        buckets.create("gs://b/x", b"content")
+    assert content(bucket) == {}
+    bucket.inject("status-503", times=0)
+
+
+def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: Server, tmp_path: Path) -> None:
+    """The library compares nothing then: of an answer in two parts, the second can be damaged."""
+    content = bytes(range(256)) * 256
+    buckets.create("gs://b/x", content)
+    bucket.inject("truncated-body")
+    bucket.inject("flip-download", at=1)
+    buckets.download("gs://b/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == content
+    bucket.inject("truncated-body", at=1)
+    bucket.inject("flip-download", at=2)
+    found = buckets.read("gs://b/x")
+    assert found is not None
+    assert found[0] == content
+    assert [kind for kind, _ in bucket.fired] == ["truncated-body", "flip-download"] * 2
+
+
+def test_stored_damage_is_told(bucket: Server, tmp_path: Path) -> None:
+    buckets.create("gs://b/x", b"content")
+    for read in (lambda: buckets.read("gs://b/x"), lambda: buckets.download("gs://b/x", tmp_path / "x")):
+        bucket.inject("flip-download", times=10_000)
+        with pytest.raises(
+            DataError, match=r"^gs://b/x cannot be read: it arrived damaged 3 times; check the network$"
+        ):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("permission", "asked"),
+    [
+        ("storage.objects.create", lambda: buckets.create("gs://b/x", b"1")),
+        ("storage.objects.get", lambda: buckets.read("gs://b/there")),
+        ("storage.objects.list", lambda: buckets.below("gs://b")),
+    ],
+)
+def test_what_is_forbidden_is_told_at_once(bucket: Server, permission: str, asked: Callable[[], object]) -> None:
+    buckets.create("gs://b/there", b"1")
+    bucket.deny(permission)
+    bucket.requests.clear()
+    with pytest.raises(ConfigError, match=rf"^gs://b.* cannot be .*: permission is missing \(.*{permission}") as raised:
+        asked()
+    assert "\n" not in str(raised.value)
+    assert len(bucket.requests) == 1
+
+
+def test_a_missing_bucket_is_told(gcs: Server) -> None:
+    for asked in (lambda: buckets.create("gs://none/x", b""), lambda: buckets.below("gs://none/x")):
+        with pytest.raises(ConfigError, match="there is no bucket none; create it, or give another"):
+            asked()
+
+
+def test_a_place_is_tried_before_the_work(bucket: Server, caplog: pytest.LogCaptureFixture) -> None:
+    buckets.require_writable("gs://b/x")
+    assert content(bucket) == {}
+    assert caplog.text.count("cannot be deleted") == 0
+    bucket.deny("storage.objects.delete")
+    buckets.require_writable("gs://b/x")
+    assert caplog.text.count("cannot be deleted") == 1
+    bucket.deny("storage.objects.create")
+    with pytest.raises(ConfigError, match="permission is missing"):
+        buckets.require_writable("gs://b/x")
+    with pytest.raises(ConfigError, match="there is no bucket none"):
+        buckets.require_writable("gs://none/x")
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(FAULTS), st.integers(0, 6)), max_size=6))
+@example([(0, "flip-upload", 6), (0, "flip-upload", 5), (0, "flip-upload", 5), (1, "flip-upload", 6)])
+@example([(1, "lost-ack", 6)])  # damaged three times if a fault of the example before is still armed
+def test_writers_that_advance_agree_with_the_largest(steps: list[tuple[int, str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch, serving() as server:
+        patch.setattr(buckets, "FIRST_DELAY_SECONDS", 0.001)
+        patch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        server.create_bucket("b")
+        largest = -1
+        for position, kind, at in steps:
+            if kind not in ("stall", "status-429"):
+                server.inject(kind, at=at)
+            try:
+                buckets.advance("gs://b/log", b"%d" % position, position)
+            except DataError:  # allowed after three damaged uploads in a row, and then nothing is written
+                assert [kind for kind, _ in server.fired[-3:]] == ["flip-upload"] * 3
+            else:
+                largest = max(largest, position)
+            assert content(server) == ({"log": b"%d" % largest} if largest >= 0 else {})
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_every_failure_is_one_of_ours(bucket: Server) -> None:
+    bucket.inject("status-500", times=10_000)
+    for asked in (lambda: buckets.stat("gs://b/x"), lambda: buckets.put("gs://b/x", b"")):
+        with pytest.raises(StageError):
+            asked()

@@ -1,0 +1,278 @@
+"""Places in buckets: mirrors, artefacts that appear whole, whoever commits first."""
+
+import itertools
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import ConfigError, DataError, TransientError
+from components.core.storage import atomic_files, buckets
+from components.core.storage import location as location_module
+from components.core.storage.location import Location
+from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.faults.soak import transfers
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+MANIFEST = "thing.json"
+
+
+@pytest.fixture
+def bucket(gcs: Server) -> Server:
+    gcs.create_bucket("b")
+    return gcs
+
+
+def make(place: str, text: str = "1") -> Path:
+    """Make an artefact of two files and a description."""
+    location = Location.of(place)
+    with location.new_folder(MANIFEST) as folder:
+        atomic_files.write_file(folder / "one", text.encode())
+        atomic_files.write_file(folder / "sub/two", b"2")
+        atomic_files.write_json(folder / MANIFEST, {"text": text})
+    return location.path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(server: Server) -> list[str]:
+    return sorted(server.objects["b"])
+
+
+def forget(folder: Path) -> None:
+    """As on another machine."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
+    here = Location.of("runs/x/")
+    assert (str(here), here.path, here.in_bucket) == ("runs/x", Path("runs/x"), False)
+    assert here / "y" == Location.of(Path("runs/x/y"))
+    assert (here.parent, here.name, here.own) == (Location.of("runs"), "x", here.path)
+    there = Location.of("gs://b/x/y/")
+    assert f"no {there}" == "no gs://b/x/y"
+    assert there.in_bucket
+    assert there.path.is_relative_to(tmp_path / "scratch")
+    assert Path(there) == there.path
+    assert there / "z" == Location.of("gs://b/x/y/z")
+    assert (there.parent, there.name) == (Location.of("gs://b/x"), "y")
+    assert not there.own.is_relative_to(Location.of("gs://b").path)
+    assert Location.of(there) is there
+    with pytest.raises(
+        ConfigError, match=r"^s3://b/x is neither a folder of this machine nor in a bucket, gs://\.\.\.$"
+    ):
+        Location.of("s3://b/x")
+
+
+def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> None:
+    (tmp_path / "scratch" / f"wgan-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="belongs to another user; set TMPDIR"):
+        Location.of("gs://b/x")
+
+
+def test_an_artefact_made_here_is_read_elsewhere(bucket: Server) -> None:
+    made = files(make("gs://b/things/1"))
+    assert set(made) == {"one", "sub/two", MANIFEST}
+    (committed,) = [name for name in names(bucket) if name.count("/") == 2]
+    assert committed == "things/1/committed.json"
+    forget(Location.of("gs://b").path)
+    assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == made
+    assert Location.of("gs://b/things/1").fetch(MANIFEST)
+    where = Location.of("gs://b/things/1").file("one")
+    found = buckets.read(where)
+    assert found is not None
+    assert found[0] == b"1"
+
+
+def test_what_is_not_complete_is_not_there(bucket: Server) -> None:
+    with pytest.raises(DataError, match=r"^no thing at gs://b/x: neither committed\.json nor thing\.json is there$"):
+        Location.of("gs://b/x").require(MANIFEST, "thing")
+    buckets.put("gs://b/x/0123/thing.json", b"{}")
+    assert not Location.of("gs://b/x").fetch(MANIFEST)
+
+
+def test_what_a_user_copied_there_is_read_as_it_is(bucket: Server) -> None:
+    for name in ("one", "sub/two", MANIFEST):
+        buckets.put(f"gs://b/x/{name}", name.encode())
+    assert set(files(Location.of("gs://b/x").require(MANIFEST, "thing").path)) == {"one", "sub/two", MANIFEST}
+    buckets.put("gs://b/x/one", b"eno")
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == b"eno"
+
+
+def test_the_description_alone(bucket: Server) -> None:
+    make("gs://b/x")
+    forget(Location.of("gs://b").path)
+    assert Location.of("gs://b/x").fetch_description(MANIFEST)
+    assert set(files(Location.of("gs://b/x").path)) == {MANIFEST}
+
+
+def test_nothing_is_sent_or_fetched_twice(bucket: Server) -> None:
+    make("gs://b/x")
+    bucket.requests.clear()
+    assert Location.of("gs://b/x").fetch(MANIFEST)
+    assert not [request for request in bucket.requests if request.method in WRITES]
+    assert not [request for request in bucket.requests if request.path.endswith(("/one", "two"))]
+    make("gs://b/x")
+    assert not [request for request in bucket.requests if request.method in WRITES]
+
+
+def test_the_first_to_commit_is_kept(bucket: Server) -> None:
+    first = files(make("gs://b/x", "first"))
+    before = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    forget(Location.of("gs://b").path)
+    assert files(make("gs://b/x", "second")) == first
+    assert {name: stored.content for name, stored in bucket.objects["b"].items()} == before
+
+
+def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -> None:
+    """Both have sent their files when one commits: the other's are never mixed with them."""
+    folders = []
+    for text in ("first", "second"):
+        folder = tmp_path / text
+        atomic_files.write_file(folder / "one", text.encode())
+        atomic_files.write_json(folder / MANIFEST, {"text": text})
+        folders.append(folder)
+    barrier = threading.Barrier(2)
+
+    def before(request: Request) -> None:
+        if request.method == "POST" and b"committed.json" in request.body:
+            barrier.wait(timeout=10)
+
+    bucket.before = before
+    results: dict[str, bool] = {}
+    threads = [
+        threading.Thread(
+            target=lambda folder=folder: results.update({folder.name: Location.of("gs://b/x").commit(folder)})
+        )
+        for folder in folders
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results.values()) == [False, True]
+    (winner,) = [name for name, won in results.items() if won]
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path)["one"] == winner.encode()
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "not json", "of another schema"])
+def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
+    make("gs://b/x")
+    forget(Location.of("gs://b").path)
+    (name,) = [name for name in names(bucket) if name.endswith("/one")]
+    held = bucket.objects["b"]
+    if damage == "gone":
+        del held[name]
+    elif damage in ("cut", "flipped"):
+        buckets.put(f"gs://b/{name}", b"" if damage == "cut" else b"0")
+    else:
+        buckets.put("gs://b/x/committed.json", b"{" if damage == "not json" else b'{"schema_version": 9}')
+    with pytest.raises(DataError, match=r"^gs://b/x"):
+        Location.of("gs://b/x").require(MANIFEST, "thing")
+    assert not (Location.of("gs://b/x").path / MANIFEST).exists()
+
+
+def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
+    path = make("gs://b/x")
+    made = files(path)
+    (path / "one").write_bytes(b"0")
+    (path / "sub/two").unlink()
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == made
+
+
+def test_single_files(bucket: Server) -> None:
+    notes = Location.of("gs://b/notes")
+    folder = notes.path
+    atomic_files.write_file(folder / "1.json", b"1")
+    (notes / "1.json").put_file()
+    buckets.put("gs://b/notes/2.json", b"2")
+    buckets.put("gs://b/notes/deep/3.json", b"3")
+    buckets.put("gs://b/notes/4.txt", b"4")
+    atomic_files.write_file(folder / "gone.json", b"")
+    notes.fetch_files(".json")
+    assert files(folder) == {"1.json": b"1", "2.json": b"2"}
+    buckets.put("gs://b/notes/1.json", b"one")
+    assert (notes / "1.json").fetch_file()
+    assert (folder / "1.json").read_bytes() == b"one"
+    assert not (notes / "none.json").fetch_file()
+
+
+def test_artefacts_beside_each_other(bucket: Server) -> None:
+    make("gs://b/things/1")
+    make("gs://b/things/2", "2")
+    buckets.put("gs://b/things/plain/thing.json", b"{}")
+    buckets.put("gs://b/things/half/0123/thing.json", b"{}")
+    buckets.put("gs://b/things/log.jsonl", b"{}")
+    forget(Location.of("gs://b").path)
+    things = Location.of("gs://b/things")
+    things.fetch_intact(MANIFEST)
+    assert sorted(path.name for path in things.path.iterdir()) == ["1", "2", "plain"]
+    assert Location.of("things").artefacts(MANIFEST) == []
+
+
+@pytest.mark.slow
+def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
+    counts = transfers.artefacts(tmp_path)
+    assert counts.violations == []
+    assert counts.fired == counts.tried > 12 * 8
+
+
+def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever dies before or after any request leaves nothing, or the whole; the next attempt makes it the whole."""
+    monkeypatch.setattr(location_module, "_AT_ONCE", 1)
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
+    make("gs://b/x")
+    expected = {name: stored.content for name, stored in bucket.objects["b"].items()}
+    deaths = 0
+    for moment in ("before", "after"):
+        for at in itertools.count():
+            bucket.objects["b"].clear()
+            forget(Location.of("gs://b").path)
+            seen = itertools.count()
+
+            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
+                if next(seen) >= at:
+                    raise HangUp
+
+            setattr(bucket, moment, die)
+            try:
+                make("gs://b/x")
+                died = False
+            except TransientError:
+                died = True
+            setattr(bucket, moment, None)
+            if not died:
+                break
+            deaths += 1
+            forget(Location.of("gs://b").path)
+            complete = Location.of("gs://b/x").fetch(MANIFEST)
+            assert complete == ("x/committed.json" in bucket.objects["b"])
+            if complete:
+                assert files(Location.of("gs://b/x").path)["one"] == b"1"
+            make("gs://b/x")
+            assert {name: stored.content for name, stored in bucket.objects["b"].items()} == expected
+    assert deaths > 10
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_an_outage_is_told_and_nothing_is_there(bucket: Server) -> None:
+    bucket.outage(True)
+    with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the network, and try again: "):
+        make("gs://b/x")
+    bucket.outage(False)
+    assert names(bucket) == []
+    assert not list((Location.of("gs://b").path.parent.parent / "aside").iterdir())
+    make("gs://b/x")
+
+
+def test_a_committed_list_says_what_it_holds(bucket: Server) -> None:
+    make("gs://b/x")
+    said = json.loads(bucket.objects["b"]["x/committed.json"].content)
+    assert set(said["files"]) == {"one", "sub/two", MANIFEST}
+    assert {f"x/{said['folder']}/{name}" for name in said["files"]} | {"x/committed.json"} == set(names(bucket))

@@ -1,0 +1,114 @@
+"""Settings: any value is either turned into the field's type or refused in words."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core import settings
+from components.core.errors import ConfigError
+from components.core.settings import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    name: Annotated[str, Setting("Name.")]
+    count: Annotated[int, Setting("Count.", at_least=1, at_most=10)] = 5
+    share: Annotated[float, Setting("Share.", above=0.0, below=1.0)] = 0.5
+    mode: Annotated[str, Setting("Mode.", choices=("fast", "slow"), in_key=False)] = "fast"
+
+    def __post_init__(self) -> None:
+        settings.require_valid(self, "count and share disagree" if self.count * self.share > 9 else "")
+
+
+FIELDS = {field.name: field for field in settings.fields_of(Config)}
+
+
+def test_fields_are_read_off_the_class() -> None:
+    assert list(FIELDS) == ["name", "count", "share", "mode"]
+    assert [field.required for field in FIELDS.values()] == [True, False, False, False]
+    assert [field.type for field in FIELDS.values()] == [str, int, float, str]
+    assert settings.fields_of(Config(name="a")) == settings.fields_of(Config)
+
+
+@given(value=st.integers())
+def test_whole_numbers_survive_as_text_and_as_json(value: int) -> None:
+    assert settings.parse_value(FIELDS["count"], str(value)) == value
+    assert settings.parse_value(FIELDS["count"], value) == value
+
+
+@given(value=st.floats(allow_nan=False))
+def test_numbers_survive_as_text_and_as_json(value: float) -> None:
+    assert settings.parse_value(FIELDS["share"], repr(value)) == value
+    assert settings.parse_value(FIELDS["share"], value) == value
+
+
+def test_whole_numbers_in_other_spellings() -> None:
+    for value in ("3.0", 3.0, "3e0", " 3 ", "+3"):
+        found = settings.parse_value(FIELDS["count"], value)
+        assert (found, type(found)) == (3, int)
+
+
+ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)
+
+
+@given(name=st.sampled_from(sorted(FIELDS)), value=ANYTHING)
+def test_anything_is_typed_or_refused_in_words(name: str, value: Any) -> None:
+    field = FIELDS[name]
+    try:
+        parsed = settings.parse_value(field, value)
+    except ValueError as error:
+        message = str(error)
+    else:
+        assert type(parsed) is field.type
+        for problem in settings.field_problems(field, parsed):
+            assert problem.startswith(f"{name} must be ")
+        return
+    assert message.startswith(f"{name} must be ")
+    assert message.endswith(f", got {value!r}")
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Config(name="", count=11, share=1.0, mode="odd")
+    assert raised.value.problems == (
+        "name must not be empty",
+        "count must be at most 10, got 11",
+        "share must be less than 1.0, got 1.0",
+        "mode must be one of fast, slow, got 'odd'",
+        "count and share disagree",
+    )
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_must_be_finite(value: float) -> None:
+    with pytest.raises(ConfigError, match="share must be finite"):
+        Config(name="a", share=value)
+
+
+def test_bounds_include_what_they_say() -> None:
+    assert Config(name="a", count=1).count == 1
+    assert Config(name="a", count=10).count == 10
+    with pytest.raises(ConfigError, match=r"share must be greater than 0\.0, got 0\.0"):
+        Config(name="a", share=0.0)
+
+
+def test_places_stay_out_of_the_key() -> None:
+    assert settings.values_in_key(Config(name="a")) == {"name": "a", "count": 5, "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "accelerator", "problem"),
+    [
+        (10, 4, "cpu", ""),
+        (10, 0, "tpu", ""),
+        (8, 4, "tpu", ""),
+        (3, 4, "cpu", "batch_size must be at least replicas, got 3 for 4"),
+        (10, 4, "tpu", "batch_size must be a multiple of replicas on a TPU, got 10 for 4"),
+    ],
+)
+def test_what_replicas_cannot_share(batch_size: int, replicas: int, accelerator: str, problem: str) -> None:
+    assert settings.share_problem("batch_size", batch_size, replicas, accelerator) == problem

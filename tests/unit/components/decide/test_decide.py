@@ -1,0 +1,166 @@
+"""When a run goes on and when it is skipped; where a training starts: on real registries."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import checkpoints, evaluations, recipes
+from components.core.errors import ConfigError, DataError
+from components.core.registry import registry
+from components.core.stage import own_embedding
+from components.core.storage import buckets
+from components.decide import run as decide
+from components.decide.config import DecideConfig
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from tests.fakes.gcs.server import Server
+
+SETTINGS = "steps=20\ncritic_learning_rate=0.0001"
+
+
+@pytest.fixture(scope="module")
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("judged")
+    model = make_model(folder / "model", 0)
+    return model, make_evaluation(folder / "evaluation", model)
+
+
+@pytest.fixture
+def place(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
+    """A registry with one version, of the recipe that `config` asks for."""
+    model, evaluation = judged
+    checkpoint = tmp_path / "checkpoints" / "step-0000000020"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / checkpoints.MANIFEST).write_text("{}")
+    recipe = decide.run(config(tmp_path / "registry")).parameters["recipe"]
+    publish.run(
+        PublishConfig(
+            model=str(model),
+            evaluation=str(evaluation),
+            registry=str(tmp_path / "registry"),
+            recipe=str(recipe),
+            checkpoint=str(checkpoint),
+        )
+    )
+    return tmp_path / "registry"
+
+
+def config(folder: Path | str, **changes: str) -> DecideConfig:
+    given = {"source": "digits", "registry": str(folder), "settings": SETTINGS, **changes}
+    return DecideConfig(**given)
+
+
+def decided(folder: Path | str, **changes: str) -> tuple[str, str]:
+    found = decide.run(config(folder, **changes)).parameters
+    return str(found["decision"]), str(found["summary"]).partition("; the source holds ")[0]
+
+
+def test_without_a_champion_it_runs(tmp_path: Path) -> None:
+    assert decided(tmp_path / "none") == ("RUN", "runs: nothing has been published yet")
+    found = decide.run(config(tmp_path / "none", start_from="champion")).parameters
+    assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
+
+
+def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -> None:
+    decision, why = decided(place)
+    assert decision == "SKIP"
+    assert why.startswith("nothing is new since version 1: the same source, settings and code")
+    assert decided(place, settings="critic_learning_rate=1e-4\nsteps=20.0")[0] == "SKIP"
+    assert decided(place, refresh="yes") == ("RUN", "runs: asked for by refresh; nothing is new since version 1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"source": "pets"}, "the source changed (a684d5bf -> 37e11eee)"),
+        ({"own_embedding": "embedding"}, "own_embedding changed"),
+        ({"settings": "steps=30\ncritic_learning_rate=0.0001"}, "steps: 20 -> 30"),
+        ({"settings": SETTINGS + "\nnovel=1"}, "novel: none -> 1"),
+        ({"settings": ""}, "critic_learning_rate: 0.0001 -> none; steps: 20 -> none"),
+    ],
+)
+def test_what_is_new_is_told(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], told: str
+) -> None:
+    for path in (Path("pets", "1.png"), Path("embedding", own_embedding.GRAPH)):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    assert decided(place, **changes) == ("RUN", f"runs: since version 1, {told}")
+
+
+def test_other_code_is_new(place: Path) -> None:
+    published = registry.read_recipe(place, 1)
+    assert published is not None
+    older = dataclasses.replace(published.recipe, code={**published.recipe.code, "train": "0" * 64})
+    registry.write_recipe(registry.version_folder(place, 1), dataclasses.replace(published, recipe=older))
+    assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
+
+
+def test_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
+    (registry.version_folder(place, 1) / recipes.FILE).unlink()
+    assert decided(place) == ("RUN", "runs: version 1 does not say what it was made from")
+    with pytest.raises(ConfigError, match="version 1 does not say where its checkpoint is; give start_from scratch"):
+        decide.run(config(place, start_from="champion"))
+
+
+def test_a_damaged_recipe_is_told(place: Path) -> None:
+    (registry.version_folder(place, 1) / recipes.FILE).write_text("{")
+    with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
+        decide.run(config(place))
+
+
+def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
+    found = decide.run(config(place, start_from="champion", source="fashion-mnist")).parameters
+    checkpoint = Path(str(found["initial_checkpoint"]))
+    assert (checkpoint / checkpoints.MANIFEST).is_file()
+    champion = registry.read_champion(place)
+    assert champion is not None
+    assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
+    assert "; training starts from version 1; the source holds" in str(found["summary"])
+    # A run that is skipped trains nothing.
+    assert decide.run(config(place, start_from="champion")).parameters["initial_checkpoint"] == ""
+
+    (checkpoint / checkpoints.MANIFEST).unlink()
+    with pytest.raises(
+        ConfigError, match=r"the checkpoint of version 1 is gone from .*; restore it, or give start_from"
+    ):
+        decide.run(config(place, start_from="champion", source="fashion-mnist"))
+
+
+def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    place, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
+    assert decided(place) == ("RUN", "runs: nothing has been published yet")
+    recipe = str(decide.run(config(place)).parameters["recipe"])
+    model, evaluation = map(str, judged)
+    published = PublishConfig(model=model, evaluation=evaluation, registry=place, recipe=recipe, checkpoint=checkpoint)
+    publish.run(published)
+    assert decided(place)[0] == "SKIP"
+    asked = config(place, start_from="champion", refresh="yes")
+    with pytest.raises(ConfigError, match=f"the checkpoint of version 1 is gone from {checkpoint}; restore it"):
+        decide.run(asked)
+    buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
+    assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
+    buckets.put(f"{place}/versions/1/{recipes.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
+    assert decided(place) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
+    stored = buckets.read(f"{place}/versions/1/{recipes.FILE}")
+    assert stored is not None
+    value = {**json.loads(stored[0]), "sha256": "0" * 64}
+    buckets.put(f"{place}/versions/1/{recipes.FILE}", json.dumps(value).encode())
+    with pytest.raises(DataError, match=r"recipe\.json is damaged"):
+        decide.run(config(place))
+
+
+def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:
+    published = registry.read_recipe(place, 1)
+    assert published is not None
+    assert published.recipe.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
+    value = json.loads((registry.version_folder(place, 1) / recipes.FILE).read_text())
+    assert value["checkpoint_uri"] == published.checkpoint_uri
+    assert evaluations.Description.of(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE

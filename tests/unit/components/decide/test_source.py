@@ -1,0 +1,79 @@
+"""What decide says of the source and of a user's own embedding, and how light it is."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.decide import run as stage
+from components.decide.config import DecideConfig
+
+
+def config(tmp_path: Path, **changes: object) -> DecideConfig:
+    return DecideConfig(**{"source": "digits", "registry": str(tmp_path / "none"), **changes})  # type: ignore[arg-type]
+
+
+def program(tmp_path: Path, source: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.decide", "--source", source, "--registry", str(tmp_path / "none")]
+    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+
+
+def test_what_the_source_holds(tmp_path: Path) -> None:
+    found = stage.run(config(tmp_path)).parameters
+    assert found["source_fingerprint"] == sources.fingerprint("digits")[0]
+    assert found["own_embedding_digest"] == ""
+    assert found["summary"] == ("runs: nothing has been published yet; the source holds 1,797 digits of scikit-learn")
+
+
+def test_an_own_embedding_is_told_by_its_content(tmp_path: Path) -> None:
+    digests = []
+    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / name / "variables").mkdir(parents=True)
+        (tmp_path / name / "saved_model.pb").write_bytes(b"graph")
+        (tmp_path / name / "variables" / "variables.index").write_bytes(weights)
+        found = stage.run(config(tmp_path, own_embedding=str(tmp_path / name)))
+        digests.append(str(found.parameters["own_embedding_digest"]))
+    assert digests[0] == digests[1] != digests[2]
+    assert {len(digest) for digest in digests} == {64}
+    with pytest.raises(DataError, match=r"is no SavedModel: saved_model\.pb is missing; give the folder that holds it"):
+        stage.run(config(tmp_path, own_embedding=str(tmp_path)))
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"an image")
+    text = (
+        "import sys; from components.decide.run import run; from components.decide.config import *; "
+        "run(DecideConfig(source=sys.argv[1], registry='none')); "
+        "heavy = {'numpy', 'apache_beam', 'tensorflow', 'sklearn'}; print(sorted(heavy & sys.modules.keys()))"
+    )
+    for source in (str(tmp_path), "digits"):
+        done = subprocess.run([sys.executable, "-c", text, source], capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n"
+
+
+def test_a_missing_source_is_bad_data(tmp_path: Path) -> None:
+    done = program(tmp_path, "no/such/folder")
+    assert done.returncode == 65
+    assert "source no/such/folder does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_index_tells_what_need_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "pets").mkdir()
+    for name in ("old.png", "new.png"):
+        (tmp_path / "pets" / name).write_bytes(b"an image")
+    os.utime(tmp_path / "pets" / "old.png", (1e9, 1e9))
+    found = []
+    ahead = time.time() + 600
+    os.utime(tmp_path / "pets" / "new.png", (ahead, ahead))  # not older than the run that reads it
+    for read in ("2 of 2", "1 of 2"):
+        done = program(tmp_path, str(tmp_path / "pets"), "--source_index", str(tmp_path / "index"))
+        assert f"read {read} files" in done.stderr
+        found.append(done.stdout)
+    assert found[0] == found[1]
+    assert len(list((tmp_path / "index").iterdir())) == 1

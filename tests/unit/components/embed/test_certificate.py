@@ -1,0 +1,131 @@
+"""Tests for certificate.py: embeddings that see everything, and others that are blind to something."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from components.core.artifacts.embeddings import FAILED, PASSED, TOO_FEW
+from components.core.metrics.whitening import Whitening, fit_whitening
+from components.embed import certificate
+from components.embed.disturbances import disturbances
+
+Features = Callable[[np.ndarray], np.ndarray]
+CLASSES = 10
+
+
+def _images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Smooth images of ten classes: each class a place of a bright spot, of varying width, height and light."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, CLASSES, count).astype(np.int32)
+    y, x = np.mgrid[:12, :12]
+    centre_y = (3.0 + 5.0 * (labels // 5))[:, None, None] + random.normal(0, 0.5, (count, 1, 1))
+    centre_x = (1.5 + 2.0 * (labels % 5))[:, None, None] + random.normal(0, 0.3, (count, 1, 1))
+    width, height = (random.uniform(0.8, 1.6, (count, 1, 1)) for _ in range(2))
+    light = random.uniform(120, 230, (count, 1, 1))
+    images = light * np.exp(-(((y - centre_y) / height) ** 2) - ((x - centre_x) / width) ** 2)
+    return np.rint(images).astype(np.uint8)[..., None], labels
+
+
+@pytest.fixture(scope="module")
+def train() -> tuple[np.ndarray, np.ndarray]:
+    return _images(4000, 0)
+
+
+@pytest.fixture(scope="module")
+def test_images() -> np.ndarray:
+    return _images(2000, 1)[0]
+
+
+def _projection(seed: int) -> Features:
+    """Random features of all pixels, some of them bent."""
+    weights = np.random.default_rng(seed).normal(size=(144, 24)) / 12
+    return lambda images: np.arcsinh((images.reshape(len(images), -1) / 127.5 - 1) @ weights)
+
+
+def _white(spaces: dict[str, Features], train: np.ndarray) -> certificate.Embed:
+    whitenings: dict[str, Whitening] = {name: fit_whitening(features(train), 16) for name, features in spaces.items()}
+    return lambda images: {name: white(spaces[name](images)) for name, white in whitenings.items()}
+
+
+def test_features_of_all_pixels_pass(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
+    embed = _white({"classifier": _projection(1), "untrained": _projection(2)}, train[0])
+    found = certificate.certify(embed, *train, test_images, CLASSES, 0)
+    assert [(check.check, check.space, check.value) for check in found.failures] == []
+    assert (found.outcome, found.images) == (PASSED, 1000)
+    assert len(found.checks) > 40
+    assert certificate.certify(embed, *train, test_images, CLASSES, 0) == found
+
+
+def test_features_that_see_nothing_but_the_light_fail(
+    train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray
+) -> None:
+    """Mean and spread of the pixels: where the spot is, and so which class, they do not know."""
+
+    def moments(images: np.ndarray) -> np.ndarray:
+        return np.stack([images.mean((1, 2, 3)), images.std((1, 2, 3))], axis=1)
+
+    found = certificate.certify(_white({"classifier": moments}, train[0]), *train, test_images, CLASSES, 0)
+    assert found.outcome == FAILED
+    assert any("dropped classes" in check.check for check in found.failures)
+
+
+def test_features_that_know_their_training_images_by_heart_fail(
+    train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray
+) -> None:
+    known = {image.tobytes() for image in train[0]}
+    inner = _projection(1)
+
+    def by_heart(images: np.ndarray) -> np.ndarray:
+        shift = np.array([image.tobytes() in known for image in images])
+        return inner(images) + 0.5 * shift[:, None]
+
+    found = certificate.certify(_white({"classifier": by_heart}, train[0]), *train, test_images, CLASSES, 0)
+    assert found.outcome == FAILED
+    assert any("training against test images" in check.check for check in found.failures)
+
+
+def test_without_classes_none_is_dropped(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
+    images, labels = train
+    embed = _white({"untrained": _projection(2)}, images)
+    found = certificate.certify(embed, images, np.full_like(labels, -1), test_images, 0, 0)
+    assert found.outcome == PASSED, found.failures
+    assert not any("class" in check.check for check in found.checks)
+
+
+def test_features_that_say_nothing_fail_without_a_number(
+    train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray
+) -> None:
+    def nothing(images: np.ndarray) -> dict[str, np.ndarray]:
+        return {"classifier": np.zeros((len(images), 4))}
+
+    found = certificate.certify(nothing, *train, test_images, CLASSES, 0)
+    assert found.outcome == FAILED
+    assert None in {check.value for check in found.failures}
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_too_few_images_prove_nothing(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
+    embed = _white({"untrained": _projection(2)}, train[0])
+    found = certificate.certify(embed, *train, test_images[:1998], CLASSES, 0)
+    assert (found.outcome, found.images, found.checks) == (TOO_FEW, 999, [])
+
+
+def test_disturbances_are_what_they_say(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
+    base = test_images[:1000]
+    found = {
+        (one.kind, one.strength): one.images for one in disturbances(base, *train, CLASSES, np.random.default_rng(0))
+    }
+    assert all(images.shape == base.shape and images.dtype == np.uint8 for images in found.values())
+    shifted = found["shift", 2]
+    np.testing.assert_array_equal(shifted[:, :, 2:], base[:, :, :-2])
+    np.testing.assert_array_equal(shifted[:, :, 0], base[:, :, 0])
+    assert len(np.unique(found["repeats", 25], axis=0)) <= 40
+    assert (found["garbage", 0.2] == base).reshape(1000, -1).all(axis=1).sum() == 800
+    counts = {
+        strength: len({labels_of[image.tobytes()] for image in found["dropped classes", strength]})
+        for strength in (1, 2, 5, 9)
+        for labels_of in [{image.tobytes(): label for image, label in zip(*train, strict=True)}]
+    }
+    assert counts == {1: 9, 2: 8, 5: 5, 9: 1}

@@ -1,0 +1,163 @@
+"""Tests for the embed stage: real trainings on small data, and of Fashion-MNIST."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core import errors
+from components.core.artifacts import datasets, embeddings
+from components.core.data import dataset_reader
+from components.core.metrics import feature_spaces
+from components.core.storage import atomic_files
+from components.core.storage.location import Location
+from tests import artifacts, programs
+from tests.fakes.gcs.server import Server
+
+pytestmark = pytest.mark.slow
+
+
+def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
+    settings = {"dataset": dataset, "embedding": folder, "classifier_batch_size": 16, **changes}
+    return [sys.executable, "-m", "components.embed", *(f"--{name}={value}" for name, value in settings.items())]
+
+
+def embed(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
+    return programs.run(command(dataset, folder, **changes))
+
+
+@pytest.fixture(scope="module")
+def embedding(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("embed") / "embedding"
+    done = embed(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = feature_spaces.load(embedding)
+    images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
+    features, logits = loaded.embed(images)
+    assert {name: values.shape for name, values in features.items()} == {
+        space.name: (120, space.components) for space in loaded.description.spaces
+    }
+    assert [space.name for space in loaded.description.spaces] == ["classifier", "untrained"]
+    assert all(space.feature_size == 64 and space.components == 12 for space in loaded.description.spaces)
+    assert loaded.description.certificate == {"outcome": "too few images", "images": 60, "checks": []}
+    assert logits is not None
+    assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
+    assert loaded.description.test_accuracy is not None
+    assert loaded.description.test_accuracy > 0.9
+
+
+def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = feature_spaces.load(embedding)
+    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
+    together, _ = loaded.embed(images)
+    alone, _ = loaded.embed(images[7:8])
+    for name in together:
+        np.testing.assert_allclose(alone[name][0], together[name][7], rtol=1e-4, atol=1e-4)
+
+
+def test_training_images_are_white_in_each_space(embedding: Path, tiny_dataset: Path) -> None:
+    loaded = feature_spaces.load(embedding)
+    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
+    for features in loaded.embed(images)[0].values():
+        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-4)
+        np.testing.assert_allclose(np.cov(features.T), np.eye(12), atol=1e-3)
+
+
+def test_again_it_does_nothing_and_others_are_refused(embedding: Path, tiny_dataset: Path) -> None:
+    again = embed(tiny_dataset, embedding)
+    assert again.returncode == 0
+    assert "already complete" in again.stderr
+    other = embed(tiny_dataset, embedding, classifier_epochs=9)
+    assert other.returncode == errors.BAD_CONFIGURATION
+    assert "classifier_epochs was 5 there and is 9 now" in other.stderr
+
+
+def test_in_a_bucket_a_complete_one_fetches_no_images(embedding: Path, tiny_dataset: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    Location.of("gs://b/dataset").commit(tiny_dataset)
+    Location.of("gs://b/embedding").commit(embedding)
+    again = embed("gs://b/dataset", "gs://b/embedding")
+    assert again.returncode == 0, again.stderr
+    assert "already complete" in again.stderr
+    assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
+
+
+def test_a_damaged_file_is_noticed(embedding: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for path in embedding.rglob("*"):
+        if path.is_file():
+            target = copy / path.relative_to(embedding)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    assert embeddings.Description.of(copy).digest == embeddings.Description.of(embedding).digest
+    variables = next(copy.rglob("variables.data*"))
+    content = bytearray(variables.read_bytes())
+    content[-1] ^= 1
+    variables.write_bytes(content)
+    with pytest.raises(errors.DataError, match="damaged"):
+        embeddings.Description.of(copy)
+
+
+def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
+    done = embed(unlabelled_dataset, tmp_path / "e")
+    assert done.returncode == 0, done.stderr
+    loaded = feature_spaces.load(tmp_path / "e")
+    assert [space.name for space in loaded.description.spaces] == ["untrained"]
+    assert loaded.description.test_accuracy is None
+    features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
+    assert features["untrained"].shape == (2, loaded.description.spaces[0].components)
+    assert logits is None
+
+
+def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Path, tmp_path: Path) -> None:
+    """As where labels say nothing of the images."""
+    dataset = tmp_path / "dataset"
+    shutil.copytree(tiny_dataset, dataset)
+    manifest, random = datasets.Manifest.of(str(tiny_dataset)), np.random.default_rng(0)
+    splits = {}
+    for name, split in manifest.splits.items():
+        images, labels = dataset_reader.load_split(str(tiny_dataset), manifest, name)
+        shard = artifacts.write_shard(dataset / split.shards[0].file, images, random.permutation(labels))
+        splits[name] = dataclasses.replace(split, shards=[shard])
+    atomic_files.write_json(dataset / datasets.MANIFEST, dataclasses.replace(manifest, splits=splits).to_json())
+    done = embed(dataset, tmp_path / "e", classifier_epochs=1)
+    assert done.returncode == 0, done.stderr
+    assert "is not significantly better than chance" in done.stdout
+    loaded = feature_spaces.load(tmp_path / "e")
+    assert [space.name for space in loaded.description.spaces] == ["untrained"]
+    assert loaded.description.class_count == 0
+    assert loaded.description.test_accuracy is not None
+    assert loaded.description.test_accuracy < 0.6
+    assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
+
+
+@pytest.mark.slow
+def test_two_workers_make_the_embedding_that_one_makes(
+    embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
+    """Both tell of the one that the chief wrote; its features are those of one process, up to rounding."""
+    with two_workers(tmp_path / "said", command(tiny_dataset, tmp_path / "together")) as processes:
+        pass
+    assert [process.returncode for process in processes] == [0, 0], (tmp_path / "said" / "err0").read_text()
+    outputs = [(tmp_path / "said" / f"out{index}").read_text() for index in range(2)]
+    assert outputs[0] == outputs[1] != ""
+    assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
+    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
+    one, two = (feature_spaces.load(folder).embed(images)[1] for folder in (embedding, tmp_path / "together"))
+    assert one is not None
+    assert two is not None
+    assert np.linalg.norm(one - two) <= 1e-2 * np.linalg.norm(one)
+
+
+def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    assert embed(tiny_dataset, tmp_path / "again").returncode == 0
+    assert embeddings.Description.of(tmp_path / "again").digest == embeddings.Description.of(embedding).digest

@@ -1,0 +1,56 @@
+"""Tests for comparison.py, against SciPy's paired t test and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from components.core.metrics import set_distances
+from components.evaluate.judging.comparison import LEVEL, compare
+
+
+def test_the_bounds_are_those_of_the_paired_t_test() -> None:
+    random = np.random.default_rng(0)
+    challenger, champion = random.normal(1.0, 0.1, 10), random.normal(1.1, 0.1, 10)
+    found = compare(list(challenger), list(champion), 0.001, spaces=2)
+    interval = scipy.stats.ttest_rel(challenger, champion).confidence_interval(1 - LEVEL)
+    assert found.mean == pytest.approx(np.mean(challenger - champion))
+    assert (found.lower, found.upper) == pytest.approx(tuple(interval))
+    assert found.margin == pytest.approx(0.1 * champion.mean())
+    assert compare(list(challenger), [0.0] * 10, 0.5, 1).margin == 1.5
+    one_sided = scipy.stats.ttest_rel(challenger, champion, alternative="less")
+    assert compare(list(challenger), list(champion), 0.001, spaces=1).better == (one_sided.pvalue < LEVEL)
+
+
+def test_equal_blocks_are_neither_better_nor_worse() -> None:
+    found = compare([0.01, 0.02, 0.03], [0.01, 0.02, 0.03], 0.001, spaces=2)
+    assert (found.mean, found.better, found.not_worse) == (0, False, True)
+
+
+@pytest.mark.parametrize(
+    ("challenger", "champion", "error"),
+    [([], [], 0.1), ([1.0], [1.0], 0.1), ([1.0, 2.0], [1.0], 0.1), ([1.0, math.nan], [1.0, 2.0], 0.1)]
+    + [([1.0, 2.0], [1.0, 2.0], error) for error in (math.nan, math.inf)],
+)
+def test_what_cannot_be_compared_is_refused(challenger: list[float], champion: list[float], error: float) -> None:
+    with pytest.raises(ValueError, match=r"two blocks|finite"):
+        compare(challenger, champion, error, 1)
+
+
+def test_equal_models_are_seldom_called_better_and_better_ones_often() -> None:
+    """400 pairs of equal models in two spaces: better in either at most as often as the level, but for chance."""
+    random = np.random.default_rng(0)
+
+    def blocks(scale: float) -> np.ndarray:
+        return set_distances.kernel_distances(random.normal(size=(400, 4)) * scale + 0.1, real)
+
+    equal = better = 0
+    for _ in range(400):
+        real = random.normal(size=(400, 4))
+        found = [compare(list(blocks(1.3)), list(blocks(1.3)), 1e-3, 2).better for _ in range(2)]
+        equal += any(found)
+        better += compare(list(blocks(1.0)), list(blocks(1.6)), 1e-3, 2).better
+    # With 400 pairs at a true rate of 0.01, more than 11 come once in 600 times.
+    assert equal <= 11
+    assert better > 300

@@ -1,0 +1,277 @@
+"""Tests for verdict.py."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
+from components.evaluate.judging.intervals import Measured
+from components.evaluate.judging.verdict import Limits, Rival, Standing, Verdict, judge
+
+SHAPE = ImageShape(8, 8, 1)
+# What there are limits on: the value, and half the width of its interval.
+GOOD: dict[str, tuple[float, float]] = {
+    "pixel_mean_ratio": (1.1, 0.1),
+    "pixel_deviation_ratio": (0.9, 0.1),
+    "fcd_corrected": (0.02, 0.01),
+    "untrained_fcd_corrected": (0.03, 0.01),
+    "recall against real images": (0.7, 0.1),
+    "coverage against real images": (0.8, 0.1),
+    "class_distance": (0.05, 0.04),
+    "class_ratio": (0.8, 0.1),
+    "class_coverage": (0.8, 0.1),
+    "distinct_share": (1.0, 0.0),
+    "copy_share": (0.01, 0.005),
+    "copy_nearness": (0.4, 0.1),
+}
+LIMITS = Limits(
+    distance=0.05,
+    recall=0.5,
+    coverage=0.6,
+    class_distance=0.1,
+    class_ratio=0.5,
+    class_coverage=0.6,
+    distinct_share=0.999,
+    copy_share=0.03,
+    copy_nearness=0.55,
+)
+# A value that is beyond the limit, and half the width of an interval that is too.
+BEYOND: list[tuple[str, float, float]] = [
+    ("pixel_mean_ratio", 2.2, 0.1),
+    ("pixel_mean_ratio", 0.4, 0.05),
+    ("pixel_deviation_ratio", 0.4, 0.05),
+    ("fcd_corrected", 0.07, 0.01),
+    ("untrained_fcd_corrected", 0.07, 0.01),
+    ("recall against real images", 0.4, 0.05),
+    ("coverage against real images", 0.5, 0.05),
+    ("class_distance", 0.2, 0.05),
+    ("class_ratio", 0.4, 0.05),
+    ("class_coverage", 0.5, 0.05),
+    ("distinct_share", 0.99, 0.005),
+    ("copy_share", 0.05, 0.01),
+    ("copy_nearness", 0.7, 0.1),
+]
+DIFFERENCES = {"recall": (0.0, 0.03), "coverage": (0.0, 0.03), "class_distance": (0.0, 0.03)}
+FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
+BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
+
+
+def _around(values: Mapping[str, tuple[float, float]]) -> dict[str, Measured]:
+    return {name: Measured(value, value - reach, value + reach) for name, (value, reach) in values.items()}
+
+
+CHAMPION = Rival(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=_around(DIFFERENCES))
+
+
+def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
+    """The champion's blocks, with those of some spaces, or of all, moved by nearly the same."""
+    return {
+        space: [value + by + 1e-5 * (index % 2) for index, value in enumerate(values)]
+        if space in spaces or not spaces
+        else values
+        for space, values in BLOCKS.items()
+    }
+
+
+def _judge(
+    measured: Mapping[str, Measured] | None = None,
+    rival: Rival | None = None,
+    limits: Limits | None = LIMITS,
+    scores: dict[str, float | None] | None = None,
+    blocks: Mapping[str, Sequence[float]] | None = None,
+    without: Sequence[str] = (),
+    **changes: Any,
+) -> Verdict:
+    known = {name: value for name, value in {**_around(GOOD), **(measured or {})}.items() if name not in without}
+    own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in known.items()}}
+    given = {
+        "floor_errors": FLOOR_ERRORS,
+        "labelled": True,
+        "checkpoint_digest": "new",
+        "image": SHAPE,
+        **changes,
+    }
+    standing = Standing(
+        scores={**own, **(scores or {})}, measured=known, blocks=_moved(-0.005) if blocks is None else blocks
+    )
+    return judge(standing, limits, rival, **given)
+
+
+def _with(rival: Rival, **differences: tuple[float, float]) -> Rival:
+    """A champion that the model differs otherwise from."""
+    return dataclasses.replace(rival, differences=_around({**DIFFERENCES, **differences}))
+
+
+def _outcomes(found: Verdict) -> dict[str, str]:
+    return {rule.rule: rule.outcome for rule in found.rules if rule.outcome != PASSED}
+
+
+def test_the_first_good_model_is_promoted() -> None:
+    found = _judge()
+    assert found.verdict == PROMOTE
+    assert [rule.rule for rule in found.rules] == ["bad_samples", "scores", *GOOD]
+    assert _outcomes(found) == {}
+    rule = found.rules[4]
+    assert (rule.rule, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
+    assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
+
+
+@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
+def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, reach: float) -> None:
+    found = _judge(_around({name: (value, reach)}))
+    assert found.verdict == REJECT
+    assert _outcomes(found) == {name: FAILED}
+    assert found.reasons[0].startswith(f"{name} is {value:g} (")
+
+
+@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
+@pytest.mark.parametrize("good", [True, False])
+def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, reach: float, good: bool) -> None:
+    """Whichever side of the limit the value is on."""
+    middle = GOOD[name][0] if good else value
+    found = _judge(_around({name: (middle, abs(value - GOOD[name][0]))}))
+    assert found.verdict == HOLD
+    assert _outcomes(found) == {name: HELD}
+    assert found.reasons[0].endswith(", undecided with these images")
+
+
+def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
+    wide = {name: (value, 10.0) for name, (value, _) in GOOD.items()}
+    assert _judge(_around(wide)).verdict == HOLD
+    assert _judge(_around({**wide, "class_ratio": (0.1, 0.1)})).verdict == REJECT
+
+
+def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
+    found = _judge(scores={"bad_samples": 1})
+    assert found.verdict == REJECT
+    assert found.reasons == ["bad_samples is 1, expected at most 0"]
+
+
+@pytest.mark.parametrize("name", ["bad_samples", "density"])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
+    found = _judge(scores={name: value}, rival=CHAMPION)
+    assert found.verdict == REJECT
+    assert found.reasons == [f"the scores {name} are missing or not finite; expected finite, every one"]
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+@pytest.mark.parametrize("part", ["value", "low", "high"])
+def test_an_interval_that_is_missing_or_not_a_number_rejects(name: str, part: str) -> None:
+    assert _judge(without=[name]).verdict == REJECT
+    damaged = dataclasses.replace(_around(GOOD)[name], **{part: math.nan})
+    assert _outcomes(_judge({name: damaged}, scores={name: 1.0})) == {name: FAILED}
+
+
+def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
+    found = _judge({"class_ratio": Measured(0.8, 0.7, math.inf)})
+    assert found.verdict == PROMOTE
+    (rule,) = (rule for rule in found.rules if rule.rule == "class_ratio")
+    assert (rule.low, rule.high) == (0.7, None)
+
+
+def test_without_limits_nothing_is_promoted() -> None:
+    found = _judge(limits=None)
+    assert found.verdict == REJECT
+    assert found.reasons == ["the limits are not set; expected limits to keep to"]
+
+
+@pytest.mark.parametrize(("hold", "verdict"), [(True, HOLD), (False, PROMOTE)])
+def test_without_a_certificate_a_good_model_is_held_unless_told_to_judge(hold: bool, verdict: str) -> None:
+    found = _judge(uncertified="34 test images, 2,000 needed", hold_uncertified=hold)
+    assert found.verdict == verdict
+    assert "uncertified: 34 test images, 2,000 needed" in found.reasons
+    assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [HELD if hold else PASSED]
+    assert _judge(_around({"class_ratio": (0.1, 0.1)}), uncertified="x", hold_uncertified=hold).verdict == REJECT
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> None:
+    known = {score: value for score, value in CHAMPION.differences.items() if score != name}
+    assert _judge(rival=dataclasses.replace(CHAMPION, differences=known)).verdict == REJECT
+
+
+def test_limits_on_classes_are_left_out_without_classes() -> None:
+    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labelled=False, remarks=["a remark"])
+    assert found.verdict == PROMOTE
+    assert not [rule.rule for rule in found.rules if "class" in rule.rule]
+    assert found.reasons[-1] == "a remark"
+
+
+def test_challenger_and_champion_both_ways_round() -> None:
+    better = _judge(rival=CHAMPION)
+    assert better.verdict == PROMOTE
+    assert better.reasons == ["significantly within every limit and better than the champion, version 3"]
+    swapped = _judge(rival=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
+    assert swapped.verdict == REJECT
+    assert "excess over the champion's kernel distance (classifier)" in swapped.reasons[0]
+
+
+def test_the_same_samples_hold() -> None:
+    found = _judge(rival=CHAMPION, blocks=BLOCKS)
+    assert found.verdict == HOLD
+    assert len(found.reasons) == 1
+    assert "version 3" in found.reasons[0]
+
+
+def test_one_space_is_enough_to_be_better_unless_the_other_is_worse() -> None:
+    assert _judge(rival=CHAMPION, blocks=_moved(-0.005, "untrained")).verdict == PROMOTE
+    mixed = {**_moved(-0.005, "classifier"), "untrained": _moved(0.005)["untrained"]}
+    assert _judge(rival=CHAMPION, blocks=mixed).verdict == REJECT
+
+
+@pytest.mark.parametrize("spread", [2e-4, 4e-3])
+def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> None:
+    """Whether it is small enough to be within the margin, or too large to tell."""
+    apart = {space: [value + (-1) ** index * spread for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
+    assert _judge(rival=CHAMPION, blocks=apart).verdict == HOLD
+
+
+@pytest.mark.parametrize(("name", "beyond"), [("class_distance", 0.2), ("recall", -0.2), ("coverage", -0.2)])
+def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(name: str, beyond: float) -> None:
+    rule = f"{name} less the champion's"
+    for reach, outcome in ((0.05, FAILED), (0.15, HELD)):
+        found = _judge(rival=_with(CHAMPION, **{name: (beyond, reach)}))
+        assert _outcomes(found) == {rule: outcome}
+        assert found.verdict == (REJECT if outcome == FAILED else HOLD)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {},
+        {"classifier": BLOCKS["classifier"]},
+        {**BLOCKS, "untrained": BLOCKS["untrained"][:4]},
+        {**BLOCKS, "untrained": [*BLOCKS["untrained"][:4], math.nan]},
+    ],
+)
+def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[str, list[float]]) -> None:
+    assert _judge(rival=CHAMPION, blocks=blocks).verdict == REJECT
+    assert _judge(rival=dataclasses.replace(CHAMPION, blocks=blocks)).verdict == REJECT
+
+
+@pytest.mark.parametrize("error", [None, math.nan, math.inf])
+def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
+    assert _judge(rival=CHAMPION, floor_errors={**FLOOR_ERRORS, "untrained": error}).verdict == REJECT
+
+
+def test_the_champion_itself_is_held() -> None:
+    found = _judge(rival=CHAMPION, checkpoint_digest="old")
+    assert found.verdict == HOLD
+    assert "is already the champion, version 3" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "rival",
+    [
+        Rival(problem="champion.json is not JSON"),
+        dataclasses.replace(CHAMPION, blocks=None),
+        dataclasses.replace(CHAMPION, image=ImageShape(28, 28, 1)),
+    ],
+)
+def test_a_champion_that_cannot_be_compared_with_rejects(rival: Rival) -> None:
+    assert _judge(rival=rival).verdict == REJECT

@@ -1,0 +1,164 @@
+"""Tests for what the report shows of a dataset."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import Manifest
+from components.core.data import dataset_reader
+from components.evaluate.report import dataset_section
+from tests import artifacts, sheets
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
+    return make_dataset(tmp_path_factory.mktemp("data") / "dataset", {"train": 90, "validation": 12, "test": 30})
+
+
+@pytest.fixture(scope="module")
+def splits(dataset: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    manifest = datasets.Manifest.of(dataset)
+    return {split: dataset_reader.load_split(dataset, manifest, split) for split in datasets.SPLITS}
+
+
+def spoilt(dataset: str, **source: Any) -> Manifest:
+    manifest = datasets.Manifest.of(dataset)
+    return dataclasses.replace(manifest, source={**manifest.source, **source})
+
+
+def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
+    dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    loaded = {split: splits[split] for split in ("train", "test")}
+    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)["sheets"]
+    assert [sheet["caption"] for sheet in found] == [
+        f"{len(splits[split][0])} images of {split}: a row for each class, dark, left, right"
+        for split in datasets.SPLITS
+    ]
+    blanks = 0
+    for split, sheet in zip(datasets.SPLITS, found, strict=True):
+        tiles = sheets.images_of(sheet["png"], 8, 8)
+        assert tiles.shape[:2] == (3, 8)
+        images, labels = splits[split]
+        for row in range(3):
+            of_class = [image for image, label in zip(images, labels, strict=True) if label == row]
+            for column in range(8):
+                expected = of_class[column] if column < len(of_class) else np.full((8, 8, 1), 255)
+                np.testing.assert_array_equal(tiles[row, column], expected)
+                blanks += column >= len(of_class)
+    assert blanks  # of the few validation images
+
+
+def test_without_classes_the_first_images_are_shown() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (100, 4, 5, 3), dtype=np.uint8)
+    labels = np.full(100, datasets.NO_LABEL, np.int32)
+    np.testing.assert_array_equal(dataset_section.contact_sheet(images, labels, 0), images[:64])
+    np.testing.assert_array_equal(dataset_section.contact_sheet(images[:5], labels[:5], 0), images[:5])
+
+
+def test_of_many_classes_the_first_are_shown_and_all_are_counted(
+    tmp_path: Path, make_dataset: Callable[..., str]
+) -> None:
+    names = [f"class {label}" for label in range(70)]
+    dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
+    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
+    assert [sheet["caption"] for sheet in found["sheets"]] == [
+        f"{count} images of {split}: a row for each of the first 20 of 70 classes"
+        for split, count in (("train", 50), ("test", 9))
+    ]
+    assert sheets.images_of(found["sheets"][0]["png"], 8, 8).shape[:2] == (20, 8)
+    assert [row["name"] for row in found["counts"]] == names
+
+
+def test_images_are_counted_by_class_and_split(dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), splits)["counts"]
+    expected = [
+        {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in datasets.SPLITS]}
+        for label, name in enumerate(["dark", "left", "right"])
+    ]
+    assert found == expected
+
+
+def test_leaking_images_stand_beside_their_training_images(
+    dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    shards = {split: f"{split}-00000-of-00001.tfrecord" for split in datasets.SPLITS}
+    first = [
+        {
+            "split": split,
+            "shard": shards[split],
+            "record": record,
+            "train_shard": shards["train"],
+            "train_record": other,
+        }
+        for split, record, other in (("test", 29, 3), ("validation", 2, 5), ("test", 0, 89))
+    ]
+    manifest = spoilt(dataset, leaks={"exact": 1, "near": 2, "compared": ["test", "validation"], "first": first})
+    loaded = {split: splits[split] for split in ("train", "test")}
+    sheet = dataset_section.of(dataset, manifest, loaded)["sheets"][-1]
+    assert "are in train as well" in sheet["caption"]
+    (test, _), (train, _) = splits["test"], splits["train"]
+    tiles = sheets.images_of(sheet["png"], 8, 8)
+    np.testing.assert_array_equal(tiles.reshape(-1, 8, 8, 1), [test[29], train[3], test[0], train[89]])
+
+
+def test_records_are_found_behind_those_of_earlier_shards() -> None:
+    images = {
+        split: np.random.default_rng(0).integers(0, 256, (30, 2, 2, 1), dtype=np.uint8) for split in datasets.SPLITS
+    }
+    shards = [datasets.Shard(name, count, 0, "") for name, count in (("a", 10), ("b", 0), ("c", 20))]
+    leak = {"split": "test", "shard": "c", "record": 5, "train_shard": "a", "train_record": 9}
+    manifest = artifacts.dataset(
+        image=datasets.ImageShape(2, 2, 1),
+        classes=[],
+        splits={split: datasets.Split(30, [], shards) for split in datasets.SPLITS},
+        source={"leaks": {"first": [leak]}},
+    )
+    loaded = {split: (pixels, np.zeros(30, np.int32)) for split, pixels in images.items()}
+    found = dataset_section.leaking_pairs(manifest, loaded)
+    np.testing.assert_array_equal(found, [images["test"][15], images["train"][9]])
+
+
+@pytest.mark.parametrize(
+    ("source", "set_aside", "texts"),
+    [
+        ({}, 0, [("not known whether", False)]),
+        (
+            {"duplicates": 1200, "contradictions": 0, "leaks": {"exact": 0, "near": 0, "compared": ["test"]}},
+            3,
+            [
+                ("Set aside, as they cannot be used: 3 images.", False),
+                ("1,200", False),
+                ("No image of test is in", False),
+            ],
+        ),
+        (
+            {
+                "duplicates": 4,
+                "contradictions": 2,
+                "leaks": {"exact": 0, "near": 7, "compared": ["test", "validation"]},
+            },
+            0,
+            [
+                ("4 images", False),
+                ("different labels: 2 images", True),
+                ("Of test and validation, 0 images are in train as well, and 7 others nearly.", True),
+            ],
+        ),
+    ],
+    ids=["not looked", "nothing leaks", "leaks"],
+)
+def test_what_is_wrong_is_told(
+    dataset: str, source: dict[str, Any], set_aside: int, texts: list[tuple[str, bool]]
+) -> None:
+    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": set_aside})
+    found = dataset_section.remarks(manifest)
+    assert len(found) == len(texts)
+    for remark, (text, serious) in zip(found, texts, strict=True):
+        assert text in remark["text"]
+        assert remark["serious"] == serious

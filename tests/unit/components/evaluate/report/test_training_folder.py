@@ -1,0 +1,113 @@
+"""Tests for training_folder.py."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.reporting import grids
+from components.evaluate.report import training_folder
+
+SAME = {"embedding_digest": "e"}
+COMPARISON = {"dataset_digest": "d", "compared": 9, "samples": 9, "seed": 0, "distance": "fcd", "code": "c"}
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_log_is_read_up_to_the_step_and_broken_lines_are_passed_over(tmp_path: Path) -> None:
+    assert training_folder.read_log(tmp_path, 100) == []
+    lines = [
+        '{"step": 50, "critic_loss": 1}',
+        "not json",
+        "[1]",
+        '{"step": "x"}',
+        '{"step": 150}',
+        '{"critic_loss": 2}',
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 100, "critic_lo']))
+    assert training_folder.read_log(tmp_path, 100) == [{"step": 50, "critic_loss": 1}]
+
+
+def test_what_is_not_a_finite_number_is_left_out_of_a_row(tmp_path: Path) -> None:
+    row = {"step": 5, "critic_loss": 1.5, "images_per_second": None, "penalty": float("nan"), "a": "b", "c": True}
+    write_rows(tmp_path / "metrics.jsonl", [row])
+    assert training_folder.read_log(tmp_path, 100) == [{"step": 5, "critic_loss": 1.5}]
+
+
+def test_a_long_log_is_thinned_out(tmp_path: Path) -> None:
+    write_rows(tmp_path / "metrics.jsonl", [{"step": step} for step in range(10_000)])
+    steps = [row["step"] for row in training_folder.read_log(tmp_path, 10_000)]
+    assert 500 <= len(steps) <= 1000
+    assert set(np.diff(steps)) == {steps[1]}
+
+
+def test_warnings_are_told_once_for_each_signal(tmp_path: Path) -> None:
+    assert training_folder.read_warnings(tmp_path, 1000) is None
+    steep = [{"signal": "excess_slope", "message": f"excess_slope is {value}"} for value in (5, 9, 7)]
+    flat = "sample_spread is 0.2, expected at least 0.6"  # as earlier versions wrote it
+    said: list[Any] = [[], [steep[0], flat], [steep[1], {"signal": 1}, 2], None, "x", [steep[2]]]
+    rows = [{"step": 100 * (index + 1), "warnings": warnings} for index, warnings in enumerate(said)]
+    write_rows(tmp_path / "health.jsonl", [*rows, {"step": 1100, "warnings": ["late is 1"]}])
+    assert training_folder.read_warnings(tmp_path, 1000) == [
+        {"warning": "excess_slope is 5", "first": 200, "last": 600, "windows": 3},
+        {"warning": flat, "first": 200, "last": 200, "windows": 1},
+    ]
+    assert training_folder.read_warnings(tmp_path, 100) == []
+
+
+def test_scores_are_those_of_the_space_one_way_a_split(tmp_path: Path) -> None:
+    def row(step: int, fcd: float | None, split: str = "validation", **more: Any) -> dict[str, Any]:
+        comparison = {**COMPARISON, "split": split, **SAME, **more}
+        return {"step": step, "checkpoint_digest": "c", "settings": {}, "fcd": fcd, **comparison}
+
+    assert training_folder.read_scores(tmp_path, 100, SAME) == {}
+    rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, "test")]
+    other = [row(10, 7.0, embedding_digest="another"), {"step": 10, "fcd": 1.0, **SAME}]
+    write_rows(tmp_path / "scores.jsonl", [*other, *rows])
+    found = training_folder.read_scores(tmp_path, 100, SAME)
+    assert list(found) == ["test", "validation"]
+    assert [(row["step"], row.get("fcd")) for row in found["validation"]] == [(10, 3.0), (20, 2.0), (30, None)]
+    assert [row["fcd"] for row in found["test"]] == [4.0]
+
+
+def write_sheet(folder: Path, step: int) -> bytes:
+    """Write a sheet of 64 random images, and return it."""
+    images = np.random.default_rng(step).integers(0, 256, (64, 6, 4, 3), dtype=np.uint8)
+    path = folder / "samples" / f"step-{step:010d}.png"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(grids.png_grid(images))
+    return path.read_bytes()
+
+
+def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
+    assert training_folder.read_samples(tmp_path, 1000, 10**6) == []
+    sheets = {step: write_sheet(tmp_path, step) for step in range(100, 2100, 100)}
+    chosen = (100, 200, 400, 600, 800, 1300, 2000)
+    assert training_folder.read_samples(tmp_path, 2000, 10**6) == [(step, sheets[step]) for step in chosen]
+    assert [step for step, _ in training_folder.read_samples(tmp_path, 350, 10**6)] == [100, 200, 300]
+
+
+def test_sheets_of_a_timeline_are_smaller_where_they_have_too_many_bytes(tmp_path: Path) -> None:
+    whole = [len(write_sheet(tmp_path, step)) for step in (100, 200)]
+    shown = [png for _, png in training_folder.read_samples(tmp_path, 200, sum(whole) // 4)]
+    assert len(shown) == 2
+    assert sum(map(len, shown)) <= sum(whole) // 4
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n", "cut", "a folder"])
+def test_a_damaged_sheet_is_passed_over(tmp_path: Path, content: bytes | str) -> None:
+    write_sheet(tmp_path, 100)
+    write_sheet(tmp_path, 200)
+    path = tmp_path / "samples" / "step-0000000200.png"
+    if content == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif content == "cut":
+        path.write_bytes(path.read_bytes()[:-300])
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    assert [step for step, _ in training_folder.read_samples(tmp_path, 200, 10**6)] == [100]

@@ -1,0 +1,149 @@
+"""Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import datasets
+from components.core.data import dataset_reader
+from components.core.errors import DataError
+from components.core.metrics import feature_spaces
+from components.evaluate.scoring import scores
+
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
+    return make_dataset(tmp_path_factory.mktemp("scores") / "dataset", {"train": 900, "validation": 400, "test": COUNT})
+
+
+@pytest.fixture(scope="module")
+def split(dataset: str) -> Callable[[str], np.ndarray]:
+    return lambda name: dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), name)[0]
+
+
+@pytest.fixture(scope="module")
+def embedding(
+    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_embedding: Callable[..., object]
+) -> feature_spaces.FeatureSpaces:
+    folder = tmp_path_factory.mktemp("scores") / "embedding"
+    make_embedding(folder, dataset)
+    return feature_spaces.load(folder)
+
+
+@pytest.fixture(scope="module")
+def reference(embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray]) -> scores.Reference:
+    return scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
+
+
+def _score(reference: scores.Reference, images: np.ndarray) -> scores.Scored:
+    return scores.score(reference, iter(np.array_split(images, 7)), "images")
+
+
+def test_real_images_score_as_real(reference: scores.Reference, split: Callable[[str], np.ndarray]) -> None:
+    found = _score(reference, split("validation")).scores
+    for prefix in ("", "untrained_"):
+        assert found[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
+        assert found[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
+    assert found["distinct_share"] == 1
+    assert abs(found["copy_z"] or 0) < 4
+    assert (found["copy_share"] or 0) < 0.04
+    assert reference.floor["fcd_ratio"] == 1
+    assert reference.floor["copy_z"] is None
+
+
+def test_copies_of_training_images_are_told_and_shown(
+    reference: scores.Reference, split: Callable[[str], np.ndarray]
+) -> None:
+    train = split("train")
+    found = _score(reference, train[100 : 100 + COUNT])
+    assert (found.scores["copy_z"] or 0) < -10
+    assert found.scores["copy_share"] == 1
+    np.testing.assert_array_equal(found.originals, 100 + found.copies)
+    assert len(found.copies) == 16
+    partly = np.concatenate([train[:40], split("validation")[40:]])
+    assert _score(reference, partly).scores["copy_share"] == pytest.approx(0.11, abs=0.03)
+
+
+def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
+    embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores, "_TRAIN_AT_MOST", 600)
+    train = split("train")
+    sampled = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    assert len(sampled.searched) == len(sampled.train) == len(np.unique(sampled.searched)) == 600
+    # Of 600 among 900, each third holds about 200; the first 600 would hold 0 of the last third.
+    assert np.bincount(sampled.searched // 300) == pytest.approx([200, 200, 200], abs=40)
+    again = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    np.testing.assert_array_equal(sampled.searched, again.searched)
+    other = scores.make_reference(embedding, train, split("test"), COUNT, seed=1)
+    assert not np.array_equal(sampled.searched, other.searched)
+
+    copied = sampled.searched[-COUNT:]
+    found = _score(sampled, train[copied])
+    assert found.scores["copy_share"] == 1
+    np.testing.assert_array_equal(found.originals, copied[found.copies])
+
+
+def test_a_collapse_is_told_by_recall_coverage_and_duplicates(
+    reference: scores.Reference, split: Callable[[str], np.ndarray]
+) -> None:
+    found = _score(reference, np.repeat(split("validation")[:8], 50, axis=0)).scores
+    assert found["distinct_share"] == 8 / 400
+    for prefix in ("", "untrained_"):
+        assert found[f"{prefix}recall"] == 0
+        assert (found[f"{prefix}coverage"] or 0) < 0.2
+        assert (found[f"{prefix}precision"] or 0) > 0.5
+
+
+def test_a_class_left_out_is_told_by_its_share_and_its_coverage(
+    reference: scores.Reference, embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray]
+) -> None:
+    images = np.concatenate([split("validation"), split("train")])
+    logits = embedding.embed(images)[1]
+    assert logits is not None
+    kept = images[logits.argmax(axis=1) != 1][:COUNT]
+    found = _score(reference, kept)
+    assert found.shares is not None
+    assert found.shares[1] == found.scores["class_ratio"] == 0
+    assert found.scores["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
+    whole = _score(reference, split("validation")).scores
+    assert (found.scores["class_coverage"] or 0) < (whole["class_coverage"] or 0)
+
+
+def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
+    reference: scores.Reference,
+    embedding: feature_spaces.FeatureSpaces,
+    split: Callable[[str], np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        features, logits = feature_spaces.FeatureSpaces.embed(embedding, images)
+        features["untrained"][0, 0] = math.nan
+        return features, logits
+
+    monkeypatch.setattr(embedding, "embed", broken)
+    found = _score(reference, split("validation"))
+    assert found.scores.keys() == reference.no_scores.keys()
+    assert set(found.scores.values()) == {None}
+    assert found.shares is None
+    with pytest.raises(DataError, match="not finite for real images"):
+        scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
+
+
+def test_batches_do_not_matter(reference: scores.Reference, split: Callable[[str], np.ndarray]) -> None:
+    images = split("validation")
+
+    def one_by_one() -> Iterator[np.ndarray]:
+        yield from (images[at : at + 1] for at in range(len(images)))
+
+    whole, single = _score(reference, images).scores, scores.score(reference, one_by_one(), "images").scores
+    assert whole.keys() == single.keys()
+    for name, value in whole.items():
+        # A difference of distances over their spread: what is rounded otherwise weighs more there.
+        tolerance = 1e-3 if name == "copy_z" else 1e-4
+        expected = value if value is None else pytest.approx(value, rel=tolerance, abs=tolerance)
+        assert single[name] == expected, name

@@ -1,0 +1,564 @@
+"""Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
+
+import dataclasses
+import html.parser
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations
+from components.core.artifacts.datasets import ImageShape
+from components.core.data import dataset_reader
+from components.core.errors import ConfigError, DataError, TransientError
+from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.networks import checkpoint_networks, gan
+from components.core.registry import registry
+from components.core.stage.executor import StageResult
+from components.core.storage import atomic_files, buckets
+from components.evaluate import inputs
+from components.evaluate import run as evaluate
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.report import scores_table
+from components.evaluate.scoring import samples, scores
+from components.export import run as export
+from components.export.config import ExportConfig
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from tests.fakes.gcs.server import Server
+from tests.limits import NO_LIMITS
+
+SETTINGS = {"sample_count": 2000, **NO_LIMITS}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("evaluate")
+
+
+@pytest.fixture(scope="module")
+def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
+    return make_dataset(root / "dataset", {"train": 1200, "validation": 10, "test": 990})
+
+
+@pytest.fixture(scope="module")
+def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> Path:
+    return make_embedding(root / "embedding", dataset)
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
+    """Two generators with random weights, the second by luck better than the first in both spaces."""
+    digest = datasets.Manifest.of(dataset).digest
+    return [make_checkpoint(root / "checkpoints", seed, dataset_digest=digest) for seed in (6, 0)]
+
+
+@pytest.fixture(scope="module")
+def run(dataset: str, embedding: Path) -> Callable[..., StageResult]:
+    """Evaluates a checkpoint without limits that matter, unless others are given."""
+
+    def run_with(checkpoint: Path, place: Path, **settings: Any) -> StageResult:
+        given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
+        places = {name: str(value) for name, value in given.items() if name not in SETTINGS}
+        return evaluate.run(EvaluateConfig(**{**SETTINGS, **given, **places}))
+
+    return run_with
+
+
+@pytest.fixture(scope="module")
+def first(run: Callable[..., StageResult], root: Path, two_checkpoints: list[Path]) -> StageResult:
+    return run(two_checkpoints[0], root / "first")
+
+
+@pytest.fixture(scope="module")
+def champion_registry(root: Path, two_checkpoints: list[Path], first: StageResult) -> Path:
+    """A registry whose champion is the first checkpoint's model."""
+    export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(root / "model")))
+    publish.run(
+        PublishConfig(
+            model=str(root / "model"),
+            evaluation=str(first.parameters["evaluation_uri"]),
+            registry=str(root / "registry"),
+        )
+    )
+    return root / "registry"
+
+
+def _metrics(result: StageResult) -> dict[str, Any]:
+    return json.loads((Path(str(result.parameters["evaluation_uri"])) / evaluations.METRICS).read_text())
+
+
+def test_an_evaluation_that_is_there_is_found_without_tensorflow(
+    first: StageResult, root: Path, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    places = {
+        "checkpoint": two_checkpoints[0],
+        "evaluation": root / "first",
+        "dataset": dataset,
+        "embedding": embedding,
+    }
+    flags = [f"--{name}={value}" for name, value in {**SETTINGS, **places}.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "components.evaluate", *flags],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, first.kept) == (0, False), done.stderr
+    assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
+
+
+def test_the_first_good_model_is_promoted_with_every_number_in_place(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
+) -> None:
+    assert first.parameters["verdict"] == evaluations.PROMOTE
+    assert str(first.parameters["summary"]).startswith("PROMOTE: FCD ")
+    described = evaluations.Description.of(str(first.parameters["evaluation_uri"]))
+    assert described.digest == first.parameters["evaluation_digest"]
+    assert described.checkpoint_digest == checkpoints.Description.of(two_checkpoints[0]).digest
+    assert described.dataset_digest == datasets.Manifest.of(dataset).digest
+    assert described.embedding_digest == embeddings.Description.of(embedding).digest
+    assert described.champion_digest == evaluations.NO_CHAMPION
+    assert set(described.files) == {
+        evaluations.METRICS,
+        evaluations.SAMPLES,
+        evaluations.REPORT,
+        evaluations.LINEAGE,
+        evaluations.TRAINING,
+    }
+    assert first.files["report"].is_file()
+    for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
+        assert np.isfinite(first.metrics[name]), name
+    assert "champion_fcd" not in first.metrics
+    assert _metrics(first)["low_n"] is True
+    train = datasets.Manifest.of(dataset).splits["train"].records
+    assert _metrics(first)["copy_search"] == {"searched": train, "of": train}
+    assert f"covers {train:,} of {train:,} training images." in first.files["report"].read_text()
+
+
+def test_numbers_are_those_of_the_definitions(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
+) -> None:
+    """The scores of both spaces, from samples drawn anew."""
+    manifest = datasets.Manifest.of(dataset)
+    train, _ = dataset_reader.load_split(dataset, manifest, "train")
+    test, _ = dataset_reader.load_split(dataset, manifest, "test")
+    loaded = feature_spaces.load(embedding)
+    count = scores.image_count(2000, len(train), len(test))
+    assert count == len(test)
+    latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
+    drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
+    features, logits = loaded.embed(drawn)
+    real_features, real_logits = loaded.embed(test)
+    assert logits is not None
+    assert real_logits is not None
+    found = _metrics(first)["model"]
+    for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
+        drawn_some, real = features[space][:count], real_features[space]
+        assert found[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
+        shared = neighbours.overlap(neighbours.make_balls(drawn_some), neighbours.make_balls(real))
+        assert found[f"{prefix}precision"] == shared.precision
+        assert found[f"{prefix}coverage"] == shared.covered.mean()
+    assert found["fcd"] != pytest.approx(found["untrained_fcd"])
+    p, q = (np.bincount(values.argmax(axis=1), minlength=3) / len(values) for values in (logits, real_logits))
+    assert found["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
+    assert found["class_ratio"] == pytest.approx((p / q).min())
+
+
+def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first: StageResult) -> None:
+    found = _metrics(first)
+    real = found["real"]
+    assert [space["name"] for space in found["spaces"]] == ["classifier", "untrained"]
+    for space, prefix in zip(found["spaces"], ("", "untrained_"), strict=True):
+        assert space["components"] == 24
+        assert 0.7 < real[f"{prefix}fcd"] / space["fcd_of_gaussians"] < 1.6
+        assert abs(real[f"{prefix}kcd"]) < 4 * real[f"{prefix}kcd_error"]
+        assert real[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
+        assert real[f"{prefix}density"] == pytest.approx(1, abs=0.15)
+        assert found["model"][f"{prefix}fcd_ratio"] > 5
+        assert found["noise"][f"{prefix}fcd_ratio"] > 5
+        assert found["noise"][f"{prefix}precision"] < 0.1
+    assert real["class_distance"] < 0.1
+    assert real["distinct_share"] == 1
+
+
+def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
+    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
+    training = tmp_path / "training"
+    shutil.copytree(two_checkpoints[0], training / two_checkpoints[0].name)
+    rows = [{"step": step, "images_per_second": 1000.0 + step} for step in (50, 100)]
+    (training / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    again = run(training / two_checkpoints[0].name, tmp_path / "again")
+    assert "Real images per second" in (tmp_path / "again" / evaluations.REPORT).read_text()
+    assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
+
+
+def test_run_again_does_nothing_and_other_settings_are_refused(
+    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path]
+) -> None:
+    place = Path(str(first.parameters["evaluation_uri"]))
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    assert run(two_checkpoints[0], place) == dataclasses.replace(first, kept=True)
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+    with pytest.raises(ConfigError, match="sample_count was 2000 there and is 150 now"):
+        run(two_checkpoints[0], place, sample_count=150)
+
+
+def test_limits_reject_and_fewer_samples_can_be_asked_for(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
+    result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_limit=1e-6)
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "fcd_corrected is" in str(result.parameters["summary"])
+    assert result.metrics["samples"] == 100
+    assert _metrics(result)["compared"] == 100
+
+
+@pytest.mark.slow
+def test_challenger_against_champion_both_ways_round(
+    first: StageResult,
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    champion_registry: Path,
+    tmp_path: Path,
+) -> None:
+    challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
+    assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
+    assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
+    described = evaluations.Description.of(str(challenger.parameters["evaluation_uri"]))
+    assert described.champion_version == 1
+    champion = registry.read_champion(champion_registry)
+    assert champion is not None
+    assert described.champion_digest == champion.model_digest
+
+    other = tmp_path / "other"
+    shutil.copytree(champion_registry, other)
+    _make_champion(other, two_checkpoints[1], tmp_path)
+    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=other)
+    assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
+    assert reverse.parameters["verdict"] == evaluations.REJECT
+    assert "excess over the champion's kernel distance (classifier)" in str(reverse.parameters["summary"])
+
+
+def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Puts a checkpoint's model into the registry as version 2 and champion, past the gate."""
+    result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
+    shutil.copytree(tmp_path / "model", registry.version_folder(folder, 2))
+    champion = registry.read_champion(folder)
+    assert champion is not None
+    registry.write_champion(
+        folder,
+        dataclasses.replace(
+            champion,
+            version=2,
+            model_digest=str(result.parameters["model_digest"]),
+            checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
+        ),
+    )
+
+
+@pytest.mark.slow
+def test_conditional_against_unconditional_both_ways_round(
+    first: StageResult,
+    run: Callable[..., StageResult],
+    dataset: str,
+    champion_registry: Path,
+    two_checkpoints: list[Path],
+    make_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    manifest = datasets.Manifest.of(dataset)
+    counts = manifest.splits["train"].class_counts
+    conditional = make_checkpoint(tmp_path / "c", 3, dataset_digest=manifest.digest, class_counts=counts)
+    challenger = run(conditional, tmp_path / "e", registry=champion_registry)
+    assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
+    rules = {rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules}
+    of_champion = {"recall less the champion's", "coverage less the champion's"}
+    assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= rules
+    assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
+    assert "class_accuracy" not in first.metrics
+    assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
+    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 9  # one more: a row for each class
+    with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
+        assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
+
+    other = tmp_path / "other"
+    shutil.copytree(champion_registry, other)
+    _make_champion(other, conditional, tmp_path)
+    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=other)
+    # Published, it draws the same labels from the same proportions.
+    assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
+    verdicts = {str(result.parameters["verdict"]) for result in (challenger, reverse)}
+    assert verdicts <= {evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT}
+    assert verdicts != {evaluations.PROMOTE}
+
+
+def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
+    dataset: str, embedding: Path, tmp_path: Path
+) -> None:
+    """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
+    manifest = datasets.Manifest.of(dataset)
+    images, labels = dataset_reader.load_split(dataset, manifest, "train")
+    test, _ = dataset_reader.load_split(dataset, manifest, "test")
+    reference = scores.make_reference(feature_spaces.load(embedding), images, test, 100, 0)
+
+    def drawing(shift: int) -> samples.Generator:
+        def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
+            assert asked is not None
+            chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
+            return gan.to_unit_range(tf.constant(images[chosen]))
+
+        return samples.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
+
+    for shift, expected in ((0, 1.0), (1, 0.0)):
+        generator = drawing(shift)
+        asked = samples.draw_labels(generator, 2000, 0)
+        assert asked is not None
+        assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
+        drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
+        found = scores.score(reference, drawn, "samples", asked.numpy())
+        assert found.scores["class_accuracy"] == expected
+
+
+def test_the_champion_itself_is_held(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+) -> None:
+    result = run(two_checkpoints[0], tmp_path / "e", registry=champion_registry)
+    assert result.parameters["verdict"] == evaluations.HOLD
+    assert "the checkpoint is already the champion, version 1" in str(result.parameters["summary"])
+
+
+def test_a_damaged_champion_rejects(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "registry"
+    shutil.copytree(champion_registry, broken)
+    (registry.version_folder(broken, 1) / "saved_model.pb").write_bytes(b"")
+    result = run(two_checkpoints[1], tmp_path / "e", registry=broken)
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "the champion cannot be read" in str(result.parameters["summary"])
+    assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Server) -> None:
+    """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
+    gcs.create_bucket("b")
+    place = "gs://b/runs/registry"
+    assert inputs.read_rival(place) == (evaluations.NO_CHAMPION, None)
+    for path in champion_registry.rglob("*"):
+        if path.is_file():
+            buckets.create(f"{place}/{path.relative_to(champion_registry).as_posix()}", path)
+    assert inputs.read_rival(place) == inputs.read_rival(str(champion_registry))
+    gcs.outage(True)
+    with pytest.raises(TransientError):
+        inputs.read_rival(place)
+    gcs.outage(False)
+    buckets.put(f"{place}/versions/1/saved_model.pb", b"another")
+    digest, rival = inputs.read_rival(place)
+    assert rival is not None
+    assert rival.problem.startswith("model the registry/versions/1 is damaged: saved_model.pb")
+    assert digest == "unreadable"
+
+
+def test_a_champion_of_other_images_rejects(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    make_model: Callable[..., Path],
+    make_evaluation: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
+    evaluation = make_evaluation(tmp_path / "its", model)
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(tmp_path / "registry")))
+    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "registry")
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert "the champion draws images of 12x8x1; expected images of 8x8x1" in str(result.parameters["summary"])
+
+
+def test_an_empty_registry_is_a_first_run(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+) -> None:
+    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "nothing yet")
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    assert not (tmp_path / "nothing yet").exists()
+
+
+def test_a_generator_that_draws_nan_is_rejected(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "not_finite", lambda state: [])  # as something else may have written one
+    described = checkpoints.Description.of(two_checkpoints[0])
+    state = checkpoints.load_state(two_checkpoints[0])
+    name = next(name for name in state if name.endswith("to_image/bias"))
+    state[name] = np.full_like(state[name], np.nan)
+    checkpoints.save(tmp_path, described, state)
+    result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
+    assert result.parameters["verdict"] == evaluations.REJECT
+    assert str(result.parameters["summary"]).startswith("REJECT: no FCD; bad_samples is 2000, expected at most 0")
+    assert "fcd" not in result.metrics
+
+
+def test_without_classes_the_class_rules_are_left_out(
+    run: Callable[..., StageResult],
+    make_dataset: Callable[..., str],
+    make_embedding: Callable[..., Path],
+    make_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
+    rules = evaluations.Description.of(tmp_path / "e").rules
+    assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= {rule["rule"] for rule in rules}
+    assert not [rule["rule"] for rule in rules if "class" in rule["rule"]]
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    assert "class_distance" not in result.metrics
+    assert 0 <= float(result.metrics["bin_ratio"]) <= 1
+    assert "Share of each bin" in (tmp_path / "e" / evaluations.REPORT).read_text()
+
+
+def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the_reasons_say_so(
+    run: Callable[..., StageResult], two_checkpoints: list[Path], embedding: Path, tmp_path: Path
+) -> None:
+    dropped = tmp_path / "embedding"
+    shutil.copytree(embedding, dropped)
+    value = json.loads((dropped / embeddings.MANIFEST).read_text())
+    spaces = [space for space in value["spaces"] if space["name"] == embeddings.UNTRAINED]
+    value |= {"spaces": spaces, "class_count": 0, "test_accuracy": 0.35}
+    atomic_files.write_json(dropped / embeddings.MANIFEST, value)
+    result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped)
+    assert result.parameters["verdict"] == evaluations.PROMOTE
+    remark = "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance"
+    assert remark in str(result.parameters["summary"])
+    assert remark in (tmp_path / "e" / evaluations.REPORT).read_text()
+    rules = [rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules]
+    assert [rule for rule in rules if "fcd" in rule] == ["fcd_corrected"]
+    assert not [rule for rule in rules if "class" in rule]
+
+
+def test_without_a_certificate_the_verdict_is_hold_unless_it_is_to_judge(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    dataset: str,
+    make_embedding: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
+    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
+    said = "uncertified: 990 test images, 2,000 needed"
+    for uncertified, verdict in (("hold", evaluations.HOLD), ("judge", evaluations.PROMOTE)):
+        place = tmp_path / uncertified
+        result = run(two_checkpoints[0], place, embedding=embedding, uncertified=uncertified)
+        assert result.parameters["verdict"] == verdict
+        assert said in str(result.parameters["summary"])
+        assert said in (place / evaluations.REPORT).read_text()
+        assert evaluations.Description.of(place).uncertified == "990 test images, 2,000 needed"
+
+
+def test_too_few_images_and_strangers_are_refused(
+    run: Callable[..., StageResult],
+    make_dataset: Callable[..., str],
+    make_embedding: Callable[..., Path],
+    make_checkpoint: Callable[..., Path],
+    root: Path,
+    tmp_path: Path,
+) -> None:
+    dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
+    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    with pytest.raises(DataError, match="19 test images and 100 training images are too few"):
+        run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
+    with pytest.raises(ConfigError) as raised:
+        run(checkpoint, tmp_path / "e", embedding=embedding)
+    assert len(raised.value.problems) == 2
+    assert "was made of dataset" in raised.value.problems[0]
+
+
+def test_an_embedding_whose_certificate_failed_is_refused(
+    run: Callable[..., StageResult],
+    two_checkpoints: list[Path],
+    dataset: str,
+    make_embedding: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
+    certificate = {"outcome": embeddings.FAILED, "images": 5000, "checks": checks}
+    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
+    with pytest.raises(DataError, match="failed its certificate, so that nothing can be judged in it: blur; make"):
+        run(two_checkpoints[0], tmp_path / "e", embedding=embedding)
+    assert not (tmp_path / "e").exists()
+
+
+class _Page(html.parser.HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.sources += [value or "" for name, value in attrs if name == "src"]
+        self.links += [value or "" for name, value in attrs if name in ("href", "onload", "onerror", "onclick")]
+
+
+def test_the_report_stands_alone(
+    run: Callable[..., StageResult],
+    dataset: str,
+    two_checkpoints: list[Path],
+    champion_registry: Path,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "training"
+    shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
+    rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
+    of_another_space = scores_table.Comparison(
+        dataset_digest=datasets.Manifest.of(dataset).digest,
+        split="validation",
+        compared=10,
+        embedding_digest="of another space",
+        samples=10,
+        seed=0,
+        distance="fcd",
+        code="c",
+    )
+    row = scores_table.Row(
+        step=50, checkpoint_digest="c", comparison=of_another_space, scores={"fcd": 1.0}, settings={}
+    )
+    scores_table.append(folder, row)
+    (folder / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
+    run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
+    text = (tmp_path / "e" / evaluations.REPORT).read_text()
+    page = _Page(text)
+    assert len(text) < 2_000_000
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
+    assert "script" not in page.tags
+    assert page.links == []
+    # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
+    assert len(page.sources) == 10
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert "http" not in text.replace("http-equiv", "")
+    assert "champion, version 1" in text
+    assert str(tmp_path) not in text
+    kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
+    described = checkpoints.Description.of(two_checkpoints[1])
+    warning = {"warning": "critic_gap is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
+    of_checkpoint = {"step": described.step, "settings": described.settings}
+    assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}
+    assert "critic_gap is &lt;b&gt;-1&lt;/b&gt;" in text

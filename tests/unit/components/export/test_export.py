@@ -1,0 +1,213 @@
+"""Tests for components/export: real checkpoints, a real new process."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts import checkpoints, models
+from components.core.errors import ConfigError, DataError, StageError
+from components.core.networks import checkpoint_networks, gan
+from components.core.stage import cache_key
+from components.core.stage.executor import StageResult
+from components.core.storage import digests
+from components.export import run as export
+from components.export.config import ExportConfig
+
+pytestmark = pytest.mark.slow
+
+Exported = tuple[Path, Path, StageResult]  # the checkpoint, the model made of it, and what the stage said
+
+
+def _run(checkpoint: Path, model: Path) -> StageResult:
+    return export.run(ExportConfig(checkpoint=str(checkpoint), model=str(model)))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> Exported:
+    root = tmp_path_factory.mktemp("export")
+    checkpoint = make_checkpoint(root / "checkpoints")
+    return checkpoint, root / "model", _run(checkpoint, root / "model")
+
+
+def _draw(signatures: Any, seed: int, count: int) -> np.ndarray:
+    return signatures["sample"](seed=tf.constant(seed, tf.int64), count=tf.constant(count, tf.int64))["images"].numpy()
+
+
+def test_the_manifest_names_every_file_and_where_the_model_comes_from(exported: Exported) -> None:
+    checkpoint, model, result = exported
+    description = models.Description.of(model, str(result.parameters["model_digest"]))
+    assert description.checkpoint_digest == checkpoints.Description.of(checkpoint).digest
+    assert description.latent_size == 16
+    assert description.files == {
+        name: entry for name, entry in models.list_files(model).items() if name not in (models.MANIFEST, models.CARD)
+    }
+    assert "saved_model.pb" in description.files
+
+
+def test_serving_default_gives_the_generators_images(exported: Exported) -> None:
+    checkpoint, model, _ = exported
+    latents = np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32)
+    served = tf.saved_model.load(str(model)).signatures["serving_default"](latents=tf.constant(latents))["images"]
+    expected = checkpoint_networks.load_averaged(checkpoint)(latents, training=False)
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+
+
+def test_sample_is_decided_by_the_seed_and_a_larger_count_begins_with_a_smaller(exported: Exported) -> None:
+    _, model, _ = exported
+    signatures = tf.saved_model.load(str(model)).signatures
+    images = _draw(signatures, 3, 130)
+    assert images.dtype == np.uint8
+    assert images.shape == (130, 8, 8, 1)
+    np.testing.assert_array_equal(_draw(signatures, 3, 130), images)
+    np.testing.assert_array_equal(_draw(signatures, 3, 5), images[:5])
+    assert len(np.unique(images.reshape(130, -1), axis=0)) == 130
+    assert (_draw(signatures, 4, 5) != images[:5]).any()
+
+
+def test_png_files_are_the_sampled_images(exported: Exported) -> None:
+    _, model, _ = exported
+    signatures = tf.saved_model.load(str(model)).signatures
+    files = signatures["png"](seed=tf.constant(3, tf.int64), count=tf.constant(5, tf.int64))["files"]
+    decoded = [tf.io.decode_png(file).numpy() for file in files]
+    np.testing.assert_array_equal(decoded, _draw(signatures, 3, 5))
+
+
+@pytest.fixture(scope="module")
+def conditional(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable[..., Path]) -> tuple[Path, Path]:
+    """A conditional checkpoint whose second class has no images, and the model made of it."""
+    root = tmp_path_factory.mktemp("conditional")
+    checkpoint = make_checkpoint(root / "checkpoints", class_counts=[10, 0, 30])
+    _run(checkpoint, root / "model")
+    return checkpoint, root / "model"
+
+
+def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tuple[Path, Path]) -> None:
+    checkpoint, model = conditional
+    signatures = tf.saved_model.load(str(model)).signatures
+    assert set(signatures) == {"serving_default", "sample", "png", "sample_labels"}
+    latents = np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32)
+    labels = np.array([2, 0, 1, 1], np.int32)
+    served = signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(labels))["images"]
+    one_hot = np.eye(3, dtype=np.float32)[labels]
+    expected = checkpoint_networks.load_averaged(checkpoint)([latents, one_hot], training=False)
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
+            signatures["serving_default"](latents=tf.constant(latents), labels=tf.constant(wrong, tf.int32))
+    description = models.Description.of(model)
+    assert description.class_counts == [10, 0, 30]
+    card = (model / models.CARD).read_text()
+    assert "| `sample_labels` |" in card
+    assert "0 dark, 1 left, 2 right" in card
+
+
+def test_without_labels_classes_are_as_frequent_as_in_the_data(conditional: tuple[Path, Path]) -> None:
+    signatures = tf.saved_model.load(str(conditional[1])).signatures
+    images = _draw(signatures, 3, 130)
+    np.testing.assert_array_equal(_draw(signatures, 3, 70), images[:70])
+    seed = tf.constant(3, tf.int64)
+    by_label = [
+        signatures["sample_labels"](seed=seed, labels=tf.fill([130], label))["images"].numpy() for label in range(3)
+    ]
+    shown = [[np.array_equal(image, each[index]) for each in by_label] for index, image in enumerate(images)]
+    assert np.sum(shown, axis=1).tolist() == [1] * 130
+    counts = np.sum(shown, axis=0)
+    assert counts[1] == 0
+    assert counts[0] / 130 == pytest.approx(1 / 4, abs=0.12)  # three standard deviations
+    some = signatures["sample_labels"](seed=seed, labels=tf.constant([2, 0], tf.int32))["images"].numpy()
+    np.testing.assert_array_equal(some, np.stack([by_label[2][0], by_label[0][1]]))
+
+
+def test_a_conditional_generator_has_the_same_bytes_again(
+    conditional: tuple[Path, Path], make_model: Callable[..., Path], tmp_path: Path
+) -> None:
+    again = models.list_files(make_model(tmp_path, class_counts=[10, 0, 30]))
+    files = models.Description.of(conditional[1]).files
+    assert files == {name: entry for name, entry in again.items() if name != models.MANIFEST}
+
+
+def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keeps_its_digest(
+    exported: Exported, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(exported[1], old)
+    value = json.loads((old / models.MANIFEST).read_text())
+    assert "class_counts" not in value
+    assert value.pop(digests.SEAL) == digests.digest_of(value)
+    assert value.pop("made_with")["code"] == cache_key.source_digest("export")
+    assert value.pop("card_sha256") == digests.sha256_of_file(old / models.CARD)
+    (old / models.MANIFEST).write_text(json.dumps(value))
+    assert models.Description.of(old).digest == digests.digest_of(value) == models.Description.of(exported[1]).digest
+
+
+def test_the_card_says_that_nobody_has_judged_the_model(exported: Exported) -> None:
+    card = (exported[1] / models.CARD).read_text()
+    assert "It has not been judged" in card
+    assert "## Metrics" not in card
+    assert "| train | batch_size | 64 |" in card
+    assert models.Description.of(exported[1]).digest in card
+
+
+def test_another_export_of_the_checkpoint_has_the_same_digest(exported: Exported, tmp_path: Path) -> None:
+    checkpoint, _, result = exported
+    assert _run(checkpoint, tmp_path / "again").parameters["model_digest"] == result.parameters["model_digest"]
+
+
+def test_run_again_does_nothing_and_another_checkpoint_is_refused(
+    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    checkpoint, model, result = exported
+    before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
+    assert _run(checkpoint, model) == dataclasses.replace(result, kept=True)
+    assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
+    with pytest.raises(ConfigError, match="belongs to another model"):
+        _run(make_checkpoint(tmp_path, seed=1), model)
+
+
+def test_bad_input_is_named(exported: Exported, tmp_path: Path) -> None:
+    checkpoint, _, _ = exported
+    with pytest.raises(DataError, match="no checkpoint at"):
+        _run(tmp_path / "nothing", tmp_path / "model")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="something else"):
+        _run(checkpoint, tmp_path / "other")
+    with pytest.raises(DataError, match="expected"):
+        export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model"), checkpoint_digest="f" * 64))
+
+
+def test_a_generator_other_than_the_saved_one_is_noticed(
+    exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    _, model, _ = exported
+    other = checkpoint_networks.load_averaged(make_checkpoint(tmp_path, seed=2))
+    with pytest.raises(StageError, match="serving_default draws other images"):
+        export._check(model, other, 16)
+
+
+def test_sampled_pixels_may_differ_by_rare_roundings_only() -> None:
+    expected = np.full((10, 8, 8, 1), 7, np.uint8)
+    drawn = expected.copy()
+    export._require_same_pixels("sample", drawn, expected)
+    drawn[0] = 8
+    with pytest.raises(StageError, match=r"10\.00%"):
+        export._require_same_pixels("sample", drawn, expected)
+    with pytest.raises(StageError, match="float32"):
+        export._require_same_pixels("sample", gan.to_unit_range(expected).numpy(), expected)
+
+
+def test_a_damaged_model_is_refused(exported: Exported, tmp_path: Path) -> None:
+    _, model, _ = exported
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    with open(broken / "saved_model.pb", "r+b") as file:
+        file.write(b"x")
+    with pytest.raises(DataError, match=r"saved_model\.pb is not the file"):
+        models.Description.of(broken)

@@ -1,0 +1,63 @@
+"""How far a job is, by the files that workers leave."""
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from components.preprocess import rows
+from components.preprocess.beam import progress
+from components.preprocess.beam.progress import Done
+
+
+def leave(rows_at: Path, name: str, images: int, quarantined: int | None = None) -> None:
+    """Files as a worker leaves them: rows of ten bytes, and the outcome of a chunk once it is done."""
+    (rows_at / f"run-{name}.rows").write_bytes(bytes(10 * images))
+    if quarantined is not None:
+        rows.write_outcome(rows_at / f"{name}.index", rows.Outcome(quarantined_count=quarantined))
+
+
+def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
+    seen: dict[str, int] = {}
+    leave(tmp_path, "0", 4, 1)
+    leave(tmp_path, "1", 2)
+    (tmp_path / "run-2.rows").write_bytes(bytes(19))  # being written
+    (tmp_path / "train-00000-of-00002.tfrecord").touch()
+    (tmp_path / ".tmp-train-00001-of-00002.tfrecord-x").touch()
+    assert progress.done(tmp_path, tmp_path, 10, seen) == Done(7, 1, 1)
+    leave(tmp_path, "1", 5, 2)
+    assert progress.done(tmp_path, tmp_path, 10, seen) == Done(10, 3, 1)
+    assert progress.done(tmp_path / "gone", tmp_path / "gone", 10, {}) == Done(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("now", "line"),
+    [
+        (Done(100, 0, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left"),
+        (Done(97, 3, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left, 3 set aside"),
+        (Done(0, 0, 0), "0 of 1,000 images (0 %), 0 images/s"),
+        (Done(999, 1, 2), "all 1,000 images done, 1 set aside; 2 of 7 shards written"),
+        (Done(1200, 0, 2), "all 1,000 images done; 2 of 7 shards written"),  # some were made twice
+    ],
+)
+def test_what_is_told(now: Done, line: str) -> None:
+    assert progress.line(now, Done(0, 0, 0), 5.0, 1000, 7) == line
+
+
+def test_long_times_are_told_in_hours() -> None:
+    assert "9 h 59 min left" in progress.line(Done(5, 0, 0), Done(0, 0, 0), 5.0, 35_945, 1)
+    assert "1 min 05 s left" in progress.line(Done(5, 0, 0), Done(0, 0, 0), 5.0, 70, 1)
+
+
+def test_it_is_told_every_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
+    leave(tmp_path, "0", 30)
+    with caplog.at_level(logging.INFO), progress.shown(tmp_path, tmp_path, 10, 40, 1):
+        for _ in range(6000):
+            if "30 of 40 images (75 %)" in caplog.text:
+                return
+            time.sleep(0.01)
+    pytest.fail("nothing was told in a minute")

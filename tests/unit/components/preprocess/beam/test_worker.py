@@ -1,0 +1,63 @@
+"""What the preprocess image starts: the stage, or a worker of Beam."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from components.preprocess.beam import worker
+from components.preprocess.config import PreprocessConfig
+
+
+def start(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.preprocess.beam.worker", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_stage_is_run_with_the_stages_flags() -> None:
+    done = start("--source", "digits", "--heigth", "16")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "heigth" in done.stderr
+    assert "usage: python -m components.preprocess" in start("--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--id=1-1", "--provision_endpoint=localhost:1"],
+        ["-id", "1", "-logging_endpoint", "localhost:1"],
+        ["--worker_pool"],
+        ["--setup_only", "--artifacts", "a.json"],
+    ],
+)
+def test_beams_flags_mean_a_worker(words: list[str]) -> None:
+    assert worker.is_worker(words)
+
+
+def test_no_setting_of_the_stage_is_taken_for_beams() -> None:
+    names = [field.name for field in dataclasses.fields(PreprocessConfig)]
+    assert not worker.is_worker([f"--{name}=x" for name in names] + ["--executor-input", '{"id": 1}', "id"])
+
+
+def test_boot_is_given_every_word_and_the_bases_pip(tmp_path: Path) -> None:
+    """A script stands in boot's place."""
+    boot = tmp_path / "boot"
+    boot.write_text('#!/bin/sh\necho "$@" "$PYTHONPATH"\n')
+    boot.chmod(0o755)
+    program = (
+        "import sys, pathlib; from components.preprocess.beam import worker as e;"
+        f" e.BOOT = pathlib.Path({str(boot)!r}); e.become_worker(['--id=1', 'a b'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"--id=1 a b {worker.PIP}\n"
+
+
+@pytest.mark.skipif(worker.BOOT.exists(), reason="this machine has Beam's boot")
+def test_without_boot_it_says_what_to_do() -> None:
+    done = start("--id=1")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert done.stderr.strip().count("\n") == 0
+    assert "BEAM_WORKER=boot" in done.stderr

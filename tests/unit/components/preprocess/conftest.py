@@ -1,0 +1,74 @@
+"""A real source to preprocess."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.sources import long_lists
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Key, Outcome, Place
+
+
+def idx(values: np.ndarray) -> bytes:
+    """The IDX file of an array of bytes."""
+    header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
+    return header + values.astype(np.uint8).tobytes()
+
+
+def plan(**changes: object) -> Plan:
+    """A plan for images of 2x2, one shard for each split, with some changes."""
+    decided = {
+        "stored": ImageShape(2, 2, 1),
+        "image": ImageShape(2, 2, 1),
+        "resize": "fill",
+        "made_splits": {},
+        "shard_counts": {"train": 1, "validation": 1, "test": 1},
+        "class_count": 3,
+        "seed": 0,
+    }
+    return Plan(**(decided | changes))  # type: ignore[arg-type]
+
+
+def places_of(outcome: Outcome) -> dict[Key, list[Place]]:
+    """Where the rows of each shard lie."""
+    places: dict[Key, list[Place]] = {}
+    for split, number, file, offset, size in outcome.places:
+        places.setdefault((split, number), []).append((file, offset, size))
+    return places
+
+
+@pytest.fixture(scope="session")
+def numbers() -> tuple[np.ndarray, np.ndarray]:
+    """400 images of 6x5 and their labels, which are 2, 3 or 7."""
+    generator = np.random.default_rng(0)
+    return generator.integers(0, 256, (400, 6, 5), np.uint8), generator.choice([2, 3, 7], 400).astype(np.uint8)
+
+
+@pytest.fixture
+def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
+    """The 400 images: 300 to train on, gzipped, and 100 to test on."""
+    images, labels = numbers
+    folder = tmp_path / "idx"
+    folder.mkdir()
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images[:300])))
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels[:300])))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images[300:]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels[300:]))
+    return folder
+
+
+@pytest.fixture
+def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `shorten_lists`."""
+    shorten_lists(monkeypatch)
+
+
+def shorten_lists(patch: pytest.MonkeyPatch) -> None:
+    """Keep four items of a list in memory, so that a handful of files goes the way of millions."""
+    patch.setattr(long_lists, "_HELD", 4)
+    patch.setattr(long_lists, "_AT_ONCE", 2)
+    patch.setattr(long_lists, "_MERGED_AT_ONCE", 2)

@@ -1,0 +1,201 @@
+"""A decoder that crashes, hangs or takes all memory costs one image."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.data import dataset_reader
+from components.core.errors import DataError, TransientError
+from components.core.storage import digests
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.decode import pixels, pool
+from tests.faults.broken_decoder import REASONS, SHAPE, broken_decoder, png
+
+
+@pytest.fixture(autouse=True)
+def faulty(tmp_path: Path) -> Iterator[None]:
+    """Processes that do what images say, and end with the test."""
+    with broken_decoder(tmp_path):
+        yield
+
+
+def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
+    return pixels.from_file(content, shape, "fill")
+
+
+def process_id() -> int:
+    """The process that waits for work."""
+    (process,) = pool._idle()
+    return process._process.pid
+
+
+@pytest.mark.parametrize(("fault", "reason"), REASONS.items())
+def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
+    contents = [png(0), png(1), png(2, fault), png(3), b"<html>", png(4)]
+    found = pool.decode(contents, SHAPE, "fill")
+    assert [str(each) for each in found if isinstance(each, pixels.UndecodableImage)] == [
+        reason,
+        "is no PNG, JPEG or WebP file: it starts with b'<html>'",
+    ]
+    for number in (0, 1, 3, 5):
+        assert found[number] == decoded_here(contents[number])
+
+
+@pytest.mark.slow
+def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=3))
+    found = pool.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
+    assert str(found[1]) == "cannot be decoded: it does nothing for 3 s"
+    assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
+
+
+def test_what_ends_one_process_is_tried_once_more(tmp_path: Path) -> None:
+    contents = [png(0), png(1, "once"), png(2)]
+    assert pool.decode(contents, SHAPE, "fill") == [decoded_here(content) for content in contents]
+    assert (tmp_path / "once").exists()
+
+
+def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> None:
+    pool.decode([png(0)], SHAPE, "fill")
+    first = process_id()
+    pool.decode([png(1), b""], ImageShape(3, 3, 1), "stretch")
+    assert process_id() == first
+    pool.decode([png(1, "segfault")], SHAPE, "fill")
+    pool.decode([png(1)], SHAPE, "fill")
+    assert process_id() != first
+    assert not Path(f"/proc/{first}").exists()
+    os.kill(process_id(), signal.SIGKILL)  # while it has nothing to do
+    assert pool.decode([png(2)], SHAPE, "fill") == [decoded_here(png(2))]
+
+
+def test_processes_that_were_started_before_decode_what_comes() -> None:
+    pool.start(images=2 * pool.IMAGES_AT_ONCE)
+    started = {process._process.pid for process in pool._idle()}
+    assert len(started) == 2
+    batches = [pool.Batch([png(number)], SHAPE, "fill") for number in range(2)]
+    assert [batch.results() for batch in batches] == [[decoded_here(png(number))] for number in range(2)]
+    assert {process._process.pid for process in pool._idle()} == started
+
+
+def test_batches_larger_than_pipes_in_both_directions() -> None:
+    shape = ImageShape(300, 400, 3)
+    contents = [png(number, shape=shape) for number in range(8)]
+    assert sum(map(len, contents)) > 1 << 20
+    assert pool.decode(contents, shape, "fill") == [decoded_here(content, shape) for content in contents]
+
+
+def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    found: dict[int, list[bytes | pixels.UndecodableImage]] = {}
+
+    def work(number: int) -> None:
+        found[number] = pool.decode([png(number, "" if number else "wait")], SHAPE, "fill")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[1:]:
+        thread.join()
+    assert 0 not in found
+    (tmp_path / "once").touch()
+    threads[0].join()
+    for number in range(4):
+        assert found[number] == [decoded_here(png(number))]
+
+
+def test_batches_are_decoded_beside_each_other_and_told_as_they_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [[png(0, "wait")], [png(1), png(2)], [png(3), png(4, "segfault"), png(5)]]
+    batches = [pool.Batch(each, SHAPE, "fill") for each in contents]
+    done = []
+    while len(batches) > 1:
+        batch = pool.first_answered(batches)
+        batches.remove(batch)
+        done.append(batch.results())
+    assert sorted(map(len, done)) == [2, 3]  # the first one waits
+    (crashed,) = [found for found in done if len(found) == 3]
+    assert [found == decoded_here(png(number)) for found, number in zip(crashed, (3, 4, 5), strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=0.1))
+    assert pool.first_answered(batches) is batches[0]  # none has answered for long
+    (tmp_path / "once").touch()
+    assert batches[0].results() == [decoded_here(png(0))]
+
+
+def test_processes_that_are_at_work_end_with_the_others() -> None:
+    batch = pool.Batch([png(0, "sleep")], SHAPE, "fill")
+    (process,) = pool._alive_of[os.getpid()]
+    assert Path(f"/proc/{process._process.pid}").exists()
+    pool.end_processes()
+    assert not Path(f"/proc/{process._process.pid}").exists()
+    del batch
+
+
+def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
+    (tmp_path / "faulty" / "sitecustomize.py").write_text("import os; os._exit(5)")
+    with pytest.raises(TransientError, match="does not start: it ended with exit status 5; "):
+        pool.decode([png(0)], SHAPE, "fill")
+
+
+def test_nothing_is_left_when_the_parent_is_killed() -> None:
+    program = (
+        "import sys, time; from components.preprocess.decode import pool; "
+        "from components.core.artifacts.datasets import ImageShape; "
+        "pool.decode([b''], ImageShape(1, 1, 1), 'fill'); "
+        "(process,) = pool._idle(); print(process._process.pid, flush=True); time.sleep(100)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = Path(f"/proc/{int(parent.stdout.readline())}")
+    assert child.exists()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    while child.exists():
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    source.mkdir()
+    for number in range(40):
+        (source / f"{number}.png").write_bytes(png(number))
+    clean = run(source, tmp_path / "clean")
+    for fault in ("segfault", "loop"):
+        (source / f"{fault}.png").write_bytes(png(99, fault))
+    found = run(source, tmp_path / "dataset", bad_images_limit=0.1)
+    quarantine = found.quarantine["entries"]
+    assert [(entry["name"], entry["reason"]) for entry in quarantine] == [
+        ("loop.png", "cannot be decoded: it takes more than 1 s of processor time"),
+        ("segfault.png", "cannot be decoded: the decoder ended with SIGSEGV"),
+    ]
+    assert quarantine[1]["sha256"] == digests.sha256_of_file(source / "segfault.png")
+    assert found.splits == clean.splits
+    for split in datasets.SPLITS:
+        images, _ = dataset_reader.load_split(str(tmp_path / "dataset"), found, split)
+        assert {image.tobytes() for image in images} <= {decoded_here(png(number)) for number in range(40)}
+    with pytest.raises(DataError, match="2 of 42 images cannot be used, more than bad_images_limit"):
+        run(source, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def run(source: Path, dataset: Path, bad_images_limit: float = 0.01) -> datasets.Manifest:
+    config = PreprocessConfig(
+        source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=bad_images_limit
+    )
+    preprocess.run(config)
+    return datasets.Manifest.of(str(dataset))

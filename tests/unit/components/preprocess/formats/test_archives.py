@@ -1,0 +1,320 @@
+"""Archives: what is read of them is what a folder of the same files gives, and every way in which they can be wrong."""
+
+import bz2
+import gzip
+import io
+import logging
+import pickle
+import random
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.preprocess.decode import pixels
+from components.preprocess.formats import archives
+from components.preprocess.formats.survey import read, survey
+from tests.faults.corruption import damages
+
+FILES = {
+    "cats/1.png": b"one",
+    "cats/deep/2.JPG": bytes(5000),
+    "dogs/3.webp": b"",
+    "dogs/4.png": random.Random(0).randbytes(700),
+}
+
+
+def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return packed.getvalue()
+
+
+def tarred(files: dict[str, bytes], form: int = tarfile.GNU_FORMAT, *links: tarfile.TarInfo) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=form) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        for link in links:
+            archive.addfile(link)
+    return packed.getvalue()
+
+
+PACKERS = {
+    "deflated.zip": zipped,
+    "stored.zip": lambda files: zipped(files, zipfile.ZIP_STORED),
+    "gnu.tar": tarred,
+    "pax.tar": lambda files: tarred(files, tarfile.PAX_FORMAT),
+    "packed.tar.gz": lambda files: gzip.compress(tarred(files), mtime=0),
+    "packed.tgz": lambda files: gzip.compress(tarred(files, tarfile.USTAR_FORMAT), mtime=0),
+    "packed.tar.bz2": lambda files: bz2.compress(tarred(files)),
+}
+
+
+def stored(path: Path, content: bytes) -> SourceFile:
+    path.write_bytes(content)
+    return SourceFile(path.name, str(path), len(content))
+
+
+def held(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
+    """Classes, counts and images of a source, each part read by itself as a worker gets it."""
+    found = survey(str(source))
+    parts = pickle.loads(pickle.dumps(found.parts))  # noqa: S301 - our own
+    images = [image for part in parts for some in read(part) for image in some]
+    return found.classes, found.counts, sorted(image[1:4] for image in images)
+
+
+PATHS = st.lists(
+    st.text("ab é", min_size=1, max_size=3).filter(str.strip) | st.just("train"), min_size=1, max_size=4
+).map(lambda parts: "/".join(parts) + ".png")
+
+
+@settings(max_examples=30)
+@given(
+    files=st.dictionaries(PATHS, st.binary(max_size=600), min_size=1, max_size=8),
+    packer=st.sampled_from(sorted(PACKERS)),
+    top=st.sampled_from(["./", "photos of me/"]),
+    split_folders=st.booleans(),
+)
+def test_an_archive_is_read_as_the_folder_that_was_packed(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], packer: str, top: str, split_folders: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("source")
+    packed = folder / f"x-{packer}"
+    if not split_folders:
+        files = {name.replace("train", "trained"): content for name, content in files.items()}
+    prefix = "train/" if split_folders else ""
+    files = {prefix + name: content for name, content in {**files, "b/b.png": b"b", "c/c.png": b"c"}.items()}
+    packed.write_bytes(PACKERS[packer]({top + name: content for name, content in files.items()}))
+    for name, content in files.items():
+        (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "in" / name).write_bytes(content)
+    try:
+        expected = held(folder / "in")
+    except DataError:  # images within class folders and beside them
+        with pytest.raises(DataError, match="has images within class folders and beside them"):
+            held(packed)
+    else:
+        assert held(packed) == expected
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_members_keep_their_names_and_what_is_no_image_is_told(
+    tmp_path: Path, packer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = {"notes.txt": b"x", "cats/.hidden.png": b"x", "__MACOSX/cats/._1.png": b"x", "inner.zip": zipped(FILES)}
+    file = stored(tmp_path / packer, PACKERS[packer]({**FILES, **more}))
+    with caplog.at_level(logging.INFO):
+        members, table = archives.list_members(file)
+    assert ([member.name for member in members], table) == (list(FILES), None)
+    assert f"left out 2 files of {packer} that are no images by name: notes.txt, inner.zip" in caplog.text
+    assert list(archives.read_members(file, members)) == list(FILES.values())
+    if archives.has_ranges(file):
+        assert list(archives.read_members(file, members[2:3])) == [b""]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [packer]
+
+
+def test_a_part_is_some_images_where_an_archive_has_ranges(tmp_path: Path) -> None:
+    files = {f"{number:03}.png": b"%d" % number for number in range(250)}
+    for packer in PACKERS:
+        packed = tmp_path / packer
+        packed.write_bytes(PACKERS[packer](files))
+        sizes = [[len(some) for some in read(part)] for part in survey(str(packed)).parts]
+        assert sizes == ([[50]] * 5 if packer.endswith(".zip") else [[50] * 5])
+
+
+def test_several_archives_lie_where_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "a" / "more").mkdir(parents=True)
+    (tmp_path / "a" / "train.zip").write_bytes(zipped({"x/cats/1.png": b"1", "x/dogs/2.png": b"2"}))
+    (tmp_path / "a" / "test.tar").write_bytes(tarred({"x/cats/3.png": b"3"}))
+    assert held(tmp_path / "a") == (
+        ["cats", "dogs"],
+        {"test": 1, "train": 2},
+        [("test", 0, b"3"), ("train", 0, b"1"), ("train", 1, b"2")],
+    )
+    (tmp_path / "b" / "cats").mkdir(parents=True)
+    (tmp_path / "b" / "cats" / "some.zip").write_bytes(zipped({"1.png": b"1"}))
+    (tmp_path / "b" / "dogs.zip").write_bytes(zipped({"dogs/2.png": b"2"}))
+    assert held(tmp_path / "b")[0] == ["cats", "dogs"]
+
+
+def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
+    table = b"file,label,split\n1.png,dog,train\n2.png,cat,test\n"
+    images = {"all/1.png": b"1", "all/2.png": b"2"}
+    (tmp_path / "photos.zip").write_bytes(zipped({**images, "all/labels.csv": table}))
+    expected = (["cat", "dog"], {"train": 1, "test": 1}, [("test", 0, b"2"), ("train", 1, b"1")])
+    assert held(tmp_path / "photos.zip") == expected
+    folder = tmp_path / "two"
+    folder.mkdir()
+    (folder / "1.zip").write_bytes(zipped({"1.png": b"1"}))
+    (folder / "2.zip").write_bytes(zipped({"2.png": b"2"}))
+    before = sources.fingerprint(str(folder))[0]
+    (folder / "labels.csv").write_bytes(table)
+    assert held(folder) == expected
+    assert sources.fingerprint(str(folder))[0] != before
+    (folder / "labels.csv").rename(tmp_path / "labels.csv")
+    (folder / "2.zip").write_bytes(zipped({"2.png": b"2", "labels.csv": table}))
+    with pytest.raises(DataError, match=r"2.zip has a labels.csv and is not the only archive; put one for all beside"):
+        held(folder)
+    (folder / "2.zip").write_bytes(zipped({"1.png": b"2"}))
+    (folder / "labels.csv").write_bytes(b"file,label\n1.png,dog\n")
+    with pytest.raises(DataError, match=r"images apart that have one path in several archives"):
+        held(folder)
+
+
+@pytest.mark.parametrize("packer", ["deflated.zip", "stored.zip", "gnu.tar", "packed.tar.gz", "packed.tar.bz2"])
+def test_no_archive_that_is_cut_or_flipped_gives_other_images(tmp_path: Path, packer: str) -> None:
+    """What a flip makes of a name or a kind in a zip file's directory may leave a member out, which is told. A flip in
+    the content of a plain tar file is not noticed, nor what it makes of names (docs/bad-data.md).
+    """
+    content = PACKERS[packer]({"a/1.png": b"one", "b/2.png": bytes(40)})
+    content = content[:3072] if packer == "gnu.tar" else content  # less padding
+    wanted = {("train", 0, b"one"), ("train", 1, bytes(40))}
+    for damage, left in list(damages(content))[:: 17 if packer == "gnu.tar" else 1]:
+        try:
+            found = archive_of(tmp_path / packer, left)
+        except DataError as error:
+            assert str(error).isprintable()  # noqa: PT017 - either way is right
+            continue
+        if packer.endswith(".zip"):
+            assert {image for _, _, image in found} <= {image for _, _, image in wanted}, damage
+        elif packer != "gnu.tar" or damage.startswith("cut"):
+            assert set(found) == wanted, damage
+
+
+def archive_of(path: Path, content: bytes) -> list[tuple[str, int, bytes]]:
+    path.write_bytes(content)
+    return held(path)[2]
+
+
+def linked(kind: bytes) -> tarfile.TarInfo:
+    link = tarfile.TarInfo("link.png")
+    link.type, link.linkname = kind, "../../../etc/passwd"
+    return link
+
+
+def overlapping() -> bytes:
+    """A zip file whose second member lies within the first, as bombs do that do not nest."""
+    inner = zipped({"b.png": bytes(9)}, zipfile.ZIP_STORED)
+    content = bytearray(zipped({"a.png": inner, "b.png": bytes(9)}, zipfile.ZIP_STORED))
+    directory = content.rindex(b"PK\1\2")
+    struct.pack_into("<I", content, directory + 42, 30 + len("a.png"))
+    return bytes(content)
+
+
+def flagged(content: bytes, at: int, value: int) -> bytes:
+    """A zip file with another number, 16 bit, in the directory's entry of its last member."""
+    changed = bytearray(content)
+    struct.pack_into("<H", changed, content.rindex(b"PK\1\2") + at, value)
+    return bytes(changed)
+
+
+def doubled(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO(tarred(files))
+    with tarfile.open(fileobj=packed, mode="a") as archive:
+        for name in files:
+            archive.addfile(tarfile.TarInfo(name))
+    return packed.getvalue()
+
+
+HOSTILE: list[tuple[str, bytes, str]] = [
+    ("x.zip", zipped({"../../evil.png": b"x"}), "x.zip has a member ../../evil.png, which leads out of it"),
+    ("x.zip", zipped({"..\\evil.png": b"x"}), "x.zip has a member ../evil.png, which leads out of it"),
+    ("x.zip", zipped({"/etc/evil.png": b"x"}), "x.zip has a member /etc/evil.png, which leads out of it"),
+    ("x.tar", tarred({"a/../../evil.png": b"x"}), "x.tar has a member a/../../evil.png, which leads out of it"),
+    ("x.tar", tarred({"/etc/evil.png": b"x"}), "x.tar has a member /etc/evil.png, which leads out of it"),
+    ("x.zip", zipped({"a.png": b"x", "./a.png": b"y"}), "two members whose names are both written a.png"),
+    ("x.tar", doubled({"a.png": b"x"}), "two members whose names are both written a.png"),
+    ("x.zip", overlapping(), "x.zip has members that overlap, a.png and b.png"),
+    ("x.zip", flagged(zipped({"a.png": b"x"}), 8, 1), "x.zip is encrypted (a.png); pack it again without a password"),
+    ("x.zip", zipped({"a.png": b"x"}, zipfile.ZIP_LZMA), "a.png packed by method 14; only stored and deflated"),
+    ("x.tar", tarred({"a.png": b"x"})[:1024], "x.tar is a damaged archive: it is cut short, or a header is damaged"),
+    ("x.tar", tarred({"a.png": b"x"}) + bytes(2 << 20), "x.tar is a damaged archive: it goes on after its end"),
+    ("x.tar", b"", "x.tar is a damaged archive: empty file"),
+    ("x.tar", b"<html>404</html>", "x.tar is a damaged archive"),
+    ("x.zip", b"PK\3\4" + bytes(90), "x.zip is a damaged archive: File is not a zip file"),
+    ("x.zip", zipped({"notes.txt": b"x"}), "holds archives without images"),
+    ("x.tar.gz", gzip.compress(tarred({"a.png": b"x"}), mtime=0)[:-9], "x.tar.gz is a damaged archive"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), HOSTILE)
+def test_hostile_and_damaged_archives_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        held(tmp_path / name)
+    assert message in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_links_of_an_archive_are_told_and_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = tarred({"a.png": b"x"}, tarfile.GNU_FORMAT, linked(tarfile.SYMTYPE), linked(tarfile.FIFOTYPE))
+    assert archive_of(tmp_path / "x.tar", content) == [("train", -1, b"x")]
+    assert "left out 2 of x.tar that are links, devices or sparse files: link.png, link.png" in caplog.text
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.png", b"x")
+        link = zipfile.ZipInfo("link.png")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    assert archive_of(tmp_path / "x.zip", packed.getvalue()) == [("train", -1, b"x")]
+    assert "left out 1 of x.zip that are links" in caplog.text
+
+
+def test_of_a_member_too_large_no_more_is_unpacked_than_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "LARGEST_FILE", 1000)
+    bomb = bytes(3_000_000)
+    for packer in PACKERS:
+        found = archive_of(tmp_path / packer, PACKERS[packer]({"a.png": bomb, "b.png": b"x"}))
+        assert found == [("train", -1, bytes(1001)), ("train", -1, b"x")]
+    lying = bytearray(zipped({"a.png": bomb}))
+    struct.pack_into("<I", lying, lying.rindex(b"PK\1\2") + 24, 10)  # says that it has 10 bytes
+    with pytest.raises(DataError, match=r"x\.zip is a damaged archive: a\.png is not what was packed"):
+        archive_of(tmp_path / "x.zip", bytes(lying))
+
+
+def test_a_header_of_tar_takes_no_memory_and_leads_nowhere(tmp_path: Path) -> None:
+    """A name that is said to have a gigabyte, in a file that would unpack to it; a size below nothing."""
+    entry = tarfile.TarInfo("././@LongLink")
+    entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
+    with pytest.raises(DataError, match=r"x\.tar is a damaged archive: a header of 1,073,741,824 bytes"):
+        archive_of(tmp_path / "x.tar", entry.tobuf(tarfile.GNU_FORMAT))
+    back = tarfile.TarInfo("a.png")
+    back.size = -1024
+    with pytest.raises(DataError, match=r"x\.tar is a damaged archive"):
+        archive_of(tmp_path / "x.tar", back.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+
+
+def test_a_packed_bomb_takes_no_memory(tmp_path: Path) -> None:
+    """Two hundred megabytes of a member that is no image, and of one that is."""
+    entries = [tarfile.TarInfo(name) for name in ("notes.txt", "a.png")]
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as file:
+        for entry in entries:
+            entry.size = 100 << 20
+            file.write(entry.tobuf(tarfile.GNU_FORMAT))
+            for _ in range(100):
+                file.write(bytes(1 << 20))
+        file.write(bytes(1024))
+    source = stored(tmp_path / "x.tar.gz", packed.getvalue())
+    tracemalloc.start()
+    members, _ = archives.list_members(source)
+    listing = tracemalloc.get_traced_memory()[1]
+    (content,) = archives.read_members(source, members)
+    reading = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(content) == pixels.LARGEST_FILE + 1
+    assert listing < 8 << 20
+    assert reading < 3 * pixels.LARGEST_FILE

@@ -1,0 +1,99 @@
+"""Splits and classes of images, from folders and from `labels.csv`."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.artifacts import datasets
+from components.core.errors import DataError
+from components.core.sources.sources import SourceFile
+from components.preprocess.formats import labels
+from components.preprocess.formats.labels import Row
+
+
+def table(content: bytes) -> dict[str, Row]:
+    return labels.parsed_table("labels.csv", content)
+
+
+@given(
+    rows=st.dictionaries(
+        st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1).filter(str.isprintable),
+        st.tuples(
+            st.text(st.characters(codec="utf-8", categories=("L", "N", "P"))), st.sampled_from(["train", "test"])
+        ),
+    ),
+    with_splits=st.booleans(),
+    mark=st.booleans(),
+)
+def test_a_table_is_read_as_the_library_writes_it(
+    rows: dict[str, tuple[str, str]], with_splits: bool, mark: bool
+) -> None:
+    written = io.StringIO(newline="")
+    writer = csv.writer(written)
+    writer.writerow(["file", "label", "split"][: 3 if with_splits else 2])
+    for name, (label, split) in rows.items():
+        writer.writerow([f"./{name}", label, split][: 3 if with_splits else 2])
+    expected = {name: Row(label, split if with_splits else None) for name, (label, split) in rows.items()}
+    assert table(written.getvalue().encode("utf-8-sig" if mark else "utf-8")) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "labels.csv begins with '', expected a header file,label or file,label,split"),
+        (b"name,class\na.png,cat\n", "begins with 'name,class', expected a header"),
+        (b"file,label\na.png,cat\nb.png\n", "labels.csv, line 3 has 1 cells, expected 2 (file,label)"),
+        (b"file,label\na.png,cat\na.png,dog\n", "labels.csv, line 3 has a.png for the second time"),
+        (b"file,label,split\na.png,cat,hold\n", "labels.csv, line 2 has split 'hold', expected one of train"),
+        (b"file,label\na\xff.png,cat\n", "labels.csv is not UTF-8"),
+        (b'file,label\n"a.png,cat\n', "is no CSV"),
+    ],
+)
+def test_wrong_tables_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        table(content)
+    assert message in str(raised.value)
+
+
+def test_a_table_decides_whatever_folders_there_are() -> None:
+    names = ["x/1.png", "x/2.png", "y/3.png"]
+    found = labels.labelled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
+    assert ([*found.each(names)], found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
+    given = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
+    expected = [("train", 1), ("test", 0), ("validation", 0)]
+    assert [*labels.labelled("src", names, given).each(names)] == expected
+    without = labels.labelled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
+    assert (without.classes, next(without.each(names))) == ([], ("train", datasets.NO_LABEL))
+
+
+def test_splits_come_from_folders_where_the_table_has_none() -> None:
+    names = ["test/1.png", "train/2.png"]
+    found = labels.labelled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
+    assert [*found.each(names)] == [("test", 0), ("train", 0)]
+    assert found.counts == {"test": 1, "train": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"file,label\n1.png,a\n2.png,a\n3.png,a\n", "labels.csv has 1 files that are not there, first 3.png"),
+        (b"file,label\n1.png,a\n", "labels.csv has no row for 1 images, first 2.png"),
+        (b"file,label\n1.png,a\n2.png,\n", "src has images with a label in labels.csv and without one (2.png)"),
+        (b"file,label,split\n1.png,a,test\n2.png,a,test\n", "src has images for test but none to train on"),
+    ],
+)
+def test_a_table_of_other_files_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        labels.labelled("src", ["1.png", "2.png"], table(content))
+    assert message in str(raised.value)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "_LARGEST_FILE", 20)
+    (tmp_path / "labels.csv").write_bytes(b"file,label\n" + bytes(10))
+    with pytest.raises(DataError, match=r"labels.csv has more than 20 bytes"):
+        labels.read_table(SourceFile("labels.csv", str(tmp_path / "labels.csv"), 21))

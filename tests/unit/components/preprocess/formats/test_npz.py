@@ -1,0 +1,183 @@
+"""NPZ files: what NumPy writes is what is read, and every way in which they can be wrong."""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
+from PIL import Image
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.preprocess.decode import pixels
+from components.preprocess.formats import npz
+from components.preprocess.formats.survey import Survey, read, survey
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
+
+
+def saved(compressed: bool = True, /, **arrays: Any) -> bytes:
+    packed = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(packed, **arrays)
+    return packed.getvalue()
+
+
+def held(path: Path, content: bytes) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+    """What a file is surveyed as, and its images in order, each part read by itself as a worker gets it."""
+    path.write_bytes(content)
+    found = survey(str(path))
+    parts = pickle.loads(pickle.dumps(found.parts))  # noqa: S301 - our own
+    return found, [image[:4] for part in parts for some in read(part) for image in some]
+
+
+@given(
+    images=numpy_strategies.arrays(
+        st.sampled_from(["|u1", "<u2", ">u2"]),
+        st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(1, 5))
+        | st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 5), st.sampled_from([1, 3])),
+    ),
+    kind=st.sampled_from(["|u1", "<i4", ">i8"]),
+    column=st.booleans(),
+    compressed=st.booleans(),
+    data=st.data(),
+)
+def test_arrays_are_read_as_numpy_writes_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    images: np.ndarray,
+    kind: str,
+    column: bool,
+    compressed: bool,
+    data: st.DataObject,
+) -> None:
+    labels = data.draw(numpy_strategies.arrays(kind, len(images)))
+    content = saved(compressed, x_train=images, y_train=labels[:, None] if column else labels)
+    found, read_images = held(tmp_path_factory.getbasetemp() / "x.npz", content)
+    values, numbers = np.unique(labels, return_inverse=True)
+    eight_bit = images if images.dtype == np.uint8 else np.rint(images / 257).astype(np.uint8)
+    assert found.classes == [str(value) for value in values]
+    assert found.stored == ImageShape(images.shape[1], images.shape[2], (*images.shape, 1)[3])
+    assert found.counts == {"train": len(images)}
+    assert read_images == [
+        (f"x.npz[x_train][{n}]", "train", numbers[n], eight_bit[n].tobytes()) for n in range(len(images))
+    ]
+
+
+def test_values_of_16_bit_become_8_as_those_of_png_files_do() -> None:
+    values = np.arange(65536).astype(np.uint16).reshape(256, 256)
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG")
+    expected = np.frombuffer(pixels.from_file(file.getvalue(), ImageShape(256, 256, 1), "fill"), np.uint8)
+    assert (pixels.of_16_bit(values).ravel() == expected).all()
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_part_is_an_array_whose_images_come_some_at_a_time(tmp_path: Path, compressed: bool) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (2500, 3, 2), np.uint8)
+    found, read_images = held(tmp_path / "x.npz", saved(compressed, images=images, labels=np.arange(2500) % 7))
+    sizes = [[len(some) for some in read(part)] for part in found.parts]
+    assert sizes == [[1000, 1000, 500]]
+    assert [image for *_, image in read_images] == [image.tobytes() for image in images]
+    assert [label for _, _, label, _ in read_images] == [number % 7 for number in range(2500)]
+
+
+def test_splits_are_told_by_the_names_of_arrays_or_of_files(tmp_path: Path) -> None:
+    names = {"train_images": 4, "val_images": 2, "test_images": 3, "other": 1}
+    arrays: dict[str, Any] = {name: IMAGES[:count] for name, count in names.items()}
+    assert held(tmp_path / "medmnist.npz", saved(True, **arrays))[0].counts == {"test": 3, "train": 4, "validation": 2}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, count in (("a-train", 5), ("b-train", 2), ("test", 1)):
+        (folder / f"{name}.npz").write_bytes(saved(images=IMAGES[:count], labels=np.arange(count)))
+    found = survey(str(folder))
+    assert (found.kind, found.counts) == (sources.ARRAYS, {"train": 7, "test": 1})
+    assert found.classes == ["0", "1", "2", "3", "4"]
+
+
+class Unpickled:
+    """Would end the test, were it unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('unpickled')",))
+
+
+def lying(**arrays: Any) -> bytes:
+    """A file whose first array says in its header that it has nine images."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, values in arrays.items():
+            written = io.BytesIO()
+            np.save(written, values)
+            archive.writestr(f"{name}.npy", written.getvalue().replace(b"(7, 4, 3)", b"(9, 4, 3)"))
+    return packed.getvalue()
+
+
+WRONG: list[tuple[bytes, str]] = [
+    (
+        saved(images=IMAGES.astype(np.float32)),
+        "[images] has float32, expected uint8 from 0 to 255, or uint16; scale it",
+    ),
+    (saved(images=IMAGES > 9), "x.npz[images] has bool, expected uint8"),
+    (saved(images=np.array([Unpickled()] * 2, object)), "x.npz[images] has object, expected uint8"),
+    (saved(images=IMAGES.reshape(7, 12)), "x.npz[images] has dimensions [7, 12], expected [n, height, width] or"),
+    (
+        saved(images=np.zeros((2, 3, 8, 8), np.uint8)),
+        "x.npz[images] has dimensions [2, 3, 8, 8], expected [n",
+    ),
+    (saved(images=IMAGES[:0]), "x.npz[images] says that it has 0 images, expected 1 to 100,000,000"),
+    (saved(images=IMAGES[:, :0]), "x.npz[images] says that its images are 0x3x1, expected 1 to 25,000,000 pixels"),
+    (
+        saved(images=np.asfortranarray(IMAGES)),
+        "[images] is in Fortran's order; save it by numpy.ascontiguousarray",
+    ),
+    (saved(arr_0=IMAGES), "no array of images by name (arr_0.npy); expected one called images, x or data"),
+    (saved(y_train=np.arange(7)), "no array of images by name (nothing)"),
+    (saved(x_train=IMAGES, x_test=IMAGES, y_train=np.arange(7)), "has images for test but no labels"),
+    (saved(x_train=IMAGES, y_train=np.arange(7), y_test=np.arange(7)), "has labels for test but no images"),
+    (saved(x_train=IMAGES, train_images=IMAGES), "has train_images and x_train for train; keep one of them"),
+    (saved(x=IMAGES, y=np.arange(6)), "x.npz[y] has int64 [6], expected 7 whole numbers, one for each image"),
+    (saved(x=IMAGES, y=np.arange(7.0)), "x.npz[y] has float64 [7], expected 7 whole numbers"),
+    (saved(x=IMAGES, y=np.eye(7, dtype=int)), "x.npz[y] has int64 [7, 7], expected 7 whole numbers"),
+    (saved(x_train=IMAGES, x_test=IMAGES[:, :3]), "must have one shape: x.npz[x_test] 3x3x1, x.npz[x_train] 4x3x1"),
+    (saved(x_test=IMAGES), "has images for test but none to train on; name a file or an array after `train`"),
+    (lying(x=IMAGES), "x.npz[x] has 212 bytes, its header says 236"),
+    (b"PK\3\4" + bytes(60), "x.npz is a damaged archive: File is not a zip file"),
+    (b"", "x.npz is a damaged archive"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG)
+def test_wrong_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        held(tmp_path / "x.npz", content)
+    assert message in str(raised.value)
+
+
+def test_some_files_with_labels_and_some_without(tmp_path: Path) -> None:
+    (tmp_path / "train.npz").write_bytes(saved(x=IMAGES, y=np.arange(7)))
+    (tmp_path / "test.npz").write_bytes(saved(x=IMAGES))
+    with pytest.raises(DataError, match=r"has labels, but none for test\.npz\[x\]; add them, or take all labels away"):
+        survey(str(tmp_path))
+
+
+def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> None:
+    """Two hundred megabytes, of which there is never more than a chunk."""
+    import tracemalloc
+
+    path = tmp_path / "x.npz"
+    path.write_bytes(saved(x=np.zeros((50_000, 64, 64), np.uint8)))
+    file = SourceFile("x.npz", str(path), path.stat().st_size)
+    tracemalloc.start()
+    (stack,) = npz.list_stacks([file])
+    count = sum(1 for _ in npz.read(stack))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 50_000
+    assert most < 64 << 20

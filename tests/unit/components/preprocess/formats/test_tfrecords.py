@@ -1,0 +1,189 @@
+"""TFRecord files of images: read as TensorFlow writes them, and every way in which they can be wrong."""
+
+import io
+import itertools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.storage import tfrecord
+from components.preprocess.formats import tfrecords
+from components.preprocess.formats.survey import StackPart, Survey, read, survey
+from components.preprocess.formats.tfrecords import Example
+
+
+def png(seed: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (3, 3, 3), np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def serialised(**features: Any) -> bytes:
+    """TensorFlow's own encoding of an example; `/` is written `__` here."""
+    import tensorflow as tf
+
+    def feature(value: Any) -> Any:
+        values = value if isinstance(value, list) else [value]
+        if all(isinstance(each, bytes) for each in values):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        if all(isinstance(each, int) for each in values):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    named = {name.replace("__", "/"): feature(value) for name, value in features.items()}
+    return tf.train.Example(features=tf.train.Features(feature=named)).SerializeToString()
+
+
+def framed(*examples: bytes) -> bytes:
+    return b"".join(tfrecord.frame(examples))
+
+
+def held(path: Path, content: bytes) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+    """What a file is surveyed as, and its images in order, each part read by itself as a worker gets it."""
+    path.write_bytes(content)
+    found = survey(str(path))
+    parts = pickle.loads(pickle.dumps(found.parts))  # noqa: S301 - our own
+    return found, [image[:4] for part in parts for some in read(part) for image in some]
+
+
+values = (
+    st.binary(max_size=9)
+    | st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)
+    | st.lists(st.floats(width=32), max_size=3)
+)
+
+
+@given(
+    image=st.binary(min_size=1, max_size=300),
+    image_name=st.sampled_from(["image", "image__encoded"]),
+    label=st.integers(-(2**63), 2**63 - 1),
+    label_name=st.sampled_from(["label", "image__class__label", ""]),
+    others=st.dictionaries(st.text("abcé", min_size=1), values, max_size=4),
+)
+def test_examples_are_read_as_tensorflow_writes_them(
+    image: bytes, image_name: str, label: int, label_name: str, others: dict[str, Any]
+) -> None:
+    labelled = {label_name: label} if label_name else {}
+    content = serialised(**others, **{image_name: image}, **labelled)
+    assert tfrecords.parsed(content) == Example(image, label if label_name and label >= 0 else None)
+
+
+def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    images = [png(number) for number in range(250)]
+    for packing, name in (("", "x.tfrecord"), ("GZIP", "y.tfrecord")):
+        with tf.io.TFRecordWriter(str(tmp_path / name), packing) as writer:
+            for number, image in enumerate(images):
+                writer.write(serialised(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
+        content = (tmp_path / name).read_bytes()
+        found, read_images = held(tmp_path / name, content)
+        assert (found.kind, found.classes, found.counts) == (sources.TFRECORDS, ["5", "6", "7"], {"train": 250})
+        assert read_images == [(f"{name}[{n}]", "train", n % 3, image) for n, image in enumerate(images)]
+        sizes = [[len(some) for some in read(part)] for part in found.parts]
+        assert sizes == [[50] * 5]
+
+
+def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
+    image = png(0)
+    padding = 0x088B1F - len(serialised(image=image, pad=bytes(500_000))) + 500_000
+    example = serialised(image=image, pad=bytes(padding))
+    assert len(example) == 0x088B1F
+    assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
+
+
+def test_splits_are_told_by_the_names_of_files(tmp_path: Path) -> None:
+    for name, count in (
+        ("mnist-train.tfrecord-00000-of-00002", 3),
+        ("mnist-train.tfrecord-00001-of-00002", 2),
+        ("mnist-test.tfrecord-00000-of-00001", 1),
+        ("val/x.tfrecord", 1),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(framed(*(serialised(image=png(n), label=n) for n in range(count))))
+    found = survey(str(tmp_path))
+    assert (found.counts, found.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
+    assert [part.stack.split for part in found.parts if isinstance(part, StackPart)] == [
+        "test",
+        "train",
+        "train",
+        "validation",
+    ]
+
+
+IMAGE = png(0)
+WRONG: list[tuple[bytes, str]] = [
+    (b"", "has no images in its files"),
+    (b"<html>404 not found</html>", "x.tfrecord is no TFRecord file, or is damaged: the length of record 0 at byte 0"),
+    (framed(b"no example"), "record 0 at byte 0 is no tf.train.Example"),
+    (b"more", "x.tfrecord is no TFRecord file, or is damaged: the length of record 1"),
+    (tfrecord._head(1 << 40), "1,099,511,627,776 bytes"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG)
+def test_wrong_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    before = framed(serialised(image=IMAGE)) if content == b"more" else b""
+    with pytest.raises(DataError) as raised:
+        held(tmp_path / "x.tfrecord", before + content)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"picture": IMAGE, "label": 1}, "has no feature image/encoded or image, but label, picture"),
+        ({"image": bytes(784)}, "has an image of 784 bytes that is no PNG, JPEG or WebP file; pixels as they are go"),
+        ({"image": [IMAGE, IMAGE]}, "has an image of 2 values of bytes, expected 1"),
+        ({"image": 5}, "has an image of 0 values of bytes, expected 1"),
+        ({"image": IMAGE, "label": [1, 2]}, "has a label of 2 whole numbers, expected 1"),
+        ({"image": IMAGE, "label": b"cat"}, "has a label of 0 whole numbers, expected 1"),
+    ],
+)
+def test_wrong_examples_are_refused(tmp_path: Path, features: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        held(tmp_path / "x.tfrecord", framed(serialised(**features)))
+    assert f"x.tfrecord: record 0 at byte 0 {message}" in str(raised.value)
+
+
+def test_labels_for_some_and_files_for_no_training(tmp_path: Path) -> None:
+    both = framed(serialised(image=IMAGE, label=1), serialised(image=IMAGE, label=-1))
+    with pytest.raises(DataError, match=r"x\.tfrecord has labels, but none for record 1; give one to all or to none"):
+        held(tmp_path / "x.tfrecord", both)
+    (tmp_path / "a").mkdir()
+    for name in ("test", "val"):
+        (tmp_path / "a" / f"{name}.tfrecord").write_bytes(framed(serialised(image=IMAGE)))
+    with pytest.raises(
+        DataError,
+        match="has images for test and validation but none to train on; name a file",
+    ):
+        survey(str(tmp_path / "a"))
+
+
+def test_a_dataset_of_this_pipeline_is_no_source(tmp_path: Path) -> None:
+    shard = framed(tfrecord.encode_example(bytes(64), 3))
+    with pytest.raises(DataError, match="of a dataset of this pipeline give the source that it was made of"):
+        held(tmp_path / "train-00000-of-00001.tfrecord", shard)
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ([1], r"x\.tfrecord had 2 records and has 1 now; the source changed meanwhile"),
+        ([1, 2, 1], r"x\.tfrecord had 2 records and has 3 now; the source changed meanwhile"),
+        ([1, 3], r"x\.tfrecord has a new label 3; the source changed while it was read"),
+    ],
+)
+def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
+    found, _ = held(tmp_path / "x.tfrecord", framed(*(serialised(image=IMAGE, label=label) for label in (1, 2))))
+    (tmp_path / "x.tfrecord").write_bytes(framed(*(serialised(image=IMAGE, label=label) for label in now)))
+    with pytest.raises(DataError, match=message):
+        [*itertools.chain.from_iterable(map(read, found.parts))]

@@ -1,0 +1,317 @@
+"""The tables of docs/bad-data.md: image files with their verdicts and pixels, bombs with the memory that they take, and
+what whole sources of bad data become.
+"""
+
+import gzip
+import json
+import logging
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.sources import SourceFile
+from components.core.storage import digests
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.decode import pixels, pool
+from tests.faults.corruption import damages
+from tests.faults.image_cases import CASES, NOISE, SHAPE, blank_png, chunk, grey, png, saved
+
+DOCS = Path(__file__).parents[4] / "docs" / "bad-data.md"
+
+
+def rows_of_docs() -> dict[str, str]:
+    table = DOCS.read_text(encoding="utf-8").split("| image file | verdict |\n|---|---|\n")[1]
+    return dict(line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|"))
+
+
+def test_the_table_of_image_files_is_that_of_the_cases() -> None:
+    cases = {name: "set aside" if isinstance(case.expected, str) else "used" for name, case in CASES.items()}
+    assert rows_of_docs() == cases
+
+
+def decoded(content: bytes) -> np.ndarray | pixels.UndecodableImage:
+    try:
+        return np.frombuffer(pixels.from_file(content, SHAPE, "fill"), np.uint8).reshape(16, 16, 3)
+    except pixels.UndecodableImage as error:
+        return error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_image_files(name: str) -> None:
+    assert CASES[name].problem(decoded(CASES[name].make())) == ""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit"))]
+)
+def test_no_bit_of_a_png_flips_and_no_byte_is_cut_unnoticed(name: str) -> None:
+    content = CASES[name].make()
+    for damage, left in damages(content):
+        assert isinstance(decoded(left), pixels.UndecodableImage), damage
+
+
+def test_16_bit_colour_keeps_every_level_and_is_one_off_at_most() -> None:
+    fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
+    for colour, values in ((2, grey(fine)), (6, np.dstack([grey(fine), np.full_like(fine, 65535)]))):
+        content = pixels.from_file(png(values, colour), ImageShape(64, 64, 3), "fill")
+        found = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
+        assert len(np.unique(found)) == 256
+        assert (np.diff(found[..., 0].ravel()) >= 0).all()
+        assert np.abs(found - np.rint(grey(fine) / 257)).max() <= 1
+
+
+_MEMORY = """
+import pathlib, re, sys
+from components.preprocess.decode import pixels
+from components.core.artifacts.datasets import ImageShape
+for path in sys.argv[1:]:
+    content = pathlib.Path(path).read_bytes()
+    try:
+        pixels.from_file(content, ImageShape(64, 64, 3), "fill")
+        verdict = "used"
+    except pixels.UndecodableImage as error:
+        verdict = str(error)
+    most = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text()).group(1)
+    print(int(most) >> 10, pathlib.Path(path).name, verdict)
+"""
+
+
+@pytest.mark.slow
+def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    largest = {
+        "grey16": blank_png(5000, 0, 16),
+        "alpha16": blank_png(5000, 6, 16, chunk(b"eXIf", turned.tobytes()[6:])),
+        "palette": blank_png(5000, 3, 8, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(256))),
+        "webp": saved(
+            Image.effect_noise((5000, 5000), 4).convert("RGBA"), "WEBP", lossless=True, method=0, exif=turned
+        ),
+        "cmyk": saved(Image.new("CMYK", (5000, 5000)), "JPEG", progressive=True, subsampling=0, exif=turned),
+    }
+    bombs = {name: CASES[name].make() for name in CASES if "300 MB" in name or " of " in name}
+    assert len(bombs) == 8
+    for name, content in {**bombs, **largest}.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [str(tmp_path / name) for name in (*bombs, *largest)]
+    done = subprocess.run([sys.executable, "-c", _MEMORY, *paths], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.rsplit(" ", 1)[1] == "used" for line in lines] == [False] * len(bombs) + [True] * len(largest)
+    most = [int(line.split()[0]) for line in lines]
+    assert most[len(bombs) - 1] < 200  # mebibytes: a header is all that is read, and 64 MiB of a file
+    assert 200 < most[-1] < 512
+
+
+def idx_file(path: Path, content: bytes) -> SourceFile:
+    path.write_bytes(content)
+    return SourceFile(path.name, str(path), len(content))
+
+
+@pytest.mark.slow
+def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
+    def bomb(header: bytes) -> SourceFile:
+        return idx_file(tmp_path / "train-labels-idx1-ubyte.gz", gzip.compress(header + bytes(300_000_000), 1))
+
+    program = (
+        "import sys; from components.preprocess.formats import idx; "
+        "from components.core.sources.sources import SourceFile; "
+        "file = SourceFile('x-images', sys.argv[1], int(sys.argv[2]))\n"
+        "try: print(len(eval(sys.argv[3])))\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) >> 10)"
+    )
+    labels, images = b"\0\0\x08\1" + struct.pack(">I", 10), b"\0\0\x08\3" + struct.pack(">III", 2, 3, 4)
+    list_stacks = "idx.list_stacks([file])"
+    for header, read, told in (
+        (labels, "idx.read_labels(file, 10)", "DataError x-images goes on after the 10 labels that its header says"),
+        (
+            b"\0\0\x08\1" + struct.pack(">I", 2**32 - 1),
+            "idx.read_labels(file, 10)",
+            "DataError x-images has 1,309,125 bytes, which cannot hold the 4,294,967,303 that its header says",
+        ),
+        (images, list_stacks, "1"),
+        (b"\0\0\x08\3" + struct.pack(">III", 10**7, 28, 28), list_stacks, "DataError x-images has "),
+    ):
+        file = bomb(header)
+        words = [sys.executable, "-c", program, file.place, str(file.bytes), read]
+        said, most = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert said.startswith(told)
+        assert int(most) < 150
+
+
+# Whole sources.
+
+
+def run(source: Path, dataset: Path, **settings: Any) -> datasets.Manifest:
+    given = {"height": 6, "width": 6, **settings}
+    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given))
+    return datasets.Manifest.of(str(dataset))
+
+
+def write(path: Path, seed: int) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = png(np.random.default_rng(seed).integers(0, 256, (6, 6, 3), np.uint8), 2)
+    path.write_bytes(content)
+    return content
+
+
+def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(60):
+        write(tmp_path / "pets" / f"{number}.png", number)
+    bad = {f"bad-{number:03}.png": b"no image %d" % number for number in range(150)}
+    for name, content in bad.items():
+        (tmp_path / "pets" / name).write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+    listed = tmp_path / "dataset" / preprocess.QUARANTINE
+    assert f"set aside 150 images; all, with reasons: {listed}" in caplog.text
+    entries = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert [entry["name"] for entry in entries] == sorted(bad)
+    assert all(entry["sha256"] == digests.sha256_of_file(tmp_path / "pets" / entry["name"]) for entry in entries)
+    assert entries[7]["reason"] == "is no PNG, JPEG or WebP file: it starts with b'no image'"
+    assert manifest.quarantine["count"] == 150
+    assert len(manifest.quarantine["entries"]) == 100
+    about = {"file": listed.name, "bytes": listed.stat().st_size, "sha256": digests.sha256_of_file(listed)}
+    assert manifest.quarantine["list"] == about
+    run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)  # complete
+    os.truncate(listed, 100)
+    with pytest.raises(DataError, match=r"quarantine.jsonl is missing or cut short; delete .* and run this again"):
+        run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+
+
+def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preprocess, "MOST_SET_ASIDE", 2)
+    for number in range(40):
+        write(tmp_path / "pets" / f"{number}.png", number)
+    for number in range(2):
+        (tmp_path / "pets" / f"bad-{number}.png").write_bytes(b"")
+    manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.5)
+    assert manifest.quarantine["count"] == 2
+    (tmp_path / "pets" / "bad-3.png").write_bytes(b"")
+    with pytest.raises(DataError, match="3 of 43 images cannot be used, more than the 2 that may be set aside"):
+        run(tmp_path / "pets", tmp_path / "other", bad_images_limit=0.5)
+    assert not (tmp_path / "other").exists()
+
+
+def test_identical_images_and_contradicting_labels_are_counted_and_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "pets"
+    for number in range(60):
+        write(source / "ab"[number % 2] / f"{number}.png", number)
+    assert run(source, tmp_path / "clean").source.items() >= {"duplicates": 0, "contradictions": 0}.items()
+    for copy in range(3):
+        write(source / "a" / f"copy-{copy}.png", 0)  # of a, as 0 is
+    write(source / "b" / "contradiction.png", 2)
+    contradicting = digests.sha256_of_file(source / "a" / "2.png")
+    with caplog.at_level(logging.WARNING):
+        manifest = run(source, tmp_path / "dataset")
+    assert manifest.source.items() >= {"images": 64, "duplicates": 4, "contradictions": 1}.items()
+    assert sum(split.records for split in manifest.splits.values()) == 64
+    assert "4 images are in the source more than once, and stay" in caplog.text
+    assert (
+        f"1 images are in the source with different labels, and stay; the sha256 of one: {contradicting}" in caplog.text
+    )
+
+
+def test_one_image_and_classes_without_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "one" / "x.png", 0)
+    with pytest.raises(
+        DataError, match=r"split is empty \(\d train, \d validation, \d test images\); give more images"
+    ):
+        run(tmp_path / "one", tmp_path / "dataset")
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / "train" / "ab"[number % 2] / f"{number}.png", number)
+        write(source / "test" / "abc"[number % 3] / f"{number}.png", 100 + number)
+    (source / "train" / "c" / "below").mkdir(parents=True)
+    refused = (
+        r"class c has no image to train on \(0 train, 0 validation, 13 test images\); give more of it, or remove it"
+    )
+    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match=refused):
+        run(source, tmp_path / "dataset")
+    assert f"1 folders of {source} hold no images and are no classes: train/c" in caplog.text
+    assert not (tmp_path / "dataset").exists()
+
+
+def test_a_class_of_nothing_but_bad_images_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / "a" / f"{number}.png", number)
+    (source / "b").mkdir()
+    (source / "b" / "x.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"class b has no image to train on \(0 train, 0 validation, 0 test images\)"):
+        run(source, tmp_path / "dataset", bad_images_limit=0.5)
+
+
+def bytes_read() -> int:
+    """How many bytes this process has read so far, by any system call."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+def test_a_file_too_large_is_set_aside_and_never_read(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / f"{number}.png", number)
+    huge = source / "huge.png"
+    huge.write_bytes(png(NOISE, 2))
+    os.truncate(huge, 40 << 30)  # sparse: it takes no room
+    before = bytes_read()
+    found = sources.fingerprint(str(source))[0]
+    manifest = run(source, tmp_path / "dataset", bad_images_limit=0.5)
+    assert bytes_read() - before < pixels.LARGEST_FILE
+    reason = "has more than 67,108,864 bytes"
+    assert manifest.quarantine["entries"] == [{"name": "huge.png", "sha256": "", "reason": reason}]
+    assert manifest.source["fingerprint"] == found
+
+    index = str(tmp_path / "index")
+    assert [sources.fingerprint(str(source), index)[0] for _ in range(2)] == [found] * 2
+    modified = huge.stat().st_mtime_ns
+    os.utime(huge, ns=(modified, modified + 1))
+    later = sources.fingerprint(str(source), index)[0]
+    os.truncate(huge, (40 << 30) + 1)
+    os.utime(huge, ns=(modified, modified + 1))
+    larger = sources.fingerprint(str(source), index)[0]
+    assert len({found, later, larger}) == 3
+    os.truncate(huge, 40 << 30)
+    os.utime(huge, ns=(modified, modified))
+    assert sources.fingerprint(str(source), index)[0] == found
+
+
+def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    for number in range(40):
+        write(source / f"{number}.png", number)
+    for name, size in (("read.png", pixels.LARGEST_FILE), ("unread.png", pixels.LARGEST_FILE + 1)):
+        (source / name).write_bytes(b"")
+        os.truncate(source / name, size)
+    entries = run(source, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+    assert [(entry["name"], bool(entry["sha256"])) for entry in entries] == [("read.png", True), ("unread.png", False)]
+    assert entries[0]["sha256"] == digests.sha256_of_file(source / "read.png")
+
+
+def test_another_process_decodes_every_case_to_the_same(tmp_path: Path) -> None:
+    names = [name for name in CASES if "MB" not in name and "MiB" not in name]
+    contents = [CASES[name].make() for name in names]
+    found = dict(zip(names, pool.decode(contents, SHAPE, "fill"), strict=True))
+    for name, content in zip(names, contents, strict=True):
+        here = decoded(content)
+        expected = here.tobytes() if isinstance(here, np.ndarray) else str(here)
+        assert (found[name] if isinstance(found[name], bytes) else str(found[name])) == expected, name

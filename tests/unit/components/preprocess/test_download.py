@@ -1,0 +1,86 @@
+"""Downloading from a real server on this machine, and from none."""
+
+import functools
+import http.server
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DataError, TransientError
+from components.preprocess import download
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves files; says nothing of it."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class CutHandler(QuietHandler):
+    """Promises a thousand bytes, sends four, and hangs up."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"four")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    servers: list[http.server.ThreadingHTTPServer] = []
+
+    def start(handler: type[QuietHandler], folder: Path = tmp_path) -> str:
+        made = functools.partial(handler, directory=str(folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), made)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_official_files_are_downloaded_once(serve: Callable[..., str], fashion_mnist: Path, tmp_path: Path) -> None:
+    folder = download.fashion_mnist(tmp_path / "kept", serve(QuietHandler, fashion_mnist))
+    assert sorted(path.name for path in folder.iterdir()) == sorted(download.FASHION_MNIST_MD5)
+    for path in folder.iterdir():
+        assert path.read_bytes() == (fashion_mnist / path.name).read_bytes()
+    assert download.fashion_mnist(tmp_path / "kept", "http://127.0.0.1:9") == folder  # no server is needed again
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"damaged")
+    download.fashion_mnist(tmp_path / "kept", serve(QuietHandler, fashion_mnist))
+    assert (folder / "t10k-labels-idx1-ubyte.gz").stat().st_size == 5148
+
+
+def test_another_content_is_refused_and_not_kept(serve: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
+    with pytest.raises(DataError, match=r"has MD5 6c7ba9c5a141421e1c03cb9807c97c74, published is 8d4fb7e6c68d591d4c3d"):
+        download.fashion_mnist(tmp_path / "kept", serve(QuietHandler))
+    assert not list((tmp_path / "kept").rglob("*.gz"))
+
+
+def test_a_download_cut_short_is_not_kept(serve: Callable[..., str], tmp_path: Path) -> None:
+    with pytest.raises((DataError, TransientError), match="train-images"):
+        download.fashion_mnist(tmp_path / "kept", serve(CutHandler))
+    assert not list((tmp_path / "kept").rglob("*.gz"))
+
+
+def test_a_file_that_is_not_there(serve: Callable[..., str], tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="HTTP Error 404"):
+        download.fashion_mnist(tmp_path / "kept", serve(QuietHandler))
+
+
+def test_without_a_network_the_message_names_the_sources_that_need_none(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(
+            TransientError, match="`digits`, a folder of IDX files and a folder of images need no network"
+        ):
+            download.fashion_mnist(tmp_path, address)

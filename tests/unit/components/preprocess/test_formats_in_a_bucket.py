@@ -1,0 +1,65 @@
+"""Every format in a bucket is what it is in a folder: fetched, compared with its checksum, and read from its start."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.long_lists import LongList
+from components.core.storage import buckets, tfrecord
+from components.preprocess.formats.survey import Survey, read, survey
+from tests.fakes.gcs.server import Server
+from tests.faults.image_cases import JPEG, WEBP
+
+
+def files(folder: Path) -> None:
+    """A source of each kind, in a folder of its name."""
+    images = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
+    for kind in ("npz", "tfrecord", "zip", "labelled"):
+        (folder / kind).mkdir(parents=True)
+    np.savez(folder / "npz" / "train.npz", images=images, labels=np.arange(5))
+    np.savez_compressed(folder / "npz" / "test.npz", images=images[:2], labels=np.arange(2))
+    for split, content in (("train", JPEG), ("test", WEBP)):
+        example = tfrecord.encode_example(content, 4)
+        (folder / "tfrecord" / f"{split}.tfrecord").write_bytes(b"".join(tfrecord.frame([example])))
+    (folder / "labelled" / "a.jpg").write_bytes(JPEG)
+    (folder / "labelled" / "b.webp").write_bytes(WEBP)
+    (folder / "labelled" / sources.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")
+    shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labelled")
+
+
+def held(place: str) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+    found = survey(place, sources.contents(place).listing)
+    return found, sorted(image[:4] for part in found.parts for some in read(part) for image in some)
+
+
+@pytest.mark.parametrize("place", ["npz", "tfrecord", "zip", "labelled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
+def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, place: str) -> None:
+    files(tmp_path)
+    gcs.create_bucket("photos")
+    for path in tmp_path.rglob("*.*"):
+        buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
+    there, images = held(f"gs://photos/{place}")
+    here, expected = held(str(tmp_path / place))
+    assert images == expected
+    assert len(images) > 1
+    assert (there.kind, there.counts, there.classes) == (here.kind, here.counts, here.classes)
+    assert (there.stored, there.natural) == (here.stored, here.natural)
+
+
+def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
+    files(tmp_path)
+    gcs.create_bucket("photos")
+    buckets.create("gs://photos/photos.zip", tmp_path / "zip" / "photos.zip")
+    found = survey("gs://photos/photos.zip", sources.contents("gs://photos/photos.zip").listing)
+    buckets.put("gs://photos/photos.zip", b"another")
+    with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed since the source was fingerprinted"):
+        list(read(next(iter(found.parts))))
+
+
+def test_a_kind_of_source_without_a_reader_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="sources of kind video have no reader"):
+        survey("films", sources.Listing("video", LongList(), LongList()))

@@ -1,0 +1,402 @@
+"""Taking over from earlier datasets: the dataset is the one that would have been made from scratch, to the byte."""
+
+import dataclasses
+import functools
+import io
+import logging
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.storage import atomic_files, buckets, digests
+from components.core.storage.location import Location
+from components.preprocess import reuse, rows, shards
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.decode import pixels, pool
+from components.preprocess.formats.survey import ImagesPart, survey
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Quarantined
+from tests import artifacts
+from tests.fakes.gcs.server import Server
+from tests.unit.components.preprocess.conftest import places_of, plan, shorten_lists
+
+pytestmark = pytest.mark.slow
+
+SHAPE = ImageShape(8, 8, 3)
+SIZE = {"height": 8, "width": 8}
+
+
+@functools.cache
+def picture(number: int) -> bytes:
+    """A PNG or JPEG image that is always the same for a number; every seventh cannot be decoded."""
+    generator = np.random.default_rng(number)
+    if number % 7 == 6:
+        return b"no image %d" % number
+    content = io.BytesIO()
+    image = Image.fromarray(generator.integers(0, 256, (*generator.integers(6, 14, 2), 3), np.uint8))
+    image.save(content, "PNG" if number % 2 else "JPEG")
+    return content.getvalue()
+
+
+def write(folder: Path, numbers: range | list[int]) -> None:
+    """Puts pictures into class folders, by their numbers."""
+    for number in numbers:
+        path = folder / "abc"[number % 3] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+
+
+def decodable(folder: Path) -> set[bytes]:
+    return {content for content in (path.read_bytes() for path in folder.rglob("*.png")) if b"no image" not in content}
+
+
+def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
+    given = {**SIZE, "bad_images_limit": 1.0, "images_per_shard": 20, **settings}
+    return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **given)).parameters
+
+
+def content(folder: Path) -> dict[str, str]:
+    """sha256 of every file of a dataset but its description, and the digest of that."""
+    files = {path.name: digests.sha256_of_file(path) for path in folder.iterdir() if path.name != datasets.MANIFEST}
+    return {**files, "digest": datasets.Manifest.of(str(folder)).digest}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pictures 0 to 59 in its folder `pets`, and their dataset, `datasets/first`."""
+    folder = tmp_path_factory.mktemp("first")
+    write(folder / "pets", range(60))
+    run(folder / "pets", folder / "datasets" / "first")
+    return folder
+
+
+@pytest.fixture
+def kept(first: Path, tmp_path: Path) -> Path:
+    """A folder of datasets, a copy of the first one in it, beside a copy of its pictures, `pets`."""
+    shutil.copytree(first / "pets", tmp_path / "pets")
+    shutil.copytree(first / "datasets", tmp_path / "datasets")
+    return tmp_path / "datasets"
+
+
+def change(source: Path, chance: random.Random) -> None:
+    """Adds, removes, renames, labels anew, doubles and damages some files."""
+    files = sorted(source.rglob("*.png"))
+    for path in chance.sample(files, min(12, len(files) // 2)):
+        what = chance.choice(["remove", "rename", "label", "double", "replace", "damage"])
+        if what == "remove":
+            path.unlink()
+        elif what == "rename":
+            path.rename(path.with_name(f"renamed-{path.name}"))
+        elif what == "label":
+            other = source / chance.choice("abcd")
+            other.mkdir(exist_ok=True)
+            path.rename(other / path.name)
+        elif what == "double":
+            other = source / chance.choice("abcd")
+            other.mkdir(exist_ok=True)
+            shutil.copyfile(path, other / f"double-{path.name}")
+        else:
+            path.write_bytes(picture(chance.randrange(1000)) if what == "replace" else b"no image")
+    write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
+
+
+def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    source, index, earlier = tmp_path / "pets", tmp_path / "index", tmp_path / "datasets"
+    write(source, range(50))
+    seen: set[bytes] = set()
+    for generation in range(4):
+        settings = {
+            "images_per_shard": (20, 20, 9, 100)[generation],
+            "test_fraction": (0.1, 0.1, 0.3, 0.1)[generation],
+            "beam_options": ("", "", "--direct_num_workers=2 --direct_running_mode=multi_threading", "")[generation],
+            "seed": (0, 0, 0, 5)[generation],
+        }
+        places: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
+        made = run(source, earlier / f"{generation}", former_datasets=str(earlier), **places, **settings)
+        run(source, tmp_path / f"scratch-{generation}", **settings)
+        assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
+        known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
+        manifest = datasets.Manifest.of(made["dataset_uri"], made["dataset_digest"])
+        assert manifest.quarantine == datasets.Manifest.of(str(tmp_path / f"scratch-{generation}")).quarantine
+        assert manifest.made_with.get("taken_over", {}).get("images", 0) == len(known)
+        assert (f"{len(known)} taken over from earlier datasets" in made["summary"]) == bool(known)
+        assert bool(known) == bool(generation)
+        seen |= decodable(source)
+        change(source, chance)
+
+
+def shards_of(source: Path, decided: Plan, folder: Path) -> tuple[dict[str, str], list[Quarantined], int]:
+    """What the pipeline does, in plain order: the files made, what is quarantined, how many were taken over."""
+    rows_at = folder / "rows"
+    rows_at.mkdir(parents=True)
+    found = survey(str(source), sources.contents(str(source)).listing)
+    outcome = rows.make(found.parts, dataclasses.replace(decided, class_count=len(found.classes)), rows_at, 1)
+    for key, places in places_of(outcome).items():
+        shards.write_shard(key, places, decided, rows_at, folder)
+    shutil.rmtree(rows_at)
+    return (
+        {path.name: digests.sha256_of_file(path) for path in folder.iterdir()},
+        sorted(outcome.quarantined),
+        outcome.taken_over.total(),
+    )
+
+
+def described(folder: Path) -> None:
+    """Gives what `shards_of` made the description that makes it a dataset."""
+    found = shards._read_facts(folder)
+    splits = {
+        split: datasets.Split(0, [], [facts.shard for facts in found if facts.split == split])
+        for split in datasets.SPLITS
+    }
+    artifacts.dataset(image=SHAPE, classes=[], splits=splits, source={"kind": "images"}, preprocessing={}).write(folder)
+
+
+FILES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14)
+
+
+@hypothesis_settings(max_examples=15)
+@given(st.lists(st.tuples(FILES, st.integers(1, 3)), min_size=2, max_size=3))
+def test_any_sources_one_after_another(generations: list[tuple[list[tuple[str, int, int]], int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        shorten_lists(patch)
+        earlier, scratch, source = Path(folder, "datasets"), Path(folder, "scratch"), Path(folder, "source")
+        earlier.mkdir()
+        scratch.mkdir()
+        for number, (files, shard_count) in enumerate(generations):
+            shutil.rmtree(source, ignore_errors=True)
+            for label, name, which in files:
+                (source / label).mkdir(parents=True, exist_ok=True)
+                (source / label / f"{name}.png").write_bytes(picture(which))
+            decided = plan(
+                stored=None,
+                image=SHAPE,
+                made_splits={"test": 0.2, "validation": 0.2},
+                shard_counts=dict.fromkeys(datasets.SPLITS, shard_count),
+                recipe=reuse.recipe(SHAPE, "fill"),
+            )
+            from_scratch = shards_of(source, decided, scratch / f"{number}")
+            assert from_scratch[2] == 0
+            taking = dataclasses.replace(decided, cache=reuse.cache_of(str(earlier), decided.recipe, None, scratch))
+            made = shards_of(source, taking, earlier / f"{number}")
+            assert made[:2] == from_scratch[:2]
+            described(earlier / f"{number}")
+
+
+def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, decoded = [], []
+    open_regular, batch = sources._open_regular, pool.Batch
+
+    def noting_open(place: str) -> int:
+        opened.append(Path(place).name)
+        return open_regular(place)
+
+    def noting_batch(contents: list[bytes], *words: Any) -> Any:
+        decoded.extend(contents)
+        return batch(contents, *words)
+
+    source, index = tmp_path / "pets", str(tmp_path / "index")
+    write(source, [100, 101])
+    for path in source.rglob("*.png"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    time.sleep(0.02)  # a tick of the file system's clock
+    fingerprint, _ = sources.fingerprint(str(source), index)
+    monkeypatch.setattr(sources, "_open_regular", noting_open)
+    monkeypatch.setattr(pool, "Batch", noting_batch)
+    undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
+    assert len(undecodable) == 8
+    run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
+    assert sorted(opened) == sorted({"100.png", "101.png"} | undecodable)
+    assert len(decoded) == len(opened)
+    opened.clear()
+    decoded.clear()
+    run(source, kept / "3", former_datasets=str(kept), seed=1)
+    assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
+    assert len(decoded) == len(undecodable)
+    assert datasets.Manifest.of(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
+
+
+def test_of_a_bucket_images_are_read_but_not_decoded(kept: Path, tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("photos")
+    for path in (tmp_path / "pets").rglob("*.png"):
+        buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
+    result = run("gs://photos/pets", kept / "2", former_datasets=str(kept))
+    run("gs://photos/pets", tmp_path / "scratch")
+    assert "52 taken over from earlier datasets" in result["summary"]
+    assert content(kept / "2") == content(tmp_path / "scratch")
+
+
+def shard(folder: Path) -> Path:
+    return folder / "train-00000-of-00003.tfrecord"
+
+
+def members(folder: Path) -> Path:
+    return folder / "train-00000-of-00003.members"
+
+
+def flip(path: Path, at: int) -> None:
+    found = bytearray(path.read_bytes())
+    found[at] ^= 1
+    path.write_bytes(found)
+
+
+def say(path: Path, name: str, value: Any) -> None:
+    atomic_files.write_sealed_json(path, {**atomic_files.read_sealed_json(path, "dataset"), name: value})
+
+
+# What is done to the dataset; what is told; whether some of it is taken over all the same.
+DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
+    "pixels": (lambda at: flip(shard(at), 60), "00003.tfrecord is damaged or gone; 1 images were decoded again", True),
+    "label": (lambda at: flip(shard(at), -6), "", True),  # of no use here
+    "shard cut": (lambda at: os.truncate(shard(at), 100), "cannot be taken over from: it is cut short", True),
+    "shard gone": (lambda at: shard(at).unlink(), "No such file or directory", True),
+    "shard exchanged": (
+        lambda at: shutil.copyfile(at / "train-00001-of-00003.tfrecord", shard(at)),
+        "cannot be taken over from: it is cut short",
+        True,
+    ),
+    "member": (lambda at: flip(members(at), 200), "00003.members is damaged", True),
+    "head": (lambda at: flip(members(at), 10), "00003.members is damaged", True),
+    "sum": (lambda at: flip(members(at), -1), "00003.members is damaged", True),
+    "members cut": (lambda at: os.truncate(members(at), 150), "00003.members is damaged", True),
+    "members empty": (lambda at: os.truncate(members(at), 0), "00003.members is damaged", True),
+    "members gone": (lambda at: members(at).unlink(), "No such file or directory", True),
+    "members exchanged": (
+        lambda at: shutil.copyfile(at / "train-00001-of-00003.members", members(at)),
+        "00003.members is",
+        True,
+    ),
+    "schema": (lambda at: say(at / datasets.MANIFEST, "schema_version", 2), "has schema version 2, expected 1", False),
+    "no source": (lambda at: say(at / datasets.MANIFEST, "source", None), "cannot be taken over from", False),
+    "no JSON": (lambda at: (at / datasets.MANIFEST).write_text("{"), "does not describe a dataset", False),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_told_and_changes_nothing(
+    kept: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    damage, message, some = DAMAGE[what]
+    expected = content(kept / "first")
+    damage(kept / "first")
+    with caplog.at_level(logging.INFO):
+        made = run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
+    assert content(kept / "second") == expected
+    assert ("taken over" in made["summary"]) == some
+    warnings = [record for record in caplog.records if record.name.endswith((".reuse", ".run"))]
+    told = [record.getMessage() for record in warnings if "set aside" not in record.getMessage()]
+    assert any(message in line for line in told), told
+    assert not [line for line in told if "\n" in line]
+
+
+def test_datasets_that_have_nothing_to_offer(
+    kept: Path, tmp_path: Path, idx_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (kept / "first").rename(kept / ".tmp-first")
+    run(idx_folder, kept / "numbers", height=0, width=0, former_datasets=str(kept))
+    assert not list((kept / "numbers").glob("*.members"))
+    run(tmp_path / "pets", kept / "larger", height=9, width=9)
+    with caplog.at_level(logging.INFO):
+        run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
+        run(tmp_path / "pets", tmp_path / "third", former_datasets=str(tmp_path / "nowhere"))
+    assert caplog.text.count("passed over") == 1
+    assert "passed over 1 earlier datasets whose images were made otherwise" in caplog.text
+    assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
+    assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
+
+
+def test_sources_and_datasets_in_a_bucket(
+    kept: Path, tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On another machine each time; the dataset is the one that is made of a folder, in a folder."""
+    gcs.create_bucket("b")
+    write(tmp_path / "pets", range(60, 66))
+    for path in (tmp_path / "pets").rglob("*.png"):
+        buckets.create(f"gs://b/pets/{path.relative_to(tmp_path / 'pets').as_posix()}", path)
+    run(tmp_path / "pets", tmp_path / "from scratch")
+    first = run(kept.parent / "pets", "gs://b/datasets/first")
+    assert first["dataset_digest"] == datasets.Manifest.of(str(tmp_path / "from scratch")).digest
+    caplog.set_level(logging.INFO)
+    for source in (tmp_path / "pets", "gs://b/pets"):
+        shutil.rmtree(Location.of("gs://b").path)
+        made = run(source, "gs://b/datasets/{key}", former_datasets="gs://b/datasets", seed=1)
+        assert f"66 images: 9 new, 57 taken over from {Path(first['dataset_uri']).name}" in caplog.text
+        caplog.clear()
+        run(source, tmp_path / "again", seed=1)
+        again = content(tmp_path / "again")
+        assert made["dataset_digest"] == again["digest"]
+        assert content(Location.of(made["dataset_uri"]).require(datasets.MANIFEST, "dataset").path) == again
+        Location.of(made["dataset_uri"]).remove()
+        shutil.rmtree(tmp_path / "again")
+
+
+def test_a_second_run_tells_the_same(kept: Path, tmp_path: Path) -> None:
+    first = run(tmp_path / "pets", kept / "{key}", former_datasets=str(kept))
+    assert "52 taken over" in first["summary"]
+    assert run(tmp_path / "pets", kept / "{key}", former_datasets=str(kept)) == first
+
+
+def all_rows(outcome: rows.Outcome, folder: Path) -> list[bytes]:
+    kind = rows.row_type(SHAPE)
+    found = (rows.blocks_in_order(places, folder, kind, 100) for places in places_of(outcome).values())
+    return sorted(row.tobytes() for blocks in found for block in blocks for row in block)
+
+
+def test_a_dataset_that_is_removed_meanwhile(kept: Path, tmp_path: Path) -> None:
+    recipe = reuse.recipe(SHAPE, "fill")
+    known = reuse.cache_of(str(kept), recipe, None, tmp_path)
+    decided = plan(stored=None, image=SHAPE, recipe=recipe, cache=known)
+    listing = sources.contents(str(tmp_path / "pets")).listing
+    assert listing is not None
+    parts = [ImagesPart(tuple((file, "train", 0) for file in listing.files))]
+    before = rows.make(parts, decided, tmp_path, 1)
+    assert (before.taken_over.total(), before.damaged.total()) == (52, 0)
+    shutil.rmtree(kept)
+    after = rows.make(parts, decided, tmp_path, 1)
+    assert all_rows(after, tmp_path) == all_rows(before, tmp_path)
+    assert (after.taken_over.total(), after.damaged.total()) == (0, 52)
+    (tmp_path / "pets" / "a" / "0.png").write_bytes(picture(1))
+    with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted; fingerprint the source again$"):
+        rows.make(parts, decided, tmp_path, 1)
+
+
+def test_a_file_that_changed_since_it_was_fingerprinted(tmp_path: Path) -> None:
+    (tmp_path / "0.png").write_bytes(picture(0))
+    file = sources.SourceFile("a/0.png", str(tmp_path / "0.png"), len(picture(0)), checksum="0" * 64)
+    with pytest.raises(DataError, match=r"^a/0\.png changed since it was fingerprinted"):
+        rows.make([ImagesPart(((file, "train", 0),))], plan(stored=None, image=SHAPE), tmp_path, 1)
+
+
+def test_recipe_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import PIL
+
+    usual = reuse.recipe(SHAPE, "fill")
+    assert usual == reuse.recipe(SHAPE, "fill")
+    assert len(usual) == 32
+    others = {reuse.recipe(SHAPE, "fit"), reuse.recipe(ImageShape(8, 9, 3), "fill")}
+    monkeypatch.setattr(PIL, "__version__", "1.2.3")
+    others.add(reuse.recipe(SHAPE, "fill"))
+    changed = tmp_path / "pixels.py"
+    changed.write_text(Path(pixels.__file__).read_text() + "\n")
+    monkeypatch.setattr(pixels, "__file__", str(changed))
+    others.add(reuse.recipe(SHAPE, "fill"))
+    assert len(others - {usual}) == 4

@@ -1,0 +1,159 @@
+"""Rows of images, in files by shard, against the rule brute force."""
+
+import functools
+import hashlib
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
+from components.core.sources.sources import SourceFile
+from components.preprocess import rows
+from components.preprocess.decode import pixels
+from components.preprocess.formats import survey
+from components.preprocess.formats.survey import DigitsPart, ImagesPart
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Key, Place, Quarantined
+from tests.unit.components.preprocess.conftest import places_of, plan
+
+SHAPE = ImageShape(8, 8, 3)
+KIND = rows.row_type(SHAPE)
+Row = tuple[bytes, int, bytes, bytes]  # order, label, content, image
+
+
+@functools.cache
+def picture(number: int) -> bytes:
+    """An image file that is always the same for a number; every seventh is none."""
+    if number % 7 == 6:
+        return b"no image %d" % number
+    generator = np.random.default_rng(number)
+    content = io.BytesIO()
+    Image.fromarray(generator.integers(0, 256, (*generator.integers(6, 14, 2), 3), np.uint8)).save(content, "PNG")
+    return content.getvalue()
+
+
+def of_files(**changes: object) -> Plan:
+    shares, counts = {"test": 0.2, "validation": 0.1}, {"train": 3, "validation": 1, "test": 2}
+    decided = {"stored": None, "image": SHAPE, "made_splits": shares, "shard_counts": counts, "seed": 5}
+    return plan(**(decided | changes))
+
+
+def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[ImagesPart]:
+    """Files of pictures, each by its number and label, a few in a part; with their sha256 if it is known."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index, (number, label) in enumerate(given):
+        path = folder / f"{index}.png"
+        path.write_bytes(picture(number))
+        sha256 = hashlib.sha256(picture(number)).hexdigest() if known else ""
+        files.append((SourceFile(path.name, str(path), len(picture(number)), checksum=sha256), "train", label))
+    return [ImagesPart(tuple(files[start : start + 4])) for start in range(0, len(files), 4)]
+
+
+def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[Key, list[Row]], list[Quarantined]]:
+    """The rows of each shard in order, and what is quarantined, by the rule as docs tell it."""
+    expected: dict[Key, list[Row]] = {}
+    quarantined = []
+    for index, (number, label) in enumerate(given):
+        content = picture(number)
+        sha256 = hashlib.sha256(content).digest()
+        try:
+            image = pixels.from_file(content, SHAPE, "fill")
+        except pixels.UndecodableImage as error:
+            quarantined.append(Quarantined(f"{index}.png", sha256.hex(), str(error)))
+            continue
+        position = int.from_bytes(sha256[:8], "big") / 2**64
+        split = "test" if position < 0.2 else "validation" if position < 0.3 else "train"
+        shard = int.from_bytes(sha256[8:16], "big") % decided.shard_counts[split]
+        row = hashlib.sha256(b"5:" + sha256).digest(), label, sha256, image
+        expected.setdefault((split, shard), []).append(row)
+    return {key: sorted(found) for key, found in expected.items()}, sorted(quarantined)
+
+
+def in_order(places: dict[Key, list[Place]], folder: Path, kind: np.dtype = KIND) -> dict[Key, list[Row]]:
+    found = {}
+    for key, some in places.items():
+        blocks = [*rows.blocks_in_order(some, folder, kind, at_once=3)]
+        assert {len(block) for block in blocks[:-1]} <= {3}
+        found[key] = [*as_tuples(np.concatenate(blocks))]
+    return found
+
+
+def as_tuples(found: np.ndarray) -> Iterator[Row]:
+    for row in found:
+        order = row["order"].astype(">u8").tobytes()
+        yield order, int(row["label"]), row["content"].tobytes(), row["image"].tobytes()
+
+
+PICTURES = st.lists(st.tuples(st.integers(0, 25), st.integers(datasets.NO_LABEL, 2)), max_size=40)
+
+
+@settings(max_examples=25)
+@given(PICTURES, st.booleans(), st.integers(1, 3), st.sampled_from([1, 3000, 1 << 24]))
+def test_every_image_comes_to_its_place_or_is_quarantined(
+    tmp_path_factory: pytest.TempPathFactory,
+    pictures: list[tuple[int, int]],
+    known: bool,
+    decoders: int,
+    run_bytes: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    parts = parts_of(folder / "source", pictures, known)
+    decided = of_files()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_RUN_BYTES", run_bytes)
+        outcome = rows.make(parts, decided, folder, decoders)
+    expected, quarantined = by_rule(pictures, decided)
+    assert in_order(places_of(outcome), folder) == expected
+    assert sorted(outcome.quarantined) == quarantined
+    assert outcome.quarantined_count == len(quarantined)
+
+
+def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
+    decided = of_files(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
+    outcome = rows.make([DigitsPart()], decided, tmp_path, decoders=1)
+    found = in_order(places_of(outcome), tmp_path, rows.row_type(decided.image))
+    expected = [original for some in survey.read(DigitsPart()) for original in some]
+    images = {
+        (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
+        for original in expected
+    }
+    made = [(label, image) for some in found.values() for _, label, _, image in some]
+    assert len(made) == len(expected) == 1797
+    assert set(made) == images
+
+
+def test_the_outcome_of_a_chunk_is_read_as_it_was_written(tmp_path: Path) -> None:
+    outcome = rows.make(parts_of(tmp_path, [(number, 0) for number in range(9)], True), of_files(), tmp_path, 1)
+    rows.write_outcome(tmp_path / "index", outcome)
+    found = rows.read_outcome(tmp_path / "index")
+    assert found == rows.Outcome(**{**vars(outcome), "places": [[*place] for place in outcome.places]})
+    assert len(found.quarantined) == 1
+
+
+def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
+    names = [f"{number:07d}.png" for number in range(3 * rows.MOST_SET_ASIDE)]
+    random.Random(0).shuffle(names)
+    writer = rows._Writer(of_files(), tmp_path)
+    for name in names:
+        writer.quarantine(Quarantined(name, "", ""))
+        assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_SET_ASIDE + 1)
+    assert writer.outcome.quarantined_count == len(names)
+    kept = sorted(image.name for image in writer.outcome.quarantined)
+    assert kept[: rows.MOST_SET_ASIDE + 1] == sorted(names)[: rows.MOST_SET_ASIDE + 1]
+
+
+def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
+    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), of_files(), tmp_path, 1)
+    ((name, offset, size),) = next(iter(places_of(outcome).values()))
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
+    with pytest.raises(OSError, match="cut short"):
+        next(rows.blocks_in_order([(name, offset, size)], tmp_path, KIND, 1))

@@ -1,0 +1,336 @@
+"""The stage as a whole, with real sources, read back through TensorFlow's own reader and against NumPy."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.core.artifacts import datasets
+from components.core.data import dataset_reader
+from components.core.errors import ConfigError, DataError
+from components.core.storage import digests, tfrecord
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+
+
+def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
+    return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **settings)).parameters
+
+
+def load(dataset: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    manifest = datasets.Manifest.of(str(dataset))
+    return {split: dataset_reader.load_split(str(dataset), manifest, split) for split in datasets.SPLITS}
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
+
+
+def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:
+    return sorted(image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True))
+
+
+def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "dogs"), seed: int = 0) -> None:
+    """PNG and JPEG images of sizes between 10 and 40; flat when there are no classes."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        place = folder / classes[number % len(classes)] if classes else folder
+        place.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
+        image.save(place / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
+
+
+def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    images, labels = numbers
+    result = run(idx_folder, tmp_path / "dataset", images_per_shard=100)
+    splits = load(tmp_path / "dataset")
+    as_labels = np.searchsorted([2, 3, 7], labels)
+    assert rows(*splits["test"]) == rows(images[300:], as_labels[300:])
+    both = [np.concatenate(parts) for parts in zip(splits["train"], splits["validation"], strict=True)]
+    assert rows(*both) == rows(images[:300], as_labels[:300])
+
+    manifest = datasets.Manifest.of(result["dataset_uri"], result["dataset_digest"])
+    assert manifest.classes == ["2", "3", "7"]
+    assert len(manifest.splits["train"].shards) == 3
+    assert manifest.statistics["mean"] == pytest.approx(splits["train"][0].mean(dtype=np.float64), rel=1e-12)
+    assert manifest.statistics["std"] == pytest.approx(splits["train"][0].std(dtype=np.float64), rel=1e-12)
+    for name, (_, found) in splits.items():
+        assert manifest.splits[name].class_counts == np.bincount(found, minlength=3).tolist()
+    train, validation = manifest.splits["train"].records, manifest.splits["validation"].records
+    assert result["summary"] == (f"{train} train, {validation} validation, 100 test images of 6x5x1 in 3 classes")
+    listed = {shard.file for split in manifest.splits.values() for shard in split.shards} | {datasets.MANIFEST}
+    assert content(tmp_path / "dataset").keys() == listed
+
+
+def test_one_content_on_every_local_runner_and_from_run_to_run(idx_folder: Path, tmp_path: Path) -> None:
+    options = ["", "--runner=DirectRunner", "--direct_num_workers=2 --direct_running_mode=multi_threading"]
+    folders = [tmp_path / str(number) for number in range(len(options))]
+    results = [run(idx_folder, folder, beam_options=words) for folder, words in zip(folders, options, strict=True)]
+    assert len({result["dataset_digest"] for result in results}) == 1
+    assert content(folders[0]) == content(folders[1]) == content(folders[2])
+
+
+def test_digits_are_those_of_scikit_learn(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    oracle = load_digits()
+    run("digits", tmp_path / "dataset")
+    splits = load(tmp_path / "dataset")
+    images, labels = (np.concatenate([split[part] for split in splits.values()]) for part in (0, 1))
+    assert rows(images, labels) == rows(np.rint(oracle.images * 255 / 16 + 1e-9).astype(np.uint8), oracle.target)
+    assert images.max() == 255
+    assert datasets.Manifest.of(str(tmp_path / "dataset")).classes == [str(digit) for digit in range(10)]
+
+
+def test_folder_of_images_by_class(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets", 90)
+    run(tmp_path / "pets", tmp_path / "dataset", height=12, width=10)
+    manifest = datasets.Manifest.of(str(tmp_path / "dataset"))
+    assert manifest.image == datasets.ImageShape(12, 10, 3)
+    assert manifest.classes == ["cats", "dogs"]
+    assert np.sum([split.class_counts for split in manifest.splits.values()], axis=0).tolist() == [45, 45]
+    assert sum(len(labels) for _, labels in load(tmp_path / "dataset").values()) == 90
+
+
+def test_flat_folder_of_images_in_grey(tmp_path: Path) -> None:
+    write_images(tmp_path / "flat", 60, ())
+    result = run(tmp_path / "flat", tmp_path / "dataset", color="grey")
+    assert "images of 64x64x1" in result["summary"]
+    assert "classes" not in result["summary"]
+    for _, labels in load(tmp_path / "dataset").values():
+        assert (labels == datasets.NO_LABEL).all()
+
+
+def shards_and_members(folder: Path) -> dict[str, str]:
+    """Every file of a dataset but its description, which names the kind of the source."""
+    return {name: sha256 for name, sha256 in content(folder).items() if name != datasets.MANIFEST}
+
+
+def test_one_set_of_images_in_every_format_makes_the_same_shards(
+    idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    images, labels = numbers
+    run(idx_folder, tmp_path / "from-idx", images_per_shard=100, resize="pad", height=8, width=8)
+    arrays = {"x_train": images[:300], "y_train": labels[:300], "x_test": images[300:], "y_test": labels[300:]}
+    np.savez_compressed(tmp_path / "packed.npz", allow_pickle=False, **arrays)
+    np.savez(tmp_path / "stored.npz", allow_pickle=False, **arrays)
+    for name in ("packed", "stored"):
+        run(tmp_path / f"{name}.npz", tmp_path / name, images_per_shard=100, resize="pad", height=8, width=8)
+        assert shards_and_members(tmp_path / name) == shards_and_members(tmp_path / "from-idx")
+        manifest = datasets.Manifest.of(str(tmp_path / name))
+        assert (manifest.source["kind"], manifest.preprocessing["resize"]) == ("npz", "pad")
+        assert manifest.classes == ["2", "3", "7"]
+
+
+def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    write_images(source / "train", 60, seed=1)
+    write_images(source / "test", 20, seed=2)
+    (source / "train" / "cats" / "page.png").write_bytes(b"<html>")
+    run(source, tmp_path / "from-folder", height=8, width=8, bad_images_limit=0.1)
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "pets")
+    shutil.make_archive(str(tmp_path / "b"), "gztar", source)
+    (tmp_path / "records").mkdir()
+    for split in ("train", "test"):
+        within = [path for path in files if path.parts[-3] == split]
+        examples = [tfrecord.encode_example(path.read_bytes(), int(path.parent.name == "dogs")) for path in within]
+        (tmp_path / "records" / f"{split}.tfrecord").write_bytes(b"".join(tfrecord.frame(examples)))
+    rows = [f"{path.name},{path.parent.name},{path.parts[-3]}" for path in files]
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in files:
+        shutil.copy(path, flat / path.name)
+    (flat / "labels.csv").write_text("\n".join(["file,label,split", *rows]))
+    for name, kind in (("a.zip", "archives"), ("b.tar.gz", "archives"), ("records", "tfrecord"), ("flat", "images")):
+        made = tmp_path / f"from-{name}"
+        run(tmp_path / name, made, height=8, width=8, bad_images_limit=0.1)
+        aside = preprocess.QUARANTINE  # names of images are others
+        expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(made)[aside]}
+        assert shards_and_members(made) == expected
+        manifest = datasets.Manifest.of(str(made))
+        assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
+        assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
+
+
+def test_split_folders_are_kept_and_validation_is_made(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets" / "train", 80, seed=1)
+    write_images(tmp_path / "pets" / "test", 20, seed=2)
+    run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
+    splits = datasets.Manifest.of(str(tmp_path / "dataset")).splits
+    assert splits["test"].class_counts == [10, 10]
+    assert 0 < splits["validation"].records < 20
+    assert splits["train"].records + splits["validation"].records == 80
+
+
+def test_adding_images_moves_none(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets", 60, seed=1)
+    run(tmp_path / "pets", tmp_path / "before", height=8, width=8)
+    write_images(tmp_path / "pets", 60, seed=2)
+    run(tmp_path / "pets", tmp_path / "after", height=8, width=8)
+    before, after = load(tmp_path / "before"), load(tmp_path / "after")
+    for split in datasets.SPLITS:
+        assert set(rows(*before[split])) <= set(rows(*after[split]))
+
+
+def test_images_that_cannot_be_decoded_are_set_aside_up_to_a_limit(tmp_path: Path) -> None:
+    write_images(tmp_path / "pets", 98)
+    (tmp_path / "pets" / "cats" / "page.png").write_bytes(b"<html>")
+    (tmp_path / "pets" / "cats" / "empty.jpg").write_bytes(b"")
+    result = run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8, bad_images_limit=0.02)
+    assert result["summary"].endswith(", 2 set aside")
+    quarantine = datasets.Manifest.of(str(tmp_path / "dataset")).quarantine
+    assert quarantine["count"] == 2
+    assert [entry["name"] for entry in quarantine["entries"]] == ["cats/empty.jpg", "cats/page.png"]
+    with pytest.raises(DataError, match=r"2 of 100 images cannot be used, more than bad_images_limit 0\.01") as raised:
+        run(tmp_path / "pets", tmp_path / "other", height=8, width=8)
+    assert "cats/page.png is no PNG, JPEG or WebP file" in str(raised.value)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".tmp", "other"))]
+
+
+def test_fashion_mnist_is_known_by_its_content(fashion_mnist: Path) -> None:
+    from components.preprocess.formats.idx import FASHION_MNIST_CLASSES
+    from components.preprocess.formats.survey import survey
+
+    found = survey(str(fashion_mnist))
+    assert found.classes == FASHION_MNIST_CLASSES
+    assert found.counts == {"train": 60_000, "test": 10_000}
+
+
+def test_a_second_run_does_nothing(idx_folder: Path, tmp_path: Path) -> None:
+    first = run(idx_folder, tmp_path / "{key}")
+    before = {path: path.stat().st_mtime_ns for path in Path(first["dataset_uri"]).iterdir()}
+    assert run(idx_folder, tmp_path / "{key}") == first
+    assert before == {path: path.stat().st_mtime_ns for path in Path(first["dataset_uri"]).iterdir()}
+    assert run(idx_folder, tmp_path / "{key}", seed=1)["dataset_uri"] != first["dataset_uri"]
+
+
+def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path) -> None:
+    run(idx_folder, tmp_path / "dataset")
+    before = content(tmp_path / "dataset")
+    with pytest.raises(ConfigError, match="seed was 0 there and is 1 now"):
+        run(idx_folder, tmp_path / "dataset", seed=1)
+    (idx_folder / "t10k-images-idx3-ubyte").rename(idx_folder / "test-images-idx3-ubyte")
+    with pytest.raises(ConfigError, match="source_fingerprint was"):
+        run(idx_folder, tmp_path / "dataset")
+    with pytest.raises(ConfigError, match="holds something else than a dataset"):
+        run(idx_folder, idx_folder)
+    assert content(tmp_path / "dataset") == before
+
+
+def test_a_damaged_dataset_is_not_called_complete(idx_folder: Path, tmp_path: Path) -> None:
+    run(idx_folder, tmp_path / "dataset")
+    (tmp_path / "dataset" / "test-00000-of-00001.tfrecord").unlink()
+    with pytest.raises(DataError, match="is missing or cut short; delete"):
+        run(idx_folder, tmp_path / "dataset")
+
+
+def test_a_source_that_changed_since_it_was_fingerprinted(idx_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="changed since it was fingerprinted: it was abc and is"):
+        run(idx_folder, tmp_path / "dataset", source_fingerprint="abc")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--nonsense=3", "Beam does not know --nonsense=3"),
+        ("--direct_num_workers=many", "invalid int value: 'many'"),
+        ("--runner=NoRunner", "Unexpected pipeline runner: NoRunner"),
+        ("'open", "No closing quotation"),
+    ],
+)
+def test_options_that_beam_does_not_know(idx_folder: Path, tmp_path: Path, words: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(idx_folder, tmp_path / "dataset", beam_options=words)
+
+
+def test_splits_that_would_be_empty(idx_folder: Path, tmp_path: Path) -> None:
+    for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        (idx_folder / name).unlink()
+    with pytest.raises(DataError, match=r"test split is empty \(\d+ train, \d+ validation, 0 test images\)"):
+        run(idx_folder, tmp_path / "dataset", test_fraction=0.0)
+
+
+CONTRADICTIONS = [
+    (["a/x.png", "y.png"], "within class folders and beside them"),
+    (["train/a/x.png", "other/y.png"], "also other/y.png; move it into one of them"),
+    (["test/x.png"], "has images for test but none in a folder `train`"),
+    (["notes.txt"], "holds only notes.txt, expected IDX files, or PNG, JPEG or WebP images"),
+    ([], "holds nothing, expected"),
+]
+
+
+@pytest.mark.parametrize(("names", "message"), CONTRADICTIONS)
+def test_folders_that_contradict_themselves(tmp_path: Path, names: list[str], message: str) -> None:
+    (tmp_path / "source").mkdir()
+    for name in names:
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=message):
+        run(tmp_path / "source", tmp_path / "dataset")
+
+
+def test_unequal_counts(idx_folder: Path, tmp_path: Path) -> None:
+    labels = (idx_folder / "t10k-labels-idx1-ubyte").read_bytes()
+    (idx_folder / "t10k-labels-idx1-ubyte").write_bytes(labels[:7] + bytes([99]) + labels[8:-1])
+    with pytest.raises(DataError, match="t10k-labels-idx1-ubyte has 99 labels for 100 images; they must be as many"):
+        run(idx_folder, tmp_path / "dataset")
+
+
+def program(source: Path, dataset: Path, *words: str, limit: str = "unlimited") -> subprocess.CompletedProcess[str]:
+    """Runs the stage as a program, with a limit to the size of a file in KiB."""
+    stage = [sys.executable, "-m", "components.preprocess", "--source", str(source), "--dataset", str(dataset), *words]
+    command = ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", *stage]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("options", ["", "--direct_num_workers=2 --direct_running_mode=multi_threading"])
+def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
+    idx_folder: Path, tmp_path: Path, options: str
+) -> None:
+    packed = idx_folder / "train-images-idx3-ubyte.gz"
+    packed.write_bytes(packed.read_bytes()[:-100])
+    done = program(idx_folder, tmp_path / "dataset", f"--beam_options={options}")
+    assert done.returncode == 65
+    assert "train-images-idx3-ubyte.gz is a damaged gzip file" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["idx"]
+
+
+def test_a_disk_that_takes_no_more(idx_folder: Path, tmp_path: Path) -> None:
+    done = program(idx_folder, tmp_path / "dataset", limit="8")
+    assert done.returncode == 75
+    assert f"File too large: {tmp_path}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["idx"]
+
+
+def test_the_program_prints_its_results(idx_folder: Path, tmp_path: Path) -> None:
+    done = program(idx_folder, tmp_path / "dataset")
+    assert done.returncode == 0, done.stderr
+    printed = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    value = json.loads((tmp_path / "dataset" / "dataset.json").read_text())
+    assert printed["dataset_digest"] == digests.digest_of_record(value)
+    assert printed["dataset_uri"] == str(tmp_path / "dataset")
+
+
+def test_images_in_two_splits_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_images(tmp_path / "pets" / "train", 60, seed=1)
+    write_images(tmp_path / "pets" / "test", 20, seed=2)
+    twice = tmp_path / "pets" / "train" / "cats" / "1-0.JPG"
+    (tmp_path / "pets" / "test" / "dogs" / "copy.jpg").write_bytes(twice.read_bytes())
+    Image.open(tmp_path / "pets" / "train" / "dogs" / "1-1.png").save(tmp_path / "pets" / "test" / "dogs" / "again.png")
+    run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
+    found = datasets.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
+    assert (found["exact"], found["near"], found["compared"], found["near_of"]) == (2, 0, ["test"], 22)
+    assert "2 of 22 test images are in train as well, and 0 more nearly" in caplog.text
+    splits = load(tmp_path / "dataset")
+    for each in found["first"]:  # one shard each
+        assert np.array_equal(splits["test"][0][each["record"]], splits["train"][0][each["train_record"]])

@@ -1,0 +1,121 @@
+"""Whatever is done to a registry in a folder and to one in a bucket, with faults, comes to the same."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.core.artifacts import models
+from components.core.errors import StageError, TransientError
+from components.core.registry import registry
+from pipeline.models import upkeep
+from tests.fakes.gcs.server import FAULTS
+from tests.faults.soak import publication
+from tests.faults.soak.publication import Bench, Candidate, candidate
+
+# A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+Operation = tuple[str, int]
+OPERATIONS = st.one_of(
+    st.tuples(st.sampled_from(["publish", "late"]), st.integers(1, 4)),
+    st.tuples(st.just("promote"), st.integers(1, 5)),
+    st.tuples(st.just("rollback"), st.just(0)),
+    st.tuples(st.just("gc"), st.integers(1, 2)),
+)
+QUICK_FAULTS = [kind for kind in FAULTS if kind != "stall"]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with publication.bench(tmp_path_factory.mktemp("bench")) as found:
+        yield found
+
+
+@functools.cache
+def made(folder: Path, step: int, digest: str, version: int) -> Candidate:
+    return candidate(folder / f"{step}-{digest[:12]}-{version}", step, rival=(digest, version))
+
+
+def done(folder: Path, place: str, operation: Operation, rival: registry.Champion | None) -> str:
+    """What comes of an operation: what it returns or the kind of its failure."""
+    name, number = operation
+    try:
+        if name in ("publish", "late"):
+            digest, version = (rival.model_digest, rival.version) if rival else ("none", 0)
+            result = made(folder, number, digest, version).publish(place)
+            return str((result.parameters, result.kept))
+        with contextlib.redirect_stdout(None):
+            if name == "promote":
+                upkeep.promote(place, number)
+            elif name == "rollback":
+                upkeep.rollback(place)
+            else:
+                upkeep.gc(place, number, uncommitted=False, yes=True)
+        return "done"
+    except TransientError:
+        raise
+    except StageError as error:
+        return f"{type(error).__name__}: {error}".replace(place, "PLACE")
+
+
+def state(place: str) -> str:
+    """All that a reader finds."""
+    champion = registry.read_champion(place)
+    numbers = registry.versions(place, champion)
+    described = [models.Description.read(registry._fetched(place, number)).digest for number in numbers]
+    assert [registry.damage(place, number, champion) for number in numbers] == [[]] * len(numbers)
+    return json.dumps([champion and dataclasses.asdict(champion), numbers, described], indent=1)
+
+
+def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tuple[str, int]]) -> None:
+    """Does it all in a folder and in a bucket, where each operation meets a fault, and compares after each."""
+    bucket = bench.fresh()
+    folder = str(root / bucket.split("/")[2])
+    Path(folder).mkdir()
+    former: registry.Champion | None = None
+    for operation, (kind, at) in zip(operations, faults, strict=False):
+        champion = registry.read_champion(folder)
+        rival = former if operation[0] == "late" else champion
+        wanted = done(root, folder, operation, rival)
+        bench.server.disarm()
+        bench.server.inject(kind, at=at)
+        try:
+            found = done(root, bucket, operation, rival)
+        except TransientError:
+            found = done(root, bucket, operation, rival)
+        assert found == wanted, operation
+        assert state(bucket) == state(folder), operation
+        former = champion
+
+
+FAULTY = st.lists(st.tuples(st.sampled_from(QUICK_FAULTS), st.integers(0, 40)), min_size=8, max_size=8)
+
+
+@settings(max_examples=3)
+@given(st.lists(OPERATIONS, min_size=3, max_size=6), FAULTY)
+def test_alike(
+    bench: Bench,
+    tmp_path_factory: pytest.TempPathFactory,
+    operations: list[Operation],
+    faults: list[tuple[str, int]],
+) -> None:
+    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), *operations], faults)
+
+
+@pytest.mark.long
+@settings(max_examples=8)
+@given(st.lists(OPERATIONS, min_size=4, max_size=7), FAULTY)
+def test_alike_in_many_orders(
+    bench: Bench,
+    tmp_path_factory: pytest.TempPathFactory,
+    operations: list[Operation],
+    faults: list[tuple[str, int]],
+) -> None:
+    same(bench, tmp_path_factory.mktemp("alike"), [("publish", 1), ("publish", 2), *operations], faults)

@@ -1,0 +1,224 @@
+"""Registries in buckets, over HTTP: what is written and when, and that nothing that goes wrong changes the result."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import models
+from components.core.errors import ConfigError, DataError, Superseded, TransientError
+from components.core.registry import registry
+from components.core.storage.location import Location
+from tests.fakes.gcs.server import FAULTS, HangUp, Request
+from tests.faults.soak import publication, publication_mutants
+from tests.faults.soak.publication import NAME, Bench, candidate
+
+# A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with publication.bench(tmp_path_factory.mktemp("bench")) as found:
+        yield found
+
+
+def written(bench: Bench, since: int) -> list[str]:
+    """Names of the objects that were written, in the order of the requests."""
+    found = []
+    for request in bench.server.requests[since:]:
+        if request.method in WRITES:
+            head = request.body.split(b"\r\n\r\n")[1].split(b"\r\n")[0]
+            found.append(str(json.loads(head)["name"]).removeprefix(f"{NAME}/"))
+    return found
+
+
+def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Bench) -> None:
+    place, since = bench.started(), len(bench.server.requests)
+    result = bench.second.publish(place)
+    assert result.parameters["version"] == 2
+    assert not result.kept
+    names = written(bench, since)
+    assert names[0] == "claims/00000002"
+    assert names[-3:] == ["versions/2/saved_model.pb", "versions/2/MANIFEST.json", "champion.json"]
+    assert set(names[1:-3]) == {
+        f"versions/2/{name}"
+        for name in (
+            "CARD.md",
+            "assets/a",
+            "fingerprint.pb",
+            "variables/variables.data",
+            "variables/variables.index",
+            "evaluation/lineage.json",
+            "evaluation/metrics.json",
+            "evaluation/verdict.json",
+        )
+    }
+    champion = registry.read_champion(place)
+    assert champion is not None
+    assert (champion.version, champion.revision, champion.former) == (2, 2, (1,))
+    assert champion.model_digest == models.Description.of(bench.second.model).digest
+    whole = registry.read_version(place, 2, champion)
+    assert whole.evaluation.champion_version == 1
+    assert registry.versions(place) == [1, 2]
+
+
+def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
+    place = bench.started()
+    bench.second.publish(place)
+    since = len(bench.server.requests)
+    for candidate_, version in ((bench.second, 2), (bench.first, 1)):
+        again = candidate_.publish(place)
+        assert again.kept
+        assert again.parameters["version"] == version
+        assert again.parameters["summary"] == f"already published as version {version}; the champion is version 2"
+    assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []
+    assert bench.contents(place) == bench.published_second
+
+
+def test_models_and_evaluations_come_from_buckets_too(bench: Bench, tmp_path: Path) -> None:
+    place = bench.started()
+    root = place.removesuffix(f"/{NAME}")
+    Location.of(f"{root}/model").commit(Path(bench.second.model))
+    Location.of(f"{root}/evaluation").commit(Path(bench.second.evaluation))
+    elsewhere = publication.Candidate(f"{root}/model", f"{root}/evaluation", bench.second.digest)
+    assert elsewhere.publish(place).parameters["version"] == 2
+    assert bench.contents(place) == bench.published_second
+
+
+def test_every_kind_of_fault(bench: Bench) -> None:
+    for number, kind in enumerate(FAULTS):
+        at = bench.writes[number % len(bench.writes)]
+        if kind == "flip-download":
+            at = bench.requests - 5  # where the version is read again
+        assert bench.fault(kind, at) == publication.Tried(True, []), (kind, at)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["lost-ack", "truncated-body"])
+def test_a_fault_at_every_request(bench: Bench, kind: str) -> None:
+    for at in range(bench.requests):
+        assert bench.fault(kind, at) == publication.Tried(True, []), at
+
+
+@pytest.mark.long
+def test_a_byte_flipped_at_every_request_that_carries_content(bench: Bench) -> None:
+    for at in bench.writes:
+        assert bench.fault("flip-upload", at) == publication.Tried(True, []), at
+    for at in bench.downloads:
+        assert bench.fault("flip-download", at) == publication.Tried(True, []), at
+
+
+def test_a_process_killed_at_its_requests(bench: Bench) -> None:
+    for at in range(3, bench.requests, 9):
+        assert bench.kill(at, acted=at % 2 == 0) == publication.Tried(True, []), at
+
+
+def test_what_died_does_not_stop_another_publication(bench: Bench) -> None:
+    for at in (bench.writes[0], bench.writes[5], bench.writes[-2], bench.writes[-1]):
+        assert bench.abandon(at, acted=True) == publication.Tried(True, []), at
+
+
+@pytest.mark.long
+def test_a_process_killed_at_each_request(bench: Bench) -> None:
+    for at in range(bench.requests):
+        assert bench.kill(at, acted=at % 2 == 0) == publication.Tried(True, []), at
+
+
+@pytest.mark.parametrize("then", ["retry", "successor", "rollback"])
+def test_a_zombie_that_wakes_up_changes_nothing(bench: Bench, then: str) -> None:
+    for at in (0, bench.writes[1], bench.writes[-1]):
+        assert bench.zombie(at, acted=False, then=then) == publication.Tried(True, []), at
+
+
+def test_of_publications_at_once_one_wins(bench: Bench) -> None:
+    assert [bench.race(seed).violations for seed in range(3)] == [[]] * 3
+
+
+def test_what_somebody_else_deletes_is_noticed_before_it_is_champion(bench: Bench) -> None:
+    for at in (bench.requests // 2, bench.requests - 4):
+        assert bench.interference(at, "saved_model.pb").violations == []
+
+
+def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
+    place = bench.started()
+
+    def faster(request: Request) -> None:
+        if request.method == "POST" and request.path.startswith("/upload"):
+            bench.server.before = None
+            assert bench.third.publish(place).parameters["version"] == 2
+
+    bench.server.before = faster
+    with pytest.raises(
+        Superseded, match=r"^the model was compared with version 1, but the champion is version 2 now; "
+    ):
+        bench.second.publish(place)
+    with pytest.raises(DataError, match="evaluate it again with this registry"):
+        bench.second.publish(place)
+    assert registry.read_pointer(place).champion == registry.read_champion(place)
+    assert registry.versions(place) == [1, 2, 3]
+
+
+def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
+    """Both have claimed and uploaded, neither is champion: neither is taken for a champion that was lost."""
+    place = bench.fresh()
+    other = candidate(tmp_path, 500)
+    for each in (bench.first, other):
+        bench.server.before = _refuse_champion
+        with pytest.raises(TransientError):
+            each.publish(place)
+        bench.server.before = None
+    assert registry.versions(place) == [1, 2]
+    assert registry.read_champion(place) is None
+    assert other.publish(place).parameters["version"] == 2
+    with pytest.raises(DataError, match="compared with no champion, but the champion is version 2"):
+        bench.first.publish(place)
+    del bench.server.objects[place.split("/")[2]][f"{NAME}/champion.json"]
+    assert registry.read_champion(place) is None
+
+
+def _refuse_champion(request: Request) -> None:
+    if request.method == "POST" and b"champion.json" in request.body:
+        raise HangUp
+
+
+def test_a_champion_that_is_missing_is_never_taken_for_none(bench: Bench) -> None:
+    place = bench.started()
+    bench.second.publish(place)
+    objects = bench.server.objects[place.split("/")[2]]
+    pointer = objects.pop(f"{NAME}/champion.json")
+    with pytest.raises(DataError, match=f"^no champion at {place}: champion.json is missing$"):
+        registry.read_champion(place)
+    objects[f"{NAME}/champion.json"] = pointer
+    del objects[f"{NAME}/versions/2/saved_model.pb"]
+    with pytest.raises(DataError, match=r"is damaged: saved_model\.pb"):
+        registry.read_champion(place)
+
+
+def test_what_may_not_be_written_is_told(bench: Bench) -> None:
+    place = bench.started()
+    bench.server.deny("storage.objects.create", f"{NAME}/versions/")
+    with pytest.raises(ConfigError, match="permission is missing"):
+        bench.second.publish(place)
+    bench.server.denied.clear()
+    bench.server.deny("storage.objects.delete", f"{NAME}/versions/")  # nothing of a version is ever replaced
+    bench.server.deny("storage.objects.delete", f"{NAME}/claims/")
+    assert bench.second.publish(place).parameters["version"] == 2
+    bench.server.denied.clear()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", publication_mutants.MUTANTS)
+def test_a_broken_protocol_is_noticed(bench: Bench, name: str) -> None:
+    assert publication_mutants.caught(bench, name, range(4)) > 0
+
+
+@pytest.mark.slow
+def test_the_counts_of_the_soak(tmp_path: Path) -> None:
+    counts = publication.soak(tmp_path / "soak", times=1, seed=3)
+    assert set(counts) == set(publication.KINDS)
+    assert all(count.tried == 1 and not count.violations for count in counts.values())
+    assert sum(count.fired for count in counts.values()) >= len(counts) - 1

@@ -1,0 +1,172 @@
+"""Tests for the report command on evaluations with known numbers; how its page looks is tested in test_pages.py."""
+
+import html.parser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import evaluations
+from components.core.reporting import grids
+from components.core.stage import cli
+from components.core.storage import atomic_files, buckets
+from components.core.storage.location import Location
+from components.report.config import ReportConfig
+from tests import artifacts
+from tests.fakes.gcs.server import Server
+
+SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "components": 24}]
+
+
+def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
+    """An evaluation as the stage leaves it, of a training whose only curve is its losses."""
+    folder.mkdir(parents=True)
+    given = {"real_fcd": 1.25, "dataset": "d" * 64, "compared": 500, "settings": {"seed": 0, "steps": 100}, **changes}
+    metrics = {
+        "compared": given["compared"],
+        "low_n": False,
+        "spaces": SPACES,
+        "model": {"fcd": fcd, "untrained_fcd": 2 * fcd, "class_ratio": None, "recall": 0.5},
+        "real": {"fcd": given["real_fcd"]},
+    }
+    atomic_files.write_json(folder / evaluations.METRICS, metrics)
+    rows = [{"step": 50, "critic_loss": 1.0}, {"step": 100, "critic_loss": 2.0}]
+    scores = {"validation": [{"step": 100, "fcd": fcd}]}
+    training = {"step": 100, "settings": given["settings"], "log": rows, "scores": scores}
+    atomic_files.write_json(folder / evaluations.TRAINING, training)
+    atomic_files.write_file(folder / evaluations.SAMPLES, grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8)))
+    files = atomic_files.files_in(folder)
+    description = artifacts.evaluation(
+        verdict="HOLD", dataset_digest=given["dataset"], settings={"sample_count": 500}, files=files
+    )
+    description.write(folder)
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """Rows of each table, text of each cell; how many pictures; all the text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.pictures, self.text, self.in_cell = 0, "", False
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        self.pictures += tag == "img"
+        self.in_cell = tag in ("td", "th")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.in_cell:
+            self.tables[-1][-1][-1] += data
+
+
+def compare(folder: Path, first: Path | str, second: Path | str) -> Page:
+    words = ["compare", str(first), "--output", str(folder / "page.html"), str(second)]
+    assert cli.main("report", ReportConfig, words) == 0
+    return Page(folder / "page.html")
+
+
+def test_two_runs_stand_side_by_side_with_what_differs_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = write_evaluation(tmp_path / "one", 2.5)
+    second = write_evaluation(tmp_path / "two", 3.5, settings={"seed": 0, "steps": 200, "beta_1": 0.5})
+    page = compare(tmp_path, first, second)
+    differing, alike, classifier, untrained, others = page.tables
+    assert differing == [
+        ["setting", "of", "A", "B"],
+        ["beta_1", "training", "–", "0.5"],
+        ["steps", "training", "100", "200"],
+    ]
+    assert alike[1:] == [["seed", "training", "0", "0"], ["sample_count", "evaluation", "500", "500"]]
+    assert classifier[:2] == [["quantity", "A", "B", "real images"], ["Fréchet distance (fcd)", "2.5", "3.5", "1.25"]]
+    assert untrained[1:] == [["Fréchet distance (untrained_fcd)", "5", "7", "–"]]
+    assert others[1:] == []
+    assert page.pictures == 4  # two sheets of samples, losses, distances
+    assert "cannot be compared" not in page.text
+    assert "A HOLD, B HOLD; scored alike" in capsys.readouterr().out
+
+
+def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) -> None:
+    first = write_evaluation(tmp_path / "one", 2.5)
+    second = write_evaluation(tmp_path / "two", 3.5, dataset="f" * 64, compared=90, real_fcd=1.5)
+    page = compare(tmp_path, first, second)
+    told = "on different data (dddddddddddd and ffffffffffff); over different numbers of images (500 and 90)."
+    assert f"Their distances cannot be compared: they were scored {told}" in page.text
+    assert page.tables[1][:2] == [
+        ["quantity", "A", "B", "real images of A", "real images of B"],
+        ["Fréchet distance (fcd)", "2.5", "3.5", "1.25", "1.5"],
+    ]
+    assert page.pictures == 3  # no distances in the same axes
+
+
+def test_a_run_is_named_by_its_root_and_a_version_by_its_folder(tmp_path: Path) -> None:
+    write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
+    write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
+    page = compare(tmp_path, tmp_path / "runs", tmp_path / "registry" / "versions" / "1")
+    assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
+
+
+def test_runs_and_versions_in_a_bucket(tmp_path: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    Location.of("gs://b/runs/evaluations/a").commit(write_evaluation(tmp_path / "one", 1.0))
+    version = write_evaluation(tmp_path / "two", 3.0)
+    for name in atomic_files.files_in(version):  # as they lie in the registry
+        buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)
+    page = compare(tmp_path, "gs://b/runs", "gs://b/registry/versions/1")
+    assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "message"),
+    [
+        ("nothing", 65, "no evaluation at"),
+        ("several", 65, "bad/evaluations/a, "),
+        ("damaged", 65, "metrics.json is not the file that verdict.json describes"),
+        ("former", 65, "without 'samples.png'; evaluate its checkpoint again"),
+        ("output", 64, "is a folder"),
+        ("nowhere", 64, "there is no folder"),
+        ("action", 64, "action must be one of compare, got 'show'"),
+        ("alone", 64, "required: SECOND"),
+    ],
+)
+def test_bad_input_is_named_and_shows_no_traceback(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    case: str,
+    code: int,
+    message: str,
+) -> None:
+    good, bad = write_evaluation(tmp_path / "good", 1.0), tmp_path / "bad"
+    output = {"output": tmp_path, "nowhere": tmp_path / "no" / "page.html"}.get(case, tmp_path / "page.html")
+    if case == "several":
+        for name in ("a", "b"):
+            write_evaluation(bad / "evaluations" / name, 1.0)
+    elif case == "damaged":
+        (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
+    elif case == "former":
+        write_evaluation(bad, 1.0)
+        described = evaluations.Description.of(bad)
+        del described.files[evaluations.SAMPLES]
+        atomic_files.write_json(bad / evaluations.MANIFEST, described.to_json())
+    elif case in ("output", "nowhere"):
+        bad = good
+    words = ["show" if case == "action" else "compare", str(good), str(bad), "--output", str(output)]
+    if case == "alone":
+        del words[2]
+    assert cli.main("report", ReportConfig, words) == code
+    assert message in caplog.text
+    assert "Traceback" not in caplog.text
+    assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,131 @@
+"""Tests for components/sample."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.core.networks import gan
+from components.core.reporting import grids
+from components.core.stage import cli
+from components.core.storage import buckets
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from components.sample.config import SampleConfig
+from tests.fakes.gcs.server import Server
+
+
+@pytest.fixture(scope="module")
+def published(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("published")
+    model = make_model(root)
+    evaluation = make_evaluation(root / "evaluation", model)
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
+    return model, root / "registry"
+
+
+def _sample(*arguments: object) -> int:
+    return cli.main("sample", SampleConfig, [str(argument) for argument in arguments])
+
+
+def test_the_grid_shows_the_champions_images(published: tuple[Path, Path], tmp_path: Path) -> None:
+    model, registry = published
+    out = tmp_path / "grid.png"
+    assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out) == 0
+    images = tf.saved_model.load(str(model)).signatures["sample"](
+        seed=tf.constant(4, tf.int64), count=tf.constant(10, tf.int64)
+    )["images"]
+    expected = Image.open(io.BytesIO(grids.png_grid(images.numpy())))
+    np.testing.assert_array_equal(np.asarray(Image.open(out)), np.asarray(expected))
+
+
+def test_the_champion_of_a_registry_in_a_bucket(
+    published: tuple[Path, Path], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    gcs.create_bucket("b")
+    flags = ("--registry", "gs://b/registry", "--count", 10, "--seed", 4)
+    assert _sample(*flags, "--out", tmp_path / "none.png") == 65
+    assert "nothing has been published in gs://b/registry yet" in caplog.text
+    for path in published[1].rglob("*"):
+        if path.is_file():
+            buckets.create(f"gs://b/registry/{path.relative_to(published[1]).as_posix()}", path)
+    assert _sample(*flags, "--out", tmp_path / "there.png") == 0
+    assert _sample("--registry", published[1], *flags[2:], "--out", tmp_path / "here.png") == 0
+    assert (tmp_path / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def conditional(
+    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> tuple[Path, Path]:
+    """A conditional model of the classes dark, left and right, and the registry whose champion it is."""
+    root = tmp_path_factory.mktemp("conditional")
+    model = make_model(root, class_counts=[10, 20, 30])
+    evaluation = make_evaluation(root / "evaluation", model)
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
+    return model, root / "registry"
+
+
+@pytest.mark.parametrize(
+    ("flags", "labels", "columns"),
+    [
+        ((), [0] * 3 + [1] * 3 + [2] * 3, 3),
+        (("--class_name", "right"), [2] * 10, 0),
+        (("--class_name", "1"), [1] * 10, 0),
+    ],
+)
+def test_a_conditional_champion_draws_the_class_asked_for_or_every_class_a_row(
+    conditional: tuple[Path, Path], tmp_path: Path, flags: tuple[str, ...], labels: list[int], columns: int
+) -> None:
+    model, registry = conditional
+    out = tmp_path / "grid.png"
+    assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out, *flags) == 0
+    # The latents of a column are those of its place in `sample`.
+    seed = tf.constant(4, tf.int64)
+    latents = tf.random.stateless_normal([64, 16], tf.stack([seed, 0]), alg="philox").numpy()
+    latents = np.tile(latents[:columns], (3, 1)) if columns else latents[: len(labels)]
+    served = tf.saved_model.load(str(model)).signatures["serving_default"](
+        latents=tf.constant(latents), labels=tf.constant(labels, tf.int32)
+    )
+    expected = Image.open(io.BytesIO(grids.png_grid(gan.to_pixels(served["images"]).numpy(), columns)))
+    shown = np.asarray(Image.open(out)).astype(int)
+    assert shown.shape == np.asarray(expected).shape
+    assert np.abs(shown - np.asarray(expected)).max() <= 1
+
+
+def test_a_class_that_the_champion_does_not_draw_is_named(
+    published: tuple[Path, Path], conditional: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "grid.png"
+    assert _sample("--registry", conditional[1], "--class_name", "3", "--out", out) == 64
+    assert "must be a class of the champion (0 dark, 1 left, 2 right), got '3'" in caplog.text
+    assert _sample("--registry", published[1], "--class_name", "dark", "--out", out) == 64
+    assert "the champion takes no class" in caplog.text
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("registry", "out", "code", "message"),
+    [
+        ("nowhere", "grid.png", 65, "no registry at"),
+        ("empty", "grid.png", 65, "nothing has been published"),
+        ("broken", "grid.png", 65, "champion"),
+        ("empty", "missing/grid.png", 64, "there is no folder"),
+        ("empty", "empty", 64, "is a folder"),
+    ],
+)
+def test_bad_input_is_named_and_shows_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, registry: str, out: str, code: int, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "champion.json").write_text("{")
+    assert _sample("--registry", tmp_path / registry, "--out", tmp_path / out) == code
+    assert message in caplog.text
+    assert "Traceback" not in caplog.text

@@ -1,0 +1,198 @@
+"""Tests for the selfcheck: it passes on the step as it is, and catches every fault that people make."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from components.core import errors
+from components.core.artifacts.datasets import ImageShape
+from components.core.distributed.update import BatchPartition, BatchShard, apply_update
+from components.core.networks import gan
+from components.selfcheck import checks
+from components.train import step
+from components.train.config import TrainConfig
+from components.train.second_order import in_float64
+from tests import programs
+
+FAULTS = (
+    "mean instead of sum",
+    "reduced twice",
+    "local batch as the divisor",
+    "noise per replica",
+    "BN unsynchronised",
+)
+
+
+def _replicas() -> int:
+    return int(tf.distribute.get_replica_context().num_replicas_in_sync)
+
+
+def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks the step as people break it."""
+    context, here, build = tf.distribute.ReplicaContext, BatchPartition.here, gan.build_generator
+    all_reduce, of_share = context.all_reduce, BatchShard.of
+
+    def mean_instead_of_sum(self: Any, op: Any, value: Any) -> Any:
+        return all_reduce(self, tf.distribute.ReduceOp.MEAN, value)
+
+    def reduced_twice(self: Any, op: Any, value: Any) -> Any:
+        return all_reduce(self, op, all_reduce(self, op, value))
+
+    def by_local_batch(terms: Any, variables: Any, adam: Any, sharing: BatchPartition, *rest: Any) -> Any:
+        local = BatchPartition(sharing.batch // _replicas())
+        monkeypatch.setattr(BatchPartition, "here", lambda _: here(sharing))
+        return apply_update(terms, variables, adam, local, *rest)
+
+    def same_noise_everywhere(self: BatchShard, of_global: tf.Tensor) -> tf.Tensor:
+        return of_share(self, of_global) if of_global.dtype == tf.uint8 else of_global[: self.size]
+
+    def unsynchronised(*given: Any, synchronised: bool = True, **settings: Any) -> keras.Model:
+        return build(*given, synchronised=False, **settings)
+
+    if fault == "mean instead of sum":
+        monkeypatch.setattr(context, "all_reduce", mean_instead_of_sum)
+    elif fault == "reduced twice":
+        monkeypatch.setattr(context, "all_reduce", reduced_twice)
+    elif fault == "local batch as the divisor":
+        monkeypatch.setattr(step, "apply_update", by_local_batch)
+    elif fault == "noise per replica":
+        monkeypatch.setattr(BatchShard, "of", same_noise_everywhere)
+    elif fault == "BN unsynchronised":
+        monkeypatch.setattr(gan, "build_generator", unsynchronised)
+
+
+def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, str]:
+    """How the checks of the step end on a sound build and on each faulty one, up to the first that fails."""
+    config = TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4)
+    found = {}
+    for fault in ["none", *faults]:
+        subject = checks.Subject(
+            config=config,
+            network=gan.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
+            one=tf.distribute.OneDeviceStrategy("/cpu:0"),
+            many=strategy,
+            tolerance=1e-9,
+        )
+        with pytest.MonkeyPatch.context() as monkeypatch, in_float64():
+            _plant(fault, monkeypatch)
+            failed = (finding.check for finding in checks.check_step(subject) if finding.outcome == checks.FAILED)
+            found[fault] = next(failed, None) or checks.check_losses(subject).outcome
+    return found
+
+
+@pytest.mark.slow
+def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
+    found = on_replicas(__file__, "outcomes", 2, list(FAULTS))
+    assert found.pop("none") == checks.PASSED
+    assert [fault for fault, failed in found.items() if failed == checks.PASSED] == []
+
+
+def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.selfcheck", *flags]
+    return programs.run(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [["--critic_steps=2"], pytest.param(["--conditioning=class", "--classes=3"], marks=pytest.mark.long)],
+)
+def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
+    done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--base_filters=4", *more)
+    assert done.returncode == errors.OK, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "  " in line]
+    assert len(rows) == 8
+    assert sum(" passed " in row for row in rows) == 7
+    assert "a GPU or a TPU: run this there" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--batch_size=2", "--replicas=3"), "batch_size must be at least replicas, got 2 for 3"),
+        (("--accelerator=cpu", "--replicas=1"), "replicas must be at least 2 on a CPU"),
+        (("--accelerator=gpu",), "TensorFlow sees no GPU"),
+        (("--accelerator=tpu", "--reproducibility=exact"), "reproducibility must be standard on a TPU, got exact"),
+        (("--accelerator=tpu", "--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas on a TPU"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str) -> None:
+    done = selfcheck(*flags)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _subject() -> checks.Subject:
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    return checks.Subject(
+        config=TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4),
+        network=gan.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
+        one=one,
+        many=one,
+        tolerance=1e-9,
+    )
+
+
+def test_a_tensorflow_without_xla_for_the_device_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tensorflow-tpu` 2.20 answers on a CPU, which cannot be had beside `tensorflow-cpu`."""
+    function = tf.function
+
+    def without_xla(called: Any, jit_compile: bool | None = None, **given: Any) -> Any:
+        def answer(*_: Any) -> Any:
+            raise tf.errors.NotFoundError(None, None, "could not find registered transfer manager for platform Host\n")
+
+        return answer if jit_compile else function(called, **given)
+
+    monkeypatch.setattr(tf, "function", without_xla)
+    found = checks.check_xla(_subject())
+    assert found.outcome == checks.NOT_CHECKED
+    assert found.detail.endswith("no XLA for this device: could not find registered transfer manager for platform Host")
+
+
+def test_a_step_that_xla_cannot_compile_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_text(self: step.WganStep, *given: Any) -> dict[str, tf.Tensor]:
+        return {"loss": tf.strings.length(tf.as_string(self.step))}
+
+    for update in ("critic_update", "generator_update"):
+        monkeypatch.setattr(step.WganStep, update, as_text)
+    found = checks.check_xla(_subject())
+    assert found.outcome == checks.FAILED
+    assert "unsupported operations" in found.detail
+
+
+# One line of the tree as people get it wrong, and what catches it.
+MISTAKES = {
+    "the divisor is forgotten": (
+        "components/core/distributed/update.py",
+        "tf.reduce_sum(value) / sharing.batch",
+        "tf.reduce_mean(value)",
+    ),
+    "the penalty's norm takes each pixel's channels apart": (
+        "components/train/losses.py",
+        "tf.reduce_sum(tf.square(gradients), axis=[1, 2, 3])",
+        "tf.reduce_sum(tf.stop_gradient(tf.square(gradients)), axis=[1, 2, 3])",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_build_with_a_mistake_in_one_line_ends_with_70(mistake: str, tmp_path: Path) -> None:
+    file, right, wrong = MISTAKES[mistake]
+    shutil.copytree(Path(checks.__file__).parents[1], tmp_path / "components")
+    text = (tmp_path / file).read_text()
+    assert text.count(right) == 1
+    (tmp_path / file).write_text(text.replace(right, wrong))
+    command = [sys.executable, "-m", "components.selfcheck", "--height=12", "--width=10", "--batch_size=8"]
+    done = subprocess.run([*command, "--base_filters=4"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == errors.DEFECT, done.stderr
+    assert "FAILED" in done.stdout
+    assert "do not trust a training with these settings here" in done.stderr

@@ -1,0 +1,92 @@
+"""Attempts at trainings, each in a fork of `tests.programs`.
+
+Faults are planted where the test says, at the n-th call of a function of the train stage: a signal to the process
+itself, or infinity in a variable. What was planted and came to pass is on the last line of what an attempt says.
+"""
+
+import os
+import sys
+from typing import Any
+
+from tests import programs
+
+# Where a fault may be planted: module, class (or none), function.
+PHASES = {
+    "load": ("components.core.data.dataset_reader", "", "open_split"),
+    "compile": ("components.train.step", "WganStep", "_one_step"),
+    "block": ("components.train.batches", "Batches", "block"),
+    "window": ("components.train.monitoring.monitor", "Monitor", "end_window"),
+    "row": ("components.train.monitoring.progress", "Progress", "write_row"),
+    "samples": ("components.train.monitoring.sample_grid", "SampleGrid", "write"),
+    "save": ("components.core.storage.array_files", "", "write_arrays"),
+    "saved": ("components.core.artifacts.checkpoints", "", "keep"),
+    "going back": ("components.core.artifacts.checkpoints", "", "remove_after"),
+}
+
+
+def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Makes attempts one after another.
+
+    Args:
+        attempts: `flags` of the train stage; `plan`, a list of [phase, call, signals...]; and `poison`, variables that
+            become infinite before a step: a list of [variable, step, roll-backs up to which they do].
+
+    Returns:
+        The exit code of each (less than 0: the signal that killed it), and what it said.
+    """
+    done = []
+    for attempt in attempts:
+        with programs.Program(_attempt, *(attempt[name] for name in ("flags", "plan", "poison"))) as program:
+            _, said = program.communicate()
+        assert program.returncode is not None
+        done.append((program.returncode, said))
+    return done
+
+
+def _attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:
+    from components.core.stage import cli
+    from components.train import batches, loop
+    from components.train.config import TrainConfig
+
+    for phase, call, *signals in plan:
+        _plant(phase, call, signals)
+    if poison:
+        build, block = loop.WganStep, batches.Batches.block
+        built: list[Any] = []
+
+        def remembered(*given: Any) -> Any:
+            built.append(build(*given))
+            return built[-1]
+
+        def poisoned(self: Any, first_step: int, steps: int, rollbacks: int = 0) -> Any:
+            for name, step, most in poison:
+                if first_step <= step < first_step + steps and rollbacks <= most:
+                    variable = built[0].state()[name]
+                    variable.assign(variable * float("inf"))
+                    _say(f"poisoned: {name} before step {first_step + 1}, {rollbacks} roll-backs")
+            return block(self, first_step, steps, rollbacks)
+
+        loop.WganStep = remembered  # type: ignore[misc, assignment]
+        batches.Batches.block = poisoned  # type: ignore[method-assign]
+    sys.exit(cli.main("train", TrainConfig, flags))
+
+
+def _plant(phase: str, call: int, signals: list[int]) -> None:
+    module, owner, name = PHASES[phase]
+    holder: Any = getattr(sys.modules[module], owner) if owner else sys.modules[module]
+    original, calls = getattr(holder, name), 0
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            for number in signals:
+                _say(f"signal {number} at {phase} {call}")
+                os.kill(os.getpid(), number)
+        return original(*given, **named)
+
+    setattr(holder, name, counted)
+
+
+def _say(what: str) -> None:
+    os.write(2, f"planted: {what}\n".encode())

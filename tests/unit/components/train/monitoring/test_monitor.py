@@ -1,0 +1,156 @@
+"""Tests for monitor.py: signals against NumPy on a small training, and what becomes of bad windows."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import gan
+from components.train.config import TrainConfig
+from components.train.monitoring import limits
+from components.train.monitoring.monitor import Monitor
+from components.train.step import WganStep, network_of
+
+SHAPE = ImageShape(8, 8, 1)
+SETTINGS: dict[str, Any] = {"batch_size": 4, "latent_size": 4, "base_filters": 4, "steps": 2000}
+CONFIG = TrainConfig(dataset="-", checkpoints="-", **SETTINGS)
+GOOD = {"gradient_norm": 1.1, "penalty": 0.02, "critic_gap": 2.0, "real_score": 1.0}
+STEEP = {**GOOD, "gradient_norm": 50.0, "penalty": 2500.0}
+
+
+@pytest.fixture(scope="module")
+def wgan() -> WganStep:
+    return WganStep(CONFIG, network_of(CONFIG, SHAPE), tf.distribute.OneDeviceStrategy("/cpu:0"))
+
+
+def images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 256, (count, 8, 8, 1), np.uint8), np.zeros(count, np.int32)
+
+
+def watch(wgan: WganStep, place: Path | None = None, held_out: int = 40) -> Monitor:
+    """A watch on a generator whose images are as far apart as the real ones: both are noise."""
+    for index, variable in enumerate(wgan.average.trainable_variables):
+        variable.assign(np.random.default_rng(index).normal(size=variable.shape))
+    return Monitor(place, CONFIG, wgan, [], images(100, 0), images(held_out, 1))
+
+
+def block(values: dict[str, float], steps: int = 10) -> dict[str, np.ndarray]:
+    return {name: np.full(steps, value, np.float32) for name, value in values.items()}
+
+
+def end(found: Monitor, step: int, values: dict[str, float]) -> list[limits.Finding]:
+    found.add(block(values))
+    return found.end_window(step)
+
+
+def rows(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (place / "health.jsonl").read_text().splitlines()]
+
+
+def mean_distance(pictures: np.ndarray) -> float:
+    flat = pictures.reshape(len(pictures), -1)
+    return float(np.mean([np.linalg.norm(flat[index] - flat[index - 1]) for index in range(len(flat))]))
+
+
+def test_signals_are_those_of_numpy(wgan: WganStep, tmp_path: Path) -> None:
+    found = watch(wgan, tmp_path)
+    random = np.random.default_rng(2)
+    norms, gaps, scores = random.uniform(0.5, 3, 10), random.normal(2, 1, 10), random.normal(-7, 1, 10)
+    values = {"gradient_norm": norms, "penalty": (norms - 1) ** 2, "critic_gap": gaps, "real_score": scores}
+    found.add({name: value[:4] for name, value in values.items()})
+    found.add({name: value[4:] for name, value in values.items()})
+    found.end_window(200)
+    (row,) = rows(tmp_path)
+    gap, norm = gaps.mean(), norms.mean()
+    assert row["gradient_norm"] == pytest.approx(norm)
+    assert row["gradient_norm_deviation"] == pytest.approx(norms.std())
+    assert row["excess_slope"] == pytest.approx(norm - 1 - gap / norm / 20)
+    assert row["penalty_share"] == pytest.approx(10 * np.mean((norms - 1) ** 2) / gap)
+    assert row["critic_gap"] == pytest.approx(gap)
+    assert row["score_offset"] == pytest.approx(abs(scores.mean()) / gap)
+    latents = tf.random.stateless_normal([512, 4], [0, 1], alg="philox")
+    drawn = gan.to_pixels(wgan.average(latents, training=False)).numpy().astype(float)
+    real = images(100, 0)[0][np.random.default_rng(0).permutation(100)].astype(float)
+    assert row["sample_spread"] == pytest.approx(mean_distance(drawn) / mean_distance(real))
+
+    def score(pictures: np.ndarray) -> float:
+        return float(np.mean(wgan.critic(gan.to_unit_range(tf.constant(pictures)), training=False)))
+
+    overfit = (score(images(100, 0)[0]) - score(images(40, 1)[0])) / gap
+    assert row["critic_overfit"] == pytest.approx(overfit, rel=1e-3)
+
+
+def test_without_held_out_images_nothing_is_said_of_them(wgan: WganStep, tmp_path: Path) -> None:
+    end(watch(wgan, tmp_path, held_out=0), 800, GOOD)
+    assert rows(tmp_path)[0]["critic_overfit"] is None
+
+
+def test_three_bad_windows_one_after_another_end_it(wgan: WganStep, tmp_path: Path) -> None:
+    found = watch(wgan, tmp_path)
+    outcome = [bool(end(found, step, STEEP)) for step in (200, 400, 600, 800, 1000)]
+    assert outcome == [False] * 5  # the first three are its beginning
+    assert (found.in_doubt, found.last_good) == (True, 600)
+    (finding,) = end(found, 1200, STEEP)
+    assert finding.signal == "excess_slope"
+    assert [len(row["warnings"]) > 0 for row in rows(tmp_path)] == [False] * 3 + [True] * 3
+
+
+def test_a_training_that_recovers_goes_on(wgan: WganStep) -> None:
+    found = watch(wgan)
+    for step in range(800, 3000, 600):
+        assert not end(found, step, STEEP)
+        assert not end(found, step + 200, STEEP)
+        assert found.in_doubt
+        assert not end(found, step + 400, GOOD)
+        assert (found.in_doubt, found.last_good) == (False, step + 400)
+
+
+def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole, first = watch(wgan, tmp_path / "whole"), watch(wgan, tmp_path / "parts")
+    for one in (whole, first):
+        end(one, 800, STEEP)
+        one.add(block(STEEP, 3))
+    state = first.state()
+    first.end_window(1000)  # what is lost with the process
+    second = watch(wgan, tmp_path / "parts")
+    second.restore(state)
+    second.drop_after(950)
+    for one in (whole, second):
+        assert not end(one, 1000, GOOD | {"gradient_norm": 40.0})
+        assert end(one, 1200, STEEP)
+    assert rows(tmp_path / "whole") == rows(tmp_path / "parts")
+
+
+def test_a_warning_is_told_once_while_it_lasts(wgan: WganStep, caplog: pytest.LogCaptureFixture) -> None:
+    found, flat = watch(wgan), {**GOOD, "gradient_norm": 0.6, "penalty": 0.2}
+    with caplog.at_level(logging.WARNING):
+        for step, values in ((800, flat), (1000, flat), (1200, GOOD), (1400, flat)):
+            assert not end(found, step, values)
+    told = [record.getMessage() for record in caplog.records if "gradient_norm is" in record.getMessage()]
+    assert [message.split(":")[1] for message in told] == [" step 800", " step 1400"]
+    assert "lower critic_learning_rate" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("norm", "warned"), [(1.1, []), (1e-30, ["gradient_norm"]), (0.0, ["gradient_norm", "excess_slope"])]
+)
+def test_a_critic_that_tells_nothing_apart_is_no_defect(
+    wgan: WganStep, tmp_path: Path, norm: float, warned: list[str]
+) -> None:
+    """Quotients by a gap of 0 are infinite, which the row has as null, and not an error."""
+    found = watch(wgan, tmp_path)
+    assert end(found, 800, {**GOOD, "gradient_norm": norm, "critic_gap": 0.0}) == []
+    (row,) = rows(tmp_path)
+    infinite = {name for name, value in row.items() if value is None}
+    assert infinite == {"penalty_share", "score_offset", "critic_overfit"} | ({"excess_slope"} if norm == 0 else set())
+    assert row["critic_gap"] == 0
+    assert norm == 0 or row["excess_slope"] == pytest.approx(norm - 1)
+    assert [warning["signal"] for warning in row["warnings"]] == warned

@@ -1,0 +1,69 @@
+"""Tests for environment.py."""
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts import lineage
+from components.train import environment
+
+MADE: dict[str, Any] = {
+    "code": "c",
+    "libraries": {"python": "3.11.2", "tensorflow-cpu": "2.21.0", "keras": "3.15.1", "pillow": "12.3"},
+    "accelerator": "cpu",
+    "replicas": 2,
+    "precision": "float32",
+    "device": "x86_64, 0123",
+    "onednn": "default",
+    "threads": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, []),
+        ({"code": "d"}, ["code was c and is d"]),
+        ({"device": "x86_64, 4567"}, ["device was x86_64, 0123 and is x86_64, 4567"]),
+        ({"onednn": "0"}, ["onednn was default and is 0"]),
+        ({"threads": 8}, ["threads was 2 and is 8 (TF_NUM_INTRAOP_THREADS=2 restores it)"]),
+        (
+            {"replicas": 4, "precision": "bfloat16"},
+            ["replicas was 2 and is 4", "precision was float32 and is bfloat16"],
+        ),
+        ({"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}}, ["tensorflow was None and is 2.21.0"]),
+        ({"libraries": {**MADE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # which train nothing
+        ({"log_every": 3, "image": "other"}, []),
+    ],
+)
+def test_what_bits_depend_on_is_told_with_both_values(change: dict[str, Any], told: list[str]) -> None:
+    found = environment.differences(MADE, {**MADE, **change}, exact=False)
+    assert found[: len(told)] == told
+    if "libraries" in change and told:
+        assert found[1:] == ["tensorflow-cpu was 2.21.0 and is None"]
+    else:
+        assert len(found) == len(told)
+
+
+def test_under_exact_replicas_do_not_matter() -> None:
+    assert environment.differences(MADE, {**MADE, "replicas": 8}, exact=True) == []
+
+
+def test_of_what_an_earlier_version_did_not_note_nothing_is_told() -> None:
+    former = {"code": "c", "accelerator": "cpu"}
+    assert environment.differences(former, MADE, exact=False) == []
+    assert environment.differences({}, MADE, exact=False) == []
+
+
+def test_this_machine_is_named_alike_each_time_and_all_that_is_compared_is_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = tf.distribute.OneDeviceStrategy("/cpu:0")
+    noted = lineage.made_with("train", **environment.of(here, "float32"))
+    assert noted.keys() >= {*environment.NAMES}
+    assert environment.differences(noted, lineage.made_with("train", **environment.of(here, "float32")), False) == []
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    other = lineage.made_with("train", **environment.of(here, "float32"))
+    assert [line.split()[0] for line in environment.differences(noted, other, False)] == ["device", "onednn"]

@@ -1,0 +1,179 @@
+"""Several workers: two real processes on loopback train as one does, stop as one, and none waits for ever."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core import errors
+from components.core.artifacts import checkpoints
+from components.core.distributed import cluster
+from components.core.distributed.coordination import Agreement
+from tests import programs
+
+STEP_TESTS = str(Path(__file__).with_name("test_step.py"))
+FOR_TF_CONFIG = """
+import importlib.util, json, sys
+from components.core.distributed import strategies, cluster
+file, function, batch_size, arguments = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+strategy = strategies.choose_strategy("auto", 0, batch_size, cluster=cluster.cluster_for("auto"))
+spec = importlib.util.spec_from_file_location("tested", file)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(json.dumps(getattr(module, function)(strategy, *arguments)))
+"""
+# Cases of test_step.py, and the relative difference that is allowed: none where the same bits are promised.
+ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
+SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
+
+
+def said(folder: Path) -> list[str]:
+    """What each worker wrote to stderr."""
+    return [(folder / f"err{index}").read_text() for index in range(2)]
+
+
+def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> None:
+    """Waits until the chief says so, or has ended."""
+    while text not in said(folder)[0] and processes[0].returncode is None:
+        time.sleep(0.02)
+
+
+def stage(dataset: Path, place: Path, **changes: object) -> list[str]:
+    settings = {"dataset": dataset, "checkpoints": place, "checkpoint_every": 1, **SMALL, **changes}
+    return [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
+
+
+def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str], folder: str) -> dict[str, Any]:
+    """The bare step's trajectories, in a file for each worker, and what this worker and the others agree on."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)
+    assert spec is not None
+    assert spec.loader is not None
+    step_tests = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(step_tests)
+    found = cluster.parse(os.environ["TF_CONFIG"])
+    workers = Agreement(strategy, found)
+    refused = []
+    for settings, step in (({"seed": found.number, "steps": 5}, 7), ({"seed": 3}, 10 * found.number)):
+        try:
+            workers.require_same(settings, step)
+        except errors.ConfigError as error:
+            refused.append(str(error))
+    workers.require_same({"seed": 3, "name": "x"}, 7)
+    step_tests.trajectories(strategy, cases, f"{folder}/{found.number}.npz")
+    return {
+        "gathered": workers.all_gather([found.number + 5, -1]).tolist(),
+        "largest": workers.largest(-found.number),
+        "refused": refused,
+    }
+
+
+@pytest.mark.slow
+def test_two_workers_compute_what_one_process_does(
+    on_replicas: Callable[..., Any], two_workers: Any, tmp_path: Path
+) -> None:
+    """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
+    arguments = json.dumps([list(ON_WORKERS), str(tmp_path)])
+    command = [sys.executable, "-c", FOR_TF_CONFIG, __file__, "trajectories_and_agreement", "8", arguments]
+    with two_workers(tmp_path, command) as processes:
+        on_replicas(STEP_TESTS, "trajectories", 1, list(ON_WORKERS), str(tmp_path / "alone.npz"))
+    assert [process.returncode for process in processes] == [0, 0], said(tmp_path)
+    one = dict(np.load(tmp_path / "alone.npz"))
+    for index in range(2):
+        found = json.loads((tmp_path / f"out{index}").read_text().splitlines()[-1])
+        assert found["gathered"] == [[5, -1], [6, -1]]
+        assert found["largest"] == 0
+        assert "different values of seed;" in found["refused"][0]
+        assert "steps 0, 10; checkpoints must be in storage that all workers share" in found["refused"][1]
+        many = dict(np.load(tmp_path / f"{index}.npz"))
+        assert one.keys() == many.keys()
+        for name, expected in one.items():
+            difference = np.abs(expected - many[name]).max()
+            tolerance = ON_WORKERS[name.split("|")[0]]
+            assert difference <= tolerance * max(np.abs(expected).max(), 1e-3), (index, name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_that_is_killed_ends_the_other_with_try_again(
+    tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
+    place, killed = tmp_path / "together", tmp_path / "killed"
+    with two_workers(killed, stage(tiny_dataset, place, steps=10_000)) as processes:
+        wait_until(killed, "step 7 of", processes)
+        processes[1].send_signal(signal.SIGKILL)
+    assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], said(killed)
+    assert "is gone, and a training cannot go on without; start every worker again" in said(killed)[0]
+    assert "Traceback" not in said(killed)[0]
+    assert checkpoints.newest(place) is not None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
+    tiny_dataset: Path, two_workers: Any, tmp_path: Path
+) -> None:
+    place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
+    with two_workers(stopped, stage(tiny_dataset, place)) as processes:
+        wait_until(stopped, "step 7 of 60", processes)
+        processes[1].send_signal(signal.SIGTERM)
+    assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)
+    kept = checkpoints.newest(place)
+    assert kept is not None
+    assert 7 <= kept[1].step < 60
+    assert all(f"stopped at step {kept[1].step} of 60" in text for text in said(stopped))
+
+    with two_workers(finished, stage(tiny_dataset, place)) as processes:
+        alone = tmp_path / "alone"
+        one = programs.run(stage(tiny_dataset, alone, accelerator="cpu", checkpoint_every=60))
+    assert [process.returncode for process in processes] == [0, 0], said(finished)
+    assert one.returncode == 0, one.stderr
+    chief, other = said(finished)
+    assert "this is worker 0 of 2, the chief, which writes" in chief
+    assert "this is worker 1 of 2, which computes and writes nothing" in other
+    assert all(f"going on from step {kept[1].step} of 60" in text for text in (chief, other))
+    assert "critic" not in other
+    outputs = [(finished / f"out{index}").read_text() for index in range(2)]
+    assert outputs[0] == outputs[1] != ""
+
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 60)) for folder in (alone, place))
+    assert left.keys() == right.keys()
+    for name, expected in left.items():
+        assert np.abs(expected - right[name]).max() <= 1e-4 * max(np.abs(expected).max(), 1e-3), name
+    steps = [json.loads(line)["step"] for line in (place / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [7, 14, 21, 28, 35, 42, 49, 56, 60]
+    assert len(list((place / "samples").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "accelerator is multi-worker and TF_CONFIG is not set"),
+        ("{", "TF_CONFIG is malformed"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "has a task that its cluster lacks"),
+    ],
+)
+def test_a_malformed_tf_config_is_one_clear_line(tiny_dataset: Path, tmp_path: Path, text: str, message: str) -> None:
+    """Before TensorFlow is imported, and before anything is written."""
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    done = subprocess.run(
+        stage(tiny_dataset, tmp_path / "place", accelerator="multi-worker"),
+        env={**os.environ, "TF_CONFIG": text, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "place").exists()

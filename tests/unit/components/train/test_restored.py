@@ -1,0 +1,132 @@
+"""A checkpoint made on any number of replicas goes on on any other, and is judged and exported on one CPU."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts import checkpoints, evaluations, models
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import checkpoint_networks
+from components.train.config import TrainConfig
+from components.train.step import WganStep, network_of
+from tests import artifacts
+from tests.limits import NO_LIMITS
+
+IMAGE = ImageShape(12, 10, 1)
+LEGS = (1, 2, 4, 8, 1)  # the replicas of each leg of a training
+LEG_STEPS = 4
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "standard": ("float64", {}),
+    "exact": ("float32", {"reproducibility": "exact", "constraint": "weight_clipping"}),
+}
+# By how much a sum of some thousand numbers in float64 may change with their order, relative to the sum of their sizes:
+# 2^13 roundings of 2^-53 each.
+ROUNDING = 2.0**-40
+
+
+def make(strategy: tf.distribute.Strategy, name: str) -> WganStep:
+    number, changes = CASES[name]
+    keras.config.set_floatx(number)
+    keras.config.set_dtype_policy(number)
+    config = TrainConfig(dataset="-", checkpoints="-", batch_size=8, latent_size=6, base_filters=4, **changes)
+    return WganStep(config, network_of(config, IMAGE), strategy)
+
+
+def pixels(first: int, steps: int) -> np.ndarray:
+    whole = np.random.default_rng(0).integers(0, 256, (len(LEGS) * LEG_STEPS, 1, 8, 12, 10, 1), dtype=np.uint8)
+    return whole[first : first + steps]
+
+
+def keep(wgan: WganStep, folder: Path, step: int) -> None:
+    checkpoints.save(folder, artifacts.checkpoint(step), wgan.state_arrays())
+
+
+def leg(strategy: tf.distribute.Strategy, number: int, folder: str) -> None:
+    """A leg of each training, from the checkpoint of the leg before to one of its own."""
+    for name in CASES:
+        place, first = Path(folder, name), number * LEG_STEPS
+        wgan = make(strategy, name)
+        if number:
+            wgan.restore(checkpoints.load_state(checkpoints.step_folder(place, first)))
+        wgan.run_block(pixels(first, LEG_STEPS))
+        keep(wgan, place, first + LEG_STEPS)
+
+
+def at_once(strategy: tf.distribute.Strategy, folder: str) -> None:
+    """Each training on one replica from start to end; and one whose weights differ at the start as rounding might."""
+    steps = len(LEGS) * LEG_STEPS
+    for name in CASES:
+        wgan = make(strategy, name)
+        start = wgan.state_arrays()
+        wgan.run_block(pixels(0, steps))
+        keep(wgan, Path(folder, name), steps)
+        random = np.random.default_rng(1)
+        wgan.restore(
+            {
+                key: array * (1 + ROUNDING * random.choice([-1, 1], array.shape)).astype(array.dtype)
+                if array.dtype == np.float64
+                else array
+                for key, array in start.items()
+            }
+        )
+        wgan.run_block(pixels(0, steps))
+        keep(wgan, Path(folder, f"{name} rounded"), steps)
+
+
+@pytest.mark.long
+def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Callable[..., Any], tmp_path: Path) -> None:
+    """Exactly, or up to as much as rounding of the weights at every step makes of it."""
+    on_replicas(__file__, "at_once", 1, str(tmp_path / "whole"))
+    for number, replicas in enumerate(LEGS):
+        on_replicas(__file__, "leg", replicas, number, str(tmp_path / "legs"))
+    end = checkpoints.step_folder(Path(), len(LEGS) * LEG_STEPS).name
+
+    def state(kind: str, name: str) -> dict[str, np.ndarray]:
+        return checkpoints.load_state(tmp_path / kind / name / end)
+
+    whole, legs = state("whole", "exact"), state("legs", "exact")
+    assert [name for name in whole if whole[name].tobytes() != legs[name].tobytes()] == []
+    whole, legs, rounded = state("whole", "standard"), state("legs", "standard"), state("whole", "standard rounded")
+    differing = 0
+    for name, array in whole.items():
+        allowed = len(LEGS) * LEG_STEPS * np.abs(rounded[name] - array).max()
+        assert np.abs(legs[name] - array).max() <= allowed, name
+        assert allowed <= 1e-6 * max(np.abs(array).max(), 1e-3), name  # or it would say nothing
+        differing += not np.array_equal(legs[name], array)
+    assert differing > 30  # as replicas do round otherwise
+
+
+@pytest.mark.long
+def test_what_eight_replicas_made_is_judged_and_exported_on_one_cpu(
+    make_dataset: Callable[..., str], make_embedding: Callable[..., Path], tmp_path: Path
+) -> None:
+    dataset = make_dataset(tmp_path / "dataset", {"train": 900, "validation": 10, "test": 400})
+    checkpoint, model, evaluation = tmp_path / "t" / "step-0000000004", tmp_path / "model", tmp_path / "evaluation"
+    small = {"steps": 4, "batch_size": 16, "latent_size": 8, "base_filters": 4}
+    embedding = make_embedding(tmp_path / "embedding", dataset)
+    judged = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": evaluation}
+    for stage, settings in (
+        ("train", {"dataset": dataset, "checkpoints": tmp_path / "t", "accelerator": "cpu", "replicas": 8, **small}),
+        ("export", {"checkpoint": checkpoint, "model": model}),
+        ("evaluate", {**judged, "sample_count": 500, **NO_LIMITS}),
+    ):
+        flags = [f"--{name}={value}" for name, value in settings.items()]
+        command = [sys.executable, "-m", f"components.{stage}", *flags]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+        assert done.returncode == 0, done.stderr
+    described = checkpoints.Description.of(checkpoint)
+    assert (described.made_with["accelerator"], described.made_with["replicas"]) == ("cpu", 8)
+    assert models.Description.of(model).checkpoint_digest == described.digest
+    assert evaluations.Description.of(evaluation).checkpoint_digest == described.digest
+    latents = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+    drawn = checkpoint_networks.load_averaged(checkpoint)(latents, training=False).numpy()
+    assert np.isfinite(drawn).all()
+    assert drawn.std() > 0

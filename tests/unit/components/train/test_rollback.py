@@ -1,0 +1,219 @@
+"""Numbers that go bad: found before they are applied, never kept, gone back from in one way, and an end to it."""
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core import errors
+from components.core.artifacts import checkpoints
+from components.core.artifacts.datasets import ImageShape
+from components.train.config import TrainConfig, deciding_settings
+from components.train.rollback import STATE, Rollbacks
+from components.train.step import WganStep, network_of, seed_after
+from tests.unit.components.train import attempts
+
+CONFIG = TrainConfig(dataset="-", checkpoints="-")  # whose windows have 200 steps
+IMAGE = ImageShape(12, 10, 1)
+SMALL = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "steps": 640}
+EVERY = {"log_every": 70, "sample_every": 320, "checkpoint_every": 100}
+KERNEL = "critic/score/kernel"
+
+
+def test_a_fault_leads_back_to_where_its_window_began_and_each_further_one_a_window_more() -> None:
+    done = Rollbacks(CONFIG)
+    assert done.state() == {}
+    assert [done.targets(step)[0] for step in (0, 199, 200, 450, 600)] == [0, 0, 200, 400, 600]
+    assert done.add(451).step == 400
+    assert done.add(600).step == 200
+    assert done.add(601).step == 200
+    assert [done.in_force(step) for step in (0, 199, 200, 399, 400, 600)] == [0, 0, 2, 2, 3, 3]
+    assert [len(done.notes(step)) for step in (0, 200, 400, 600)] == [0, 2, 1, 0]
+    assert list(done.targets(850)) == [200, 400, 600, 800]
+    again = Rollbacks(CONFIG)
+    again.restore(done.state())
+    assert again.state()[STATE].tolist() == done.state()[STATE].tolist() == [[400, 451], [200, 600], [200, 601]]
+    again.restore({})
+    assert len(again) == 0
+
+
+@pytest.mark.parametrize("kept", [np.zeros(3, np.int64), np.zeros((2, 2)), np.zeros((1, 3), np.int64)])
+def test_what_is_no_list_of_roll_backs_is_refused(kept: np.ndarray) -> None:
+    with pytest.raises(errors.DataError, match=f"{STATE} is {kept.dtype}"):
+        Rollbacks(CONFIG).restore({STATE: kept})
+
+
+def test_how_many_are_allowed_decides_no_result_and_so_no_key() -> None:
+    assert deciding_settings(TrainConfig(dataset="-", checkpoints="-", roll_backs=7)) == deciding_settings(CONFIG)
+
+
+def test_no_seed_is_that_of_another_training_after_a_roll_back() -> None:
+    seeds = {seed_after(seed, count) for seed in (0, 1, 2**31 - 1) for count in range(4)}
+    assert len(seeds) == 12
+    assert seed_after(5, 0) == 5
+
+
+CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "penalty": (1, "float32", {"critic_normalization": "layer"}),
+    "clipping, exact, with classes": (
+        1,
+        "float32",
+        {"constraint": "weight_clipping", "reproducibility": "exact", "virtual_shards": 2},
+    ),
+    "bfloat16": (1, "bfloat16", {}),
+    "2 replicas": (2, "float32", {}),
+    "2 replicas, exact": (2, "float32", {"reproducibility": "exact", "virtual_shards": 2}),
+}
+
+
+def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
+    """For each variable, made NaN or infinite before a step: what was told, and what was not finite afterwards.
+
+    On several replicas it is in turn the copy of the first and that of the last.
+    """
+    _, precision, changes = CASES[name]
+    conditional = "classes" in name
+    given = {"batch_size": 8, "critic_steps": 1, "latent_size": 6, "base_filters": 4, **changes}
+    config = TrainConfig(dataset="-", checkpoints="-", **given, conditioning="class" if conditional else "none")
+    wgan = WganStep(config, network_of(config, IMAGE, 3), strategy, precision)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 1, 8, 12, 10, 1), dtype=np.uint8)
+    batch = (pixels, np.zeros((1, 1, 8), np.int32)) if conditional else (pixels,)
+    sound = wgan.run_block(*batch)
+    assert (sound["finite"].numpy(), sound["nonfinite"].numpy()) == (1.0, 0.0)
+    start, found = wgan.state_arrays(), []
+    for index, (variable, array) in enumerate(start.items()):
+        if not np.issubdtype(array.dtype, np.floating):
+            continue
+        wgan.restore(start)
+        value = (np.nan, np.inf, -np.inf)[index % 3]
+        broken = array.copy()
+        broken.flat[array.size // 2] = value
+        copies = strategy.experimental_local_results(wgan.state()[variable])
+        copies[-1 if index % 2 else 0].assign(broken)
+        row = wgan.run_block(*batch)
+        network = variable.split("/")[0].removesuffix("_adam")
+        after = wgan.state_arrays()
+        kept = [each for each in after if each.split("/")[0].removesuffix("_adam") == network and each != variable]
+        changed = [each for each in kept if not np.array_equal(after[each], start[each])]
+        told = wgan.what(row["nonfinite"].numpy()[0])
+        found.append([variable, float(row["finite"][0]), told, checkpoints.not_finite(after), changed])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_is_not_finite_is_found_before_an_update_of_its_network(
+    on_replicas: Callable[..., Any], name: str
+) -> None:
+    """Weights, moving statistics, the average and both moments of each; in every mode, and on any one replica."""
+    found = on_replicas(__file__, "poisonings", CASES[name][0], name)
+    kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in found}
+    assert kinds >= {"generator", "critic", "average", "critic_adamfirst", "critic_adamsecond", "generator_adamsecond"}
+    assert len(found) > 35
+    for variable, healthy, told, not_finite, changed in found:
+        assert healthy == 0.0, variable
+        assert re.search("in a (critic|generator) update$", told), (variable, told)
+        # Of another replica's copy nothing is kept. The variable alone is not finite, and its network has not moved.
+        assert not_finite in ([], [variable]), (variable, told)
+        assert changed == [] or not_finite == [], (variable, changed)
+
+
+def flags(dataset: Path, folder: Path, **changes: Any) -> list[str]:
+    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
+    return [f"--{name}={value}" for name, value in settings.items()]
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """All that a training leaves but for speed and TensorBoard, which no two share."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {
+        "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in rows],
+        "health": (folder / "health.jsonl").read_text(),
+        "samples": {path.name: path.read_bytes() for path in (folder / "samples").iterdir()},
+        "digest": checkpoints.Description.of(checkpoints.step_folder(folder, SMALL["steps"])).digest,
+    }
+
+
+@pytest.mark.long
+def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Weights become infinite at step 491, and slots at step 561; with other checkpoints, and with SIGKILL."""
+    # Where a block begins in each of them, before which variables are poisoned.
+    poison = [[KERNEL, 490, 0], [f"critic_adam/second/{KERNEL.removeprefix('critic/')}", 560, 1]]
+    whole, other, killed, sound = (tmp_path / name for name in ("whole", "other", "killed", "sound"))
+    kills = [("save", 6), ("going back", 2), ("row", 9)]
+    plans: list[tuple[Path, dict[str, Any], list[Any], list[Any]]] = [
+        (whole, {}, [], poison),
+        (other, {"checkpoint_every": 37, "keep_checkpoints": 1, "log_every": 70}, [], poison),
+        (sound, {}, [], []),
+        *((killed, {}, [[phase, call, signal.SIGKILL]], poison) for phase, call in kills),
+        (killed, {}, [], poison),
+    ]
+    done = attempts.made(
+        [
+            {"flags": flags(tiny_dataset, place, **more), "plan": plan, "poison": bad}
+            for place, more, plan, bad in plans
+        ],
+    )
+    codes = [code for code, _ in done]
+    assert codes == [0, 0, 0, *[-signal.SIGKILL] * len(kills), 0], "\n".join(said for _, said in done)
+    assert all(f"at {phase} {call}" in said for (phase, call), (_, said) in zip(kills, done[3:-1], strict=True))
+    said = done[0][1]
+    assert [line for line in said.splitlines() if "planted" in line] == [
+        f"planted: poisoned: {KERNEL} before step 491, 0 roll-backs",
+        f"planted: poisoned: {poison[1][0]} before step 561, 1 roll-backs",
+    ]
+    assert f"{KERNEL} is not finite at step 491; that update was not applied. Rolling back (1 of at most 3)" in said
+    assert (
+        f"{poison[1][0]} is not finite at step 561; that update was not applied. Rolling back (2 of at most 3)" in said
+    )
+    assert content(whole) == content(killed)
+    assert {**content(other), "digest": ""} == {**content(whole), "digest": ""}
+    left, right = (checkpoints.load_state(checkpoints.step_folder(place, 640)) for place in (whole, other))
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    assert left[STATE].tolist() == [[400, 491], [200, 561]]
+    assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
+    warned = [json.loads(line)["warnings"] for line in (whole / "health.jsonl").read_text().splitlines()]
+    assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
+    assert warned[1][0]["signal"] == "roll_back"
+    assert warned[1][0]["message"].startswith("rolled back from step 561, where a number was not finite: from step 200")
+    # What there was before the change is that of the training without a fault, and nothing after it.
+    before = [content(place)["metrics"][:2] for place in (whole, sound)]
+    assert before[0] == before[1]
+    assert content(whole)["metrics"][2] != content(sound)["metrics"][2]
+    assert STATE not in checkpoints.load_state(checkpoints.step_folder(sound, 640))
+
+
+@pytest.mark.long
+def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset: Path, tmp_path: Path) -> None:
+    """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
+    overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
+    always = [[KERNEL, 250, 99]]
+    (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
+        [
+            {"flags": flags(tiny_dataset, tmp_path / "overflow", **overflowing), "plan": [], "poison": []},
+            {"flags": flags(tiny_dataset, tmp_path / "none", roll_backs=0), "plan": [], "poison": always},
+            {"flags": flags(tiny_dataset, tmp_path / "again", roll_backs=2), "plan": [], "poison": always},
+        ],
+    )
+    assert overflow == none == again == errors.DEFECT
+    assert said.count("Rolling back") == 3
+    last = said.splitlines()[-1]
+    assert re.search(
+        r"the .* in a critic update is not finite at step 1, after 3 roll-backs; that update was not", last
+    )
+    assert "Traceback" not in said + said_at_once + said_again
+    assert checkpoints.steps(tmp_path / "overflow") == []
+    assert "Rolling back" not in said_at_once
+    assert f"{KERNEL} is not finite at step 251; that update" in said_at_once.splitlines()[-1]
+    assert checkpoints.steps(tmp_path / "none") == [100, 200]
+    assert [f"on from step {step}, with other noise" in said_again for step in (200, 0)] == [True, True]
+    assert f"{KERNEL} is not finite at step 251, after 2 roll-backs; that" in said_again.splitlines()[-1]
+    for place in ("none", "again"):
+        for folder, _ in checkpoints.all_whole(tmp_path / place):
+            assert checkpoints.not_finite(checkpoints.load_state(folder)) == []

@@ -1,0 +1,417 @@
+"""Tests for run.py and training.py: real trainings of a tiny dataset, interrupted and continued."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.core import errors
+from components.core.artifacts import checkpoints, datasets
+from components.core.data import dataset_reader
+from components.core.networks import checkpoint_networks, gan
+from components.core.networks.conditioning import GRID_COLUMNS
+from components.core.storage import buckets
+from components.core.storage.location import Location
+from components.train import loop
+from components.train.batches import Batches
+from components.train.config import TrainConfig
+from tests import programs
+from tests.fakes.gcs.server import Server
+
+SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
+EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
+
+
+def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
+    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    return [sys.executable, "-m", "components.train", *flags]
+
+
+def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
+    """The like, kept busy with checkpoints, so that a signal finds it in the middle also on a loaded machine."""
+    return command(dataset, folder, checkpoint_every=1, **changes)
+
+
+def train(dataset: Path | str, folder: Path | str, **changes: object) -> subprocess.CompletedProcess[str]:
+    return programs.run(command(dataset, folder, **changes))
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    """The rows of the metrics log, without the speed, which no two runs share."""
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in found]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("training") / "whole"
+    done = train(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def kept_steps(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (one, other))
+    assert left.keys() == right.keys()
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    assert rows(one) == rows(other)
+    for grid in (one / "samples").iterdir():
+        assert grid.read_bytes() == (other / "samples" / grid.name).read_bytes()
+
+
+def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
+    assert [row["step"] for row in rows(uninterrupted)] == [7, 14, 21, 28, 30]
+    assert sorted(path.name for path in (uninterrupted / "samples").iterdir()) == [
+        "step-0000000010.png",
+        "step-0000000020.png",
+        "step-0000000030.png",
+    ]
+    assert list((uninterrupted / "tensorboard").glob("events.*"))
+    found = checkpoints.newest(uninterrupted)
+    assert found is not None
+    assert found[1].step == 30
+    with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
+        assert len(np.unique(np.asarray(grid))) > 10
+
+
+@pytest.mark.long
+def test_sigint_in_the_middle_and_the_same_command_again(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "interrupted"
+    slow = slow_command(tiny_dataset, folder, keep_checkpoints=0)
+    with programs.start(slow) as process:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "step 7 of 30  critic" in line:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == errors.INTERRUPTED, "".join(lines)
+    stopped = checkpoints.newest(folder)
+    assert stopped is not None
+    assert 7 <= stopped[1].step < 30
+    done = train(tiny_dataset, folder, keep_checkpoints=0)
+    assert done.returncode == 0, done.stderr
+    assert f"going on from step {stopped[1].step} of 30" in done.stderr
+    assert_same_training(uninterrupted, folder)
+    later = [step for step in (10, 20, 30) if step > stopped[1].step]
+    assert kept_steps(folder) == [*range(1, stopped[1].step + 1), *later]
+
+
+def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    tenth = checkpoints.step_folder(folder, 10)
+    with programs.start(slow_command(tiny_dataset, folder)) as process:
+        while max(folder.glob("step-*"), default=folder / "") < tenth and process.returncode is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    done = train(tiny_dataset, folder)
+    assert done.returncode == 0, done.stderr
+    assert "going on from step" in done.stderr
+    assert_same_training(uninterrupted, folder)
+    assert len(kept_steps(folder)) == 3
+
+
+def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
+    with programs.start(slow_command(tiny_dataset, tmp_path / "t")) as process:
+        for line in process.stderr:
+            if "step 7 of 30  critic" in line:
+                process.send_signal(signal.SIGTERM)
+    assert process.returncode == errors.TERMINATED
+
+
+def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
+    done = train(tiny_dataset, uninterrupted)
+    assert done.returncode == 0
+    assert "already complete" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
+
+
+def test_in_a_bucket_a_complete_training_fetches_no_images(
+    tiny_dataset: Path, uninterrupted: Path, gcs: Server
+) -> None:
+    gcs.create_bucket("b")
+    Location.of("gs://b/dataset").commit(tiny_dataset)
+    for checkpoint in uninterrupted.glob("step-*"):
+        Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint)
+    buckets.create("gs://b/training/training.json", uninterrupted / "training.json")
+    done = train("gs://b/dataset", "gs://b/training")
+    assert done.returncode == 0, done.stderr
+    assert "already complete" in done.stderr
+    assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
+
+
+def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    both = [programs.start(command(tiny_dataset, folder)) for _ in range(2)]
+    messages = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], messages
+    assert any("another process is at work" in message for message in messages)
+    assert_same_training(uninterrupted, folder)
+
+
+def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
+    model = checkpoint_networks.load_averaged(checkpoints.step_folder(uninterrupted, 30))
+    images = model(np.zeros((2, 8), np.float32), training=False)
+    assert images.shape == (2, 12, 10, 1)
+
+
+@pytest.mark.slow
+def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
+    """Without a penalty: exit code, term and step, and no checkpoint in bad windows."""
+    sick = {"penalty_weight": 0, "critic_learning_rate": 0.05, "steps": 5000, "batch_size": 4}
+    every = {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
+    done = train(tiny_dataset, tmp_path, **sick, **every)
+    assert done.returncode == errors.DEFECT, done.stderr
+    assert "excess_slope is " in done.stderr
+    assert "at step 1200 as in each window since step 600; such a training does not recover" in done.stderr
+    assert "the checkpoint of step 600 is from before. To train anew, lower critic_learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert checkpoints.steps(tmp_path) == [500, 600, 700]
+    health = [json.loads(line) for line in (tmp_path / "health.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
+    assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
+
+
+@pytest.fixture(scope="module")
+def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that learns which class has its blob where."""
+    folder = tmp_path_factory.mktemp("training") / "conditional"
+    changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
+    every = {"log_every": 100, "sample_every": 300, "checkpoint_every": 300}
+    done = train(tiny_dataset, folder, conditioning="class", **changes, **every)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def classes_seen(pixels: np.ndarray) -> np.ndarray:
+    """The class whose place is nearest to the middle of each image's light: as `write_dataset` places blobs."""
+    columns = pixels.sum(axis=(1, 3), dtype=np.float64)
+    middle = columns @ np.arange(10) / columns.sum(axis=1)
+    return np.abs(middle[:, None] - np.arange(1, 4) * 10 / 4).argmin(axis=1)
+
+
+def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditional: Path) -> None:
+    folder = checkpoints.step_folder(conditional, 300)
+    labels = np.arange(300) % 3
+    latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    inputs = gan.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
+    pixels = gan.to_pixels(checkpoint_networks.load_averaged(folder)(inputs, training=False)).numpy()
+    assert np.mean(classes_seen(pixels) == labels) > 0.8
+    assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
+    description = checkpoints.Description.of(folder)
+    assert description.network["classes"] == 3
+    assert sum(description.class_counts) == 300
+
+
+def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
+    with Image.open(conditional / "samples" / "step-0000000300.png") as sheet:
+        pixels = np.asarray(sheet)
+    height, width, factor = 12 * 5 + 2, 10 * 5 + 2, 5  # images enlarged five-fold, and a gap
+    assert pixels.shape == (3 * height - 2, GRID_COLUMNS * width - 2)
+    cells = [
+        pixels[row * height :, column * width :][: 12 * factor : factor, : 10 * factor : factor, None]
+        for row in range(3)
+        for column in range(GRID_COLUMNS)
+    ]
+    assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
+
+
+def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
+    """The blobs tell."""
+    images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
+    settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
+    pixels, of_pixels = Batches(images, labels, TrainConfig(conditioning="class", **settings)).block(7, 3)
+    assert pixels.shape == (3, 2, 16, 12, 10, 1)
+    assert of_pixels.shape == (3, 2, 16)
+    assert of_pixels.dtype == np.int32
+    assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == of_pixels.ravel()) > 0.99
+    (alone,) = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
+    assert np.array_equal(alone, pixels)
+
+
+def test_conditional_training_without_labels_is_refused(unlabelled_dataset: Path, tmp_path: Path) -> None:
+    done = train(unlabelled_dataset, tmp_path / "new", conditioning="class")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "conditioning is class, but 200 of the 200 training images" in done.stderr
+    assert "set conditioning to none" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_key_in_the_folder_names_the_training(tiny_dataset: Path, tmp_path: Path) -> None:
+    done = train(tiny_dataset, f"{tmp_path}/{{key}}", steps=1)
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.iterdir()
+    assert re.fullmatch("[0-9a-f]{16}", folder.name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"seed": 5}, errors.BAD_CONFIGURATION, "seed was 0 there and is 5 now"),
+        ({"steps": 40}, errors.BAD_CONFIGURATION, "steps was 30 there and is 40 now"),
+        (
+            {"batch_size": 3, "replicas": 4},
+            errors.BAD_CONFIGURATION,
+            "batch_size must be at least replicas, got 3 for 4",
+        ),
+        ({"dataset": "nowhere"}, errors.BAD_DATA, "no dataset at nowhere"),
+        ({"dataset_digest": "0" * 64}, errors.BAD_DATA, "expected 0000"),
+        ({"accelerator": "gpu"}, errors.BAD_CONFIGURATION, "TensorFlow sees no GPU"),
+        ({"accelerator": "tpu", "tpu": "local"}, errors.BAD_CONFIGURATION, "at 'local' (this host has no /dev/accel*"),
+        ({"accelerator": "quantum"}, errors.BAD_CONFIGURATION, "accelerator must be one of auto, tpu, gpu, cpu"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path, changes: dict[str, Any], code: int, message: str
+) -> None:
+    folder = tmp_path if "accelerator" in changes else uninterrupted
+    done = train(**{"dataset": tiny_dataset, "folder": folder, **changes})
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_mistake_is_told_at_once_without_tensorflow(tmp_path: Path) -> None:
+    flags = ["--steps=0", "--batch_size=many", "--critic_learning_rate=-1", "--stepz=3", "--beta_1=nan"]
+    blocked = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    done = subprocess.run(
+        [sys.executable, "-m", "components.train", *flags], capture_output=True, text=True, check=False, env=blocked
+    )
+    assert done.returncode == errors.BAD_CONFIGURATION
+    for name in ("steps", "batch_size", "critic_learning_rate", "stepz", "beta_1", "dataset", "checkpoints"):
+        assert name in done.stderr, name
+
+
+def test_a_folder_of_something_else_is_refused(tiny_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "holiday.txt").write_text("mine")
+    done = train(tiny_dataset, tmp_path)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "holds something else than a training" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
+def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) -> None:
+    config = TrainConfig(dataset="d", checkpoints="c", batch_size=4096, base_filters=1024)
+    with (
+        pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024; lower either"),
+        loop.name_what_to_lower(config),
+    ):
+        raise error
+
+
+def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """Copied into a training with other settings, or under another name; told without TensorFlow."""
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))
+    for folder, seed, name in ((other, 5, "step-0000000030"), (renamed, 0, "step-0000000040"), (stray, 0, "step-1")):
+        shutil.copytree(uninterrupted / "step-0000000030", folder / name)
+        if folder != stray:
+            claim = json.loads((uninterrupted / "training.json").read_text())
+            (folder / "training.json").write_text(json.dumps({**claim, "seed": seed}))
+    for folder, changes, message in (
+        (other, {"seed": 5}, "seed was 0 there and is 5 now"),
+        (renamed, {}, "step-0000000040 holds the checkpoint of step 30; rename it to step-0000000030"),
+        (stray, {}, "holds something else than a training"),
+    ):
+        done = subprocess.run(
+            command(tiny_dataset, folder, **changes), capture_output=True, text=True, check=False, env=without
+        )
+        assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in tiny_dataset.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    shard = copy / "train-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[1000] ^= 1
+    shard.write_bytes(content)
+    done = train(copy, tmp_path / "checkpoints")
+    assert done.returncode == errors.BAD_DATA
+    assert "is not the one that dataset.json describes" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_replicas_continue_what_one_began(tiny_dataset: Path, tmp_path: Path) -> None:
+    assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="none").returncode == 0
+    more = {"steps": 20, "accelerator": "cpu", "replicas": 2}
+    done = train(tiny_dataset, tmp_path, learning_rate_decay="none", **more)
+    assert done.returncode == 0, done.stderr
+    assert "2 x cpu: 16 images per batch, 8 on each replica" in done.stderr
+    assert "going on from step 10 of 20" in done.stderr
+    shorter = train(tiny_dataset, tmp_path, learning_rate_decay="none", steps=10)
+    assert shorter.returncode == errors.BAD_CONFIGURATION
+    assert "steps must be at least 20" in shorter.stderr
+
+
+@pytest.mark.long
+def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Also the samples and the log; and two thirds of it on four, the rest on one."""
+    whole, spread = tmp_path / "one", tmp_path / "four then one"
+    exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
+    assert train(tiny_dataset, whole, **exact).returncode == 0
+    # It ends where a row of the log does: a last step always has one, and the next row is the mean since then.
+    begun = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
+    assert begun.returncode == 0, begun.stderr
+    assert train(tiny_dataset, spread, **exact).returncode == 0
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (whole, spread))
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    assert rows(whole) == rows(spread)
+    for grid in (whole / "samples").iterdir():
+        assert grid.read_bytes() == (spread / "samples" / grid.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"virtual_shards": 5}, "batch_size must be a multiple of virtual_shards, got 16 for 5"),
+        ({"replicas": 3, "batch_size": 24}, "virtual_shards must be a multiple of replicas, got 8 for 3"),
+        ({"accelerator": "tpu"}, "reproducibility must be standard on a TPU, got exact"),
+    ],
+)
+def test_what_cannot_be_exact_is_refused(
+    tiny_dataset: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    done = train(tiny_dataset, tmp_path / "new", reproducibility="exact", **changes)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert message in done.stderr
+
+
+def test_a_training_whose_rates_decay_is_not_lengthened(tiny_dataset: Path, tmp_path: Path) -> None:
+    """Its rates would have been others from the first step on."""
+    assert train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="linear").returncode == 0
+    again = train(tiny_dataset, tmp_path, steps=10, learning_rate_decay="linear")
+    assert again.returncode == 0, again.stderr
+    assert "already complete" in again.stderr
+    done = train(tiny_dataset, tmp_path, steps=20, learning_rate_decay="linear")
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert "steps" in done.stderr

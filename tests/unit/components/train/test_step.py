@@ -1,0 +1,350 @@
+"""Tests for step.py."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core.artifacts.datasets import ImageShape
+from components.core.networks import gan
+from components.train import losses
+from components.train.config import TrainConfig
+from components.train.step import WganStep, network_of
+
+IMAGE = ImageShape(12, 10, 1)
+CLASSES = 3
+
+
+def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
+    """A small WGAN-GP with a batch of 8."""
+    given = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, **changes}
+    config = TrainConfig(dataset="unused", checkpoints="unused", **given)
+    return WganStep(config, network_of(config, IMAGE, CLASSES), strategy)
+
+
+def batches(steps: int, batch: int = 8) -> np.ndarray:
+    """Pixels for so many generator updates."""
+    return np.random.default_rng(0).integers(0, 256, (steps, 2, batch, 12, 10, 1), dtype=np.uint8)
+
+
+def labels_of(pixels: np.ndarray) -> np.ndarray:
+    """A class for every image."""
+    return np.random.default_rng(2).integers(0, CLASSES, pixels.shape[:3], dtype=np.int32)
+
+
+def set_float(name: str) -> None:
+    """Makes `float32` or `float64` the type of whatever Keras builds next."""
+    keras.config.set_floatx(name)
+    keras.config.set_dtype_policy(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A training whose trajectory must not depend on the replicas.
+
+    Attributes:
+        replicas: The counts to compare with one.
+        tolerance: Of each variable, relative to its largest value; 0 for the same bits.
+        number: What to compute in.
+        steps: Generator updates.
+        settings: What differs from `make`.
+    """
+
+    replicas: tuple[int, ...]
+    tolerance: float
+    number: str
+    steps: int
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+CASES = {
+    "float32": Case((2,), 1e-4, "float32", 10),
+    "penalty": Case((2, 8), 1e-9, "float64", 50),
+    "clipping": Case((2,), 1e-9, "float64", 50, {"constraint": "weight_clipping"}),
+    "normalised in the critic alone, rates that decay": Case(
+        (4,),
+        1e-9,
+        "float64",
+        50,
+        {
+            "generator_normalization": "none",
+            "critic_normalization": "layer",
+            "learning_rate_decay": "linear",
+            "steps": 60,
+        },
+    ),
+    "uneven shares, with classes": Case((4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "class"}),
+    "exact": Case((8,), 0.0, "float32", 10, {"reproducibility": "exact"}),
+    "exact, clipping, with classes": Case(
+        (4,),
+        0.0,
+        "float32",
+        10,
+        {"reproducibility": "exact", "constraint": "weight_clipping", "conditioning": "class", "batch_size": 16},
+    ),
+}
+
+
+def trajectories(strategy: tf.distribute.Strategy, cases: list[str], file: str) -> None:
+    """Writes what each training gives: every variable, what was reported, and samples."""
+    found: dict[str, np.ndarray] = {}
+    for name in cases:
+        case = CASES[name]
+        set_float(case.number)
+        wgan = make(strategy, **case.settings)
+        pixels = batches(case.steps, case.settings.get("batch_size", 8))
+        conditional = "conditioning" in case.settings
+        reported = wgan.run_block(pixels, labels_of(pixels)) if conditional else wgan.run_block(pixels)
+        latents = tf.constant(np.random.default_rng(1).normal(size=(4, 6)), case.number)
+        inputs = gan.with_labels(latents, tf.constant([0, 1, 2, 0]) if conditional else None, CLASSES)
+        arrays = {
+            **wgan.state_arrays(),
+            **{f"reported/{name}": value.numpy() for name, value in reported.items()},
+            "samples": wgan.average(inputs, training=False).numpy(),
+        }
+        found |= {f"{name}|{key}": value for key, value in arrays.items()}
+    np.savez(file, allow_pickle=False, **found)
+
+
+@pytest.fixture(scope="module")
+def trajectory(
+    on_replicas: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, int], dict[str, np.ndarray]]:
+    """The arrays of a case on so many replicas; one process per count computes all of its cases."""
+
+    @functools.cache
+    def computed(replicas: int) -> dict[str, np.ndarray]:
+        file = tmp_path_factory.mktemp("trajectories") / "arrays.npz"
+        cases = [name for name, case in CASES.items() if replicas == 1 or replicas in case.replicas]
+        on_replicas(__file__, "trajectories", replicas, cases, str(file))
+        with np.load(file) as arrays:
+            return dict(arrays)
+
+    def of_case(name: str, replicas: int) -> dict[str, np.ndarray]:
+        arrays = computed(replicas)
+        return {key.split("|")[1]: value for key, value in arrays.items() if key.startswith(f"{name}|")}
+
+    return of_case
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "replicas"), [(name, count) for name in CASES for count in CASES[name].replicas])
+def test_replicas_do_not_change_the_trajectory(
+    trajectory: Callable[[str, int], dict[str, np.ndarray]], name: str, replicas: int
+) -> None:
+    """Weights, moving statistics, slots, average, losses and samples on many replicas are those on one."""
+    one, many = trajectory(name, 1), trajectory(name, replicas)
+    assert one.keys() == many.keys()
+    assert len(one) > 30
+    for key, expected in one.items():
+        assert np.isfinite(expected).all()
+        difference = np.abs(expected - many[key]).max()
+        assert difference <= CASES[name].tolerance * max(np.abs(expected).max(), 1e-3), key
+
+
+@pytest.mark.slow
+def test_exact_trains_as_standard_does_but_for_its_batch_statistics(here: tf.distribute.Strategy) -> None:
+    """Without batch normalisation the two differ by the rounding of a fixed point only."""
+    set_float("float32")
+    settings = {"generator_normalization": "none", "critic_learning_rate": 1e-4, "generator_learning_rate": 1e-4}
+    standard, exact = make(here, **settings), make(here, **settings, reproducibility="exact", virtual_shards=4)
+    left, right = standard.run_block(batches(3)), exact.run_block(batches(3))
+    for name in left:
+        np.testing.assert_allclose(left[name], right[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def here() -> tf.distribute.Strategy:
+    return tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@pytest.fixture(scope="module")
+def plain(here: tf.distribute.Strategy) -> tuple[WganStep, dict[str, np.ndarray]]:
+    return (wgan := make(here)), wgan.state_arrays()
+
+
+@pytest.fixture
+def fresh(plain: tuple[WganStep, dict[str, np.ndarray]]) -> WganStep:
+    """`make` without changes, traced once for all tests: set to what it began with."""
+    wgan, start = plain
+    wgan.restore(start)
+    return wgan
+
+
+def test_a_block_is_the_same_as_its_steps_one_by_one(fresh: WganStep) -> None:
+    start, pixels = fresh.state_arrays(), batches(3)
+    rows = fresh.run_block(pixels)
+    left = fresh.state_arrays()
+    fresh.restore(start)
+    single = [fresh.run_block(pixels[i : i + 1]) for i in range(3)]
+    assert [float(row["critic_loss"][0]) for row in single] == rows["critic_loss"].numpy().tolist()
+    right = fresh.state_arrays()
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+    assert not np.array_equal(left["step"], start["step"])
+
+
+def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy, fresh: WganStep) -> None:
+    pixels = batches(4)
+    fresh.run_block(pixels[:2])
+    second = make(here, seed=0)
+    second.restore(fresh.state_arrays())
+    fresh.run_block(pixels[2:])
+    second.run_block(pixels[2:])
+    left, right = fresh.state_arrays(), second.state_arrays()
+    assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def test_every_variable_is_in_the_state(fresh: WganStep) -> None:
+    """3 networks; two slots per trained variable; two counters of updates; the step."""
+    wgan = fresh
+    models = (wgan.generator, wgan.critic, wgan.average)
+    trained = len(wgan.generator.trainable_variables) + len(wgan.critic.trainable_variables)
+    assert len(wgan.state()) == sum(len(model.variables) for model in models) + 2 * trained + 2 + 1
+
+
+def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
+    """Noise differs between steps, inner steps and purposes: fed the same pixels, no two updates are alike."""
+    wgan = make(here, generator_learning_rate=1e-12, critic_learning_rate=1e-12, ema_decay=0.0)
+    pixels = np.repeat(batches(1)[:, :1], 2, axis=1).repeat(3, axis=0)
+    reported = wgan.run_block(pixels)["gradient_norm"].numpy()
+    assert len(set(reported.tolist())) == 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, count: int) -> None:
+    """And so are their gradients to the images; each image with its own label."""
+    wgan = make(here, conditioning="class")
+    random = np.random.default_rng(3)
+    images = tf.constant(random.normal(size=(count, 12, 10, 1)), "float32")
+    labels = tf.constant(random.integers(0, CLASSES, count), tf.int32)
+    found = []
+    for score in (wgan._score, wgan._score_at_once):
+        with tf.GradientTape() as tape:
+            tape.watch(images)
+            scores = score(images, labels)
+        found.append((scores, tape.gradient(scores, images)))
+    for halved, whole in zip(*found, strict=True):
+        np.testing.assert_allclose(halved, whole, rtol=1e-5, atol=1e-8)
+
+
+def test_reported_critic_loss_is_the_mean_over_the_batch(here: tf.distribute.Strategy) -> None:
+    """Recomputed outside the step from its own weights and noise: loss, penalty and norm of the first update."""
+    wgan, other = make(here, critic_steps=1), make(here, critic_steps=1)
+    pixels = batches(1)[:, :1]
+    reported = wgan.run_block(pixels)
+    real = gan.to_unit_range(tf.constant(pixels[0, 0]))
+    # Seeds as documented: (run seed, (step * critic_steps + inner) * 4 + purpose).
+    fake = other.generator(tf.random.stateless_normal([8, 6], tf.constant([0, 1], tf.int64)), training=True)
+    weights = tf.random.stateless_uniform([8, 1], tf.constant([0, 3], tf.int64))[:, 0]
+    norms = losses.gradient_norms(other.critic, losses.interpolate(real, fake, weights))
+    gap = other.critic(fake)[:, 0] - other.critic(real)[:, 0]
+    assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(norms), rel=1e-5)
+    assert float(reported["penalty"][0]) == pytest.approx(np.mean((norms - 1) ** 2), rel=1e-5)
+    assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(gap + 10 * (norms - 1) ** 2), rel=1e-5)
+
+
+def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distribute.Strategy) -> None:
+    """Real, drawn and interpolated images have the labels of the batch; the generator's are those of the last one.
+
+    Recomputed outside the step, from weights that hardly move.
+    """
+    rates = {"critic_learning_rate": 1e-12, "generator_learning_rate": 1e-12}
+    wgan, other = (make(here, conditioning="class", **rates) for _ in range(2))
+    kernel = next(variable for variable in other.critic.variables if "score_of_classes" in variable.path)
+    for each in (wgan, other):  # classes that matter from the start
+        each.restore(other.state_arrays() | {f"critic/{kernel.path}": 50 * kernel.numpy()})
+    pixels = batches(1)
+    labels = labels_of(pixels)
+    reported = wgan.run_block(pixels, labels)
+
+    def drawn(position: int, of_batch: np.ndarray) -> tf.Tensor:
+        latents = tf.random.stateless_normal([8, 6], tf.constant([0, position], tf.int64))
+        return other.generator([latents, tf.one_hot(of_batch, CLASSES)], training=True)
+
+    def scores(images: tf.Tensor, of_batch: np.ndarray) -> tf.Tensor:
+        return other.critic([images, tf.one_hot(of_batch, CLASSES)])[:, 0]
+
+    expected = []
+    for inner in range(2):
+        real, of_batch = gan.to_unit_range(tf.constant(pixels[0, inner])), labels[0, inner]
+        fake = drawn(4 * inner + 1, of_batch)
+        weights = tf.random.stateless_uniform([8], tf.constant([0, 4 * inner + 3], tf.int64))
+        points = losses.interpolate(real, fake, weights)
+        norms = losses.gradient_norms(functools.partial(scores, of_batch=of_batch), points)
+        expected.append(np.mean(scores(fake, of_batch) - scores(real, of_batch) + 10 * (norms - 1) ** 2))
+    assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(expected), rel=1e-5)
+    last = labels[0, 1]
+    assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(drawn(2, last), last)), rel=1e-4)
+    # The same with other labels is something else, or this would have shown nothing.
+    mixed = np.mean(scores(drawn(2, last), labels[0, 0]))
+    assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
+
+
+def test_the_average_follows_its_formula(fresh: WganStep) -> None:
+    wgan = fresh
+    expected = [variable.numpy() for variable in wgan.average.variables]
+    for step in range(3):
+        wgan.run_block(batches(3)[step : step + 1])
+        decay = min(0.999, (1 + step) / (10 + step))
+        current = [variable.numpy() for variable in wgan.generator.variables]
+        expected = [decay * a + (1 - decay) * c for a, c in zip(expected, current, strict=True)]
+    for average, value in zip(wgan.average.variables, expected, strict=True):
+        np.testing.assert_allclose(average, value, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("begun", "ema_decay", "after", "kept"),
+    [
+        ({}, 0.999, 1, 0.1),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.999, 1, 0.99),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.999, 100, 0.3855),
+        ({"initial_checkpoint": "c", "initial_checkpoint_digest": "d"}, 0.5, 1, 0.5),
+    ],
+)
+def test_an_average_that_began_as_anothers_is_not_forgotten_at_once(
+    here: tf.distribute.Strategy, begun: dict[str, str], ema_decay: float, after: int, kept: float
+) -> None:
+    """How much of it is left after so many steps."""
+    wgan = make(here, ema_decay=ema_decay, **begun)
+    average, generator = wgan.average.trainable_variables[0], wgan.generator.trainable_variables[0]
+    average.assign(tf.ones(average.shape))
+    generator.assign(tf.zeros(generator.shape))
+    for step in range(after):
+        wgan.step.assign(step)
+        wgan._update_average()
+    np.testing.assert_allclose(average, kept, rtol=0.01)
+
+
+def test_clipped_weights_stay_within_their_bound(here: tf.distribute.Strategy) -> None:
+    wgan = make(here, constraint="weight_clipping", clip_value=0.01)
+    wgan.run_block(batches(2))
+    assert max(float(tf.reduce_max(tf.abs(variable.value))) for variable in wgan.critic.variables) <= 0.01
+
+
+def test_what_is_not_finite_is_never_applied(fresh: WganStep) -> None:
+    wgan = fresh
+    kernel = wgan.critic.trainable_variables[0]
+    kernel.assign(tf.fill(kernel.shape, np.inf))
+    before = wgan.state_arrays()
+    reported = wgan.run_block(batches(1))
+    after = wgan.state_arrays()
+    assert reported["finite"].numpy().tolist() == [0.0]
+    trained = [name for name in before if name.startswith(("critic", "generator_adam")) or name.endswith("kernel")]
+    assert all(np.array_equal(before[name], after[name]) for name in trained if not name.startswith("average"))
+
+
+@pytest.mark.slow
+def test_what_is_only_reported_is_of_the_weights_before_the_update(here: tf.distribute.Strategy) -> None:
+    """The penalty under weight clipping: one in some 100 was computed while the weights changed under it."""
+    wgan = make(here, constraint="weight_clipping")
+    start, pixels, found = wgan.state_arrays(), batches(1), set()
+    for _ in range(200):
+        wgan.restore(start)
+        rows = wgan.run_block(pixels)
+        found.add(tuple(float(values[0]) for values in rows.values()))
+    assert len(found) == 1

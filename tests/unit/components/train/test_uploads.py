@@ -1,0 +1,331 @@
+"""Checkpoints on their way into a bucket: in which order, through outages, and what another machine finds there."""
+
+import functools
+import itertools
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import checkpoints
+from components.core.errors import ConfigError, DataError, StageError, Superseded, TransientError
+from components.core.storage import buckets, location
+from components.core.storage.location import Location
+from components.train import uploads
+from components.train.uploads import Uploads
+from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.faults.soak import transfers
+
+URI = "gs://b/training"
+KEEP = 2
+NEWEST = functools.partial(checkpoints.kept, count=KEEP)
+
+
+@pytest.fixture
+def bucket(gcs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(uploads, "SECONDS_BETWEEN_ATTEMPTS", 0.02)
+    gcs.create_bucket("b")
+    return gcs
+
+
+def train_to(step: int, weight: float = 0.5, place: Path | None = None) -> Path:
+    return transfers.train_to(step, place or Location.of(URI).path, weight)
+
+
+def forget() -> None:
+    """As on another machine."""
+    shutil.rmtree(Location.of("gs://b").path)
+
+
+def content(server: Server) -> dict[str, bytes]:
+    return {name: stored.content for name, stored in server.objects["b"].items()}
+
+
+def in_bucket() -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in Location.of(URI).artefacts(checkpoints.MANIFEST)]
+
+
+def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:
+    sending = Uploads(Location.of(tmp_path))
+    with sending.running():
+        train_to(1, place=tmp_path)
+        sending.saved(1, NEWEST)
+    uploads.send_all(Location.of(tmp_path), KEEP)
+    uploads.fetch(Location.of(tmp_path))
+    assert bucket.requests == []
+
+
+def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
+    sending = Uploads(Location.of(URI))
+    with sending.running():
+        for step in (1, 2, 3):
+            place = train_to(step)
+            sending.saved(step, NEWEST)
+    assert in_bucket() == [2, 3]
+    newest = checkpoints.newest(place)
+    log = (place / "metrics.jsonl").read_bytes()
+    forget()
+    uploads.fetch(Location.of(URI))
+    assert checkpoints.newest(place) == newest
+    assert checkpoints.steps(place) == [3]
+    assert (place / "metrics.jsonl").read_bytes() == log
+    pictures = [name for name in content(bucket) if name.endswith(".png")]
+    assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
+
+
+def test_at_every_moment_the_logs_reach_as_far_as_the_newest_checkpoint(bucket: Server) -> None:
+    """Watched after every request that the server acted upon."""
+    moments = 0
+
+    def look(request: Request) -> None:
+        nonlocal moments
+        held = bucket.objects["b"]
+        steps = [int(name.split("/")[1][5:]) for name in held if name.endswith("committed.json")]
+        logged = held["training/metrics.jsonl"].content.splitlines() if "training/metrics.jsonl" in held else []
+        moments += 1
+        assert len(logged) >= max(steps, default=0)
+
+    bucket.after = look
+    sending = Uploads(Location.of(URI))
+    with sending.running():
+        for step in range(1, 6):
+            train_to(step)
+            sending.saved(step, NEWEST)
+    assert moments > 20
+    assert in_bucket() == [4, 5]
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_an_outage_delays_sending_and_nothing_else(
+    bucket: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 3600.0)
+    caplog.set_level("INFO")
+    trained = threading.Event()
+
+    def hold(request: Request) -> None:
+        """Answer nothing until the steps are done: a training that waited for an answer would hang."""
+        trained.wait()
+
+    sending = Uploads(Location.of(URI))
+    with sending.running():
+        train_to(1)
+        sending.saved(1, NEWEST)
+        bucket.before = hold
+        for step in (2, 3, 4):
+            train_to(step)
+            sending.saved(step, NEWEST)
+        bucket.outage(True)
+        trained.set()
+        while "training goes on" not in caplog.text:
+            time.sleep(0.01)
+        bucket.outage(False)
+    assert bucket.fired
+    assert in_bucket() == [3, 4]
+    assert caplog.text.count("checkpoints cannot be sent, are kept here, and training goes on") == 1
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Server) -> None:
+    sending = Uploads(Location.of(URI))
+
+    def trained() -> None:
+        with sending.running():
+            place = train_to(1)
+            sending.saved(1, NEWEST)
+            assert checkpoints.steps(place) == [1]
+            bucket.outage(True)
+            train_to(2)
+            sending.saved(2, NEWEST)
+
+    with pytest.raises(
+        TransientError, match="all checkpoints are kept on this machine, and the same command here sends them"
+    ):
+        trained()
+    bucket.outage(False)
+    place = Location.of(URI).path
+    uploads.fetch(Location.of(URI))
+    assert checkpoints.steps(place) == [1, 2]
+    uploads.send_all(Location.of(URI), KEEP)
+    assert in_bucket() == [1, 2]
+
+
+def test_a_training_that_goes_back_takes_back_what_it_had_sent(bucket: Server) -> None:
+    """A roll-back: of later steps neither checkpoints nor rows of the first way stay."""
+    place = Location.of(URI).path
+    sending = Uploads(Location.of(URI))
+    with sending.running():
+        for step in (1, 2, 3):
+            train_to(step)
+            sending.saved(step, NEWEST)
+        while 3 not in in_bucket():
+            time.sleep(0.01)
+        shutil.rmtree(checkpoints.step_folder(place, 3))
+        (place / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+        sending.went_back(2)
+        (place / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3, "again": true}\n')
+        (place / "samples" / "step-0000000003.png").write_bytes(b"another")
+        transfers.save(3, place, 0.25)
+        sending.saved(3, NEWEST)
+    found = content(bucket)
+    forget()
+    uploads.fetch(Location.of(URI))
+    assert checkpoints.load_state(checkpoints.step_folder(place, 3))["weight"].tolist() == [0.75] * 3
+    assert "again" in found["training/metrics.jsonl"].decode().splitlines()[2]
+    assert found["training/samples/step-0000000003.png"] == b"another"
+    assert in_bucket() == [2, 3]
+
+
+def test_what_is_sent_is_not_sent_again(bucket: Server) -> None:
+    train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    bucket.requests.clear()
+    uploads.send_all(Location.of(URI), KEEP)
+    assert [request for request in bucket.requests if request.method in ("POST", "PUT", "PATCH", "DELETE")] == []
+
+
+def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
+    """A retry beside the zombie that it replaces, on hardware that rounds otherwise."""
+    train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    forget()
+    train_to(1, weight=0.25)
+    before = content(bucket)
+    with pytest.raises(Superseded, match="another process trains gs://b/training too and has committed") as raised:
+        uploads.send_all(Location.of(URI), KEEP)
+    assert raised.value.exit_code == 73
+    assert content(bucket) == before
+
+
+def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> None:
+    train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    forget()
+    sending = Uploads(Location.of(URI))
+
+    def trained() -> None:
+        with sending.running():
+            for step in itertools.count(1):
+                train_to(step, weight=0.25)
+                sending.saved(step, NEWEST)
+                time.sleep(0.01)
+
+    with pytest.raises(Superseded):
+        trained()
+
+
+def test_a_zombie_does_not_turn_the_log_back(bucket: Server) -> None:
+    place = train_to(1)
+    zombie = {"metrics.jsonl": (place / "metrics.jsonl").read_bytes()}
+    train_to(2)
+    uploads.send_all(Location.of(URI), KEEP)
+    log = content(bucket)["training/metrics.jsonl"]
+    assert not buckets.advance(f"{URI}/metrics.jsonl", zombie["metrics.jsonl"], 1)
+    assert content(bucket)["training/metrics.jsonl"] == log
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_damaged_newest_one_is_told_and_the_one_before_used(
+    bucket: Server, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    train_to(1)
+    train_to(2)
+    uploads.send_all(Location.of(URI), KEEP)
+    (name,) = [name for name in content(bucket) if "/step-0000000002/" in name and name.endswith(".npz")]
+    if damage == "gone":
+        del bucket.objects["b"][name]
+    else:
+        stored = content(bucket)[name]
+        buckets.put(f"gs://b/{name}", stored[:-1] + (b"" if damage == "cut" else b"?"))
+    place = Location.of(URI).path
+    forget()
+    uploads.fetch(Location.of(URI))
+    assert "passed over: gs://b/training/step-0000000002" in caplog.text
+    assert checkpoints.steps(place)[0] == 1
+    found = checkpoints.newest(place)
+    assert found is not None
+    assert found[1].step == 1
+
+
+def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> None:
+    for step in (1, 2, 3, 4):
+        place = train_to(step)
+        uploads.send_all(Location.of(URI), 0)
+    forget()
+    uploads.fetch(Location.of(URI))
+    assert checkpoints.steps(place) == [4]
+    uploads.fetch_former(Location.of(URI), 3)
+    assert checkpoints.steps(place) == [3, 4]
+    asked = len(bucket.requests)
+    uploads.fetch_former(Location.of(URI), 3)
+    assert {request.method for request in bucket.requests[asked:]} == {"GET"}
+    assert not any("/step-0000000003/" in request.path for request in bucket.requests[asked:])
+    uploads.fetch_former(Location.of(URI), 0)
+    assert checkpoints.steps(place) == [3, 4]
+
+
+def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
+    train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    for name in content(bucket):
+        if name.endswith(".npz"):
+            buckets.put(f"gs://b/{name}", b"")
+    forget()
+    with pytest.raises(DataError, match=r"^none of the 1 checkpoints in gs://b/training is whole; remove them"):
+        uploads.fetch(Location.of(URI))
+
+
+@pytest.mark.slow
+def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
+    """Those that are told apart the least; `make soak` tries all of them."""
+    counts = transfers.trainings(tmp_path, ("lost-ack", "truncated-body", "flip-upload"))
+    assert counts.violations == []
+    assert counts.fired == counts.tried > 2 * 15
+
+
+def test_death_at_every_request_of_an_upload(bucket: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another machine finds is a whole checkpoint with a log that reaches it; it sends the rest."""
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(location, "_AT_ONCE", 1)
+    train_to(1)
+    uploads.send_all(Location.of(URI), KEEP)
+    begun, deaths = dict(bucket.objects["b"]), 0
+    for moment in ("before", "after"):
+        for at in itertools.count():
+            bucket.objects["b"].clear()
+            bucket.objects["b"].update(begun)
+            forget()
+            place = Location.of(URI).path
+            uploads.fetch(Location.of(URI))
+            train_to(2)
+            seen = itertools.count()
+
+            def die(request: Request, at: int = at, seen: "itertools.count[int]" = seen) -> None:
+                if next(seen) >= at:
+                    raise HangUp
+
+            setattr(bucket, moment, die)
+            try:
+                uploads.send_all(Location.of(URI), KEEP)
+                died = False
+            except StageError:
+                died = True
+            setattr(bucket, moment, None)
+            forget()
+            uploads.fetch(Location.of(URI))
+            found = checkpoints.newest(place)
+            assert found is not None
+            assert found[1].step == (2 if "training/step-0000000002/committed.json" in content(bucket) else 1)
+            assert len((place / "metrics.jsonl").read_text().splitlines()) >= found[1].step
+            if not died:
+                break
+            deaths += 1
+    assert deaths > 15
+
+
+def test_permission_that_is_missing_is_told_before_the_work(bucket: Server) -> None:
+    bucket.deny("storage.objects.create")
+    with pytest.raises(ConfigError, match=r"storage\.objects\.create"):
+        Location.of(URI).require_writable()

@@ -1,0 +1,243 @@
+"""A training that begins with the networks of an earlier one: what it takes, what it says, when it goes on without."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.core import errors
+from components.core.artifacts import checkpoints, datasets
+from components.core.errors import ConfigError, DataError
+from components.core.stage import cache_key
+from components.core.storage import digests
+from components.core.storage.location import Location
+from components.train import loop, run, warm_start
+from components.train.config import TrainConfig, deciding_settings
+from components.train.step import WganStep, network_of
+from tests import artifacts, programs
+
+SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
+LEARNING_RATE = TrainConfig.generator_learning_rate
+
+
+def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
+    """A checkpoint of step 500 whose weights, slots and counters are all unlike those that a training begins with."""
+    config = TrainConfig(dataset=str(dataset), checkpoints="unused", **{**SMALL, "seed": 7, **changes})
+    manifest = datasets.Manifest.of(str(dataset))
+    network = network_of(config, manifest.image, manifest.class_count)
+    wgan = WganStep(config, network, tf.distribute.OneDeviceStrategy("/cpu:0"))
+    random = np.random.default_rng(7)
+    state = {
+        name: (array + random.uniform(0.01, 0.02, array.shape)).astype(array.dtype) if array.ndim else array + 500
+        for name, array in wgan.state_arrays().items()
+    }
+    description = artifacts.checkpoint(
+        500, network=network.to_json(), settings=deciding_settings(config), classes=manifest.classes
+    )
+    checkpoints.save(folder, description, state)
+    return checkpoints.step_folder(folder, 500)
+
+
+@pytest.fixture(scope="module")
+def champion(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_champion(tmp_path_factory.mktemp("champion"), tiny_dataset)
+
+
+def config_of(dataset: Path, champion: Path | str, **changes: Any) -> TrainConfig:
+    given: dict[str, Any] = {"checkpoints": "unused", **SMALL, **changes}
+    return TrainConfig(dataset=str(dataset), initial_checkpoint=str(champion), **given)
+
+
+def train(dataset: Path, folder: Path, champion: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    given = {"dataset": dataset, "checkpoints": folder, "initial_checkpoint": champion, **SMALL, **changes}
+    exact = {"reproducibility": "exact", "virtual_shards": 2, "learning_rate_decay": "none", "accelerator": "cpu"}
+    every = {"checkpoint_every": 1, "keep_checkpoints": 0, "log_every": 5, "sample_every": 5}
+    flags = [f"--{name}={value}" for name, value in {**exact, **every, **given}.items()]
+    command = [sys.executable, "-m", "components.train", *flags]
+    return programs.run(command)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_dataset: Path, champion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten steps on one replica."""
+    folder = tmp_path_factory.mktemp("training") / "whole"
+    done = train(tiny_dataset, folder, champion, steps=10)
+    assert done.returncode == 0, done.stderr
+    assert f"beginning with the networks of {champion}" in done.stderr
+    return folder
+
+
+def test_a_training_begins_with_both_networks_and_their_average_and_with_nothing_else(
+    champion: Path, whole: Path
+) -> None:
+    """Seen in the checkpoint of the first step, which moved each weight by at most the step size of Adam."""
+    before, after = checkpoints.load_state(champion), checkpoints.load_state(whole / "step-0000000001")
+    rates = {"generator": LEARNING_RATE, "critic": TrainConfig.critic_learning_rate}
+    trained = [name for name in after if f"{name.split('/')[0]}_adam/first/{'/'.join(name.split('/')[1:])}" in after]
+    assert {name.split("/")[0] for name in trained} == set(rates)
+    for name in trained:
+        moved = np.abs(after[name] - before[name]).max()
+        assert 0 < moved <= 1.01 * rates[name.split("/")[0]], name
+    assert (after["step"], after["generator_adam/iterations"], after["critic_adam/iterations"]) == (1, 1, 1)
+    slots = [name for name in after if "/first/" in name]
+    for name in slots:  # 0.5 g and 0.1 g^2: no moment came from before
+        np.testing.assert_allclose(after[name] ** 2, 2.5 * after[name.replace("/first/", "/second/")], rtol=1e-3)
+    # The average keeps all but a hundredth of the champion's, where it would begin by keeping a tenth.
+    averages = [name for name in after if name.startswith("average/")]
+    assert averages
+    for name in averages:
+        expected = 0.99 * before[name] + 0.01 * after[name.replace("average", "generator")]
+        np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_its_checkpoints_and_its_folder_say_what_it_began_with(champion: Path, whole: Path) -> None:
+    digest = checkpoints.Description.of(champion).digest
+    assert checkpoints.Description.of(whole / "step-0000000010").settings["initial_checkpoint_digest"] == digest
+    assert json.loads((whole / "training.json").read_text())["initial_checkpoint_digest"] == digest
+    assert "initial_checkpoint" not in json.loads((whole / "training.json").read_text())  # its place may change
+
+
+@pytest.mark.long
+def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_the_same_bits(
+    tiny_dataset: Path, champion: Path, whole: Path, tmp_path: Path
+) -> None:
+    digest = checkpoints.Description.of(champion).digest
+    begun = train(tiny_dataset, tmp_path / "t", champion, steps=5, replicas=2, initial_checkpoint_digest=digest)
+    assert begun.returncode == 0, begun.stderr
+    gone = tmp_path / "gone"
+    done = train(tiny_dataset, tmp_path / "t", gone, steps=10, initial_checkpoint_digest=digest)
+    assert done.returncode == 0, done.stderr
+    assert "going on from step 5 of 10" in done.stderr
+    left, right = (checkpoints.load_state(folder / "step-0000000010") for folder in (whole, tmp_path / "t"))
+    assert left.keys() == right.keys()
+    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
+    for name in ("step-0000000005.png", "step-0000000010.png"):
+        assert (whole / "samples" / name).read_bytes() == (tmp_path / "t" / "samples" / name).read_bytes()
+    with pytest.raises(DataError, match="goes on if initial_checkpoint_digest is given"):
+        run.run(config_of(tiny_dataset, gone, checkpoints=str(tmp_path / "t")))
+    with pytest.raises(ConfigError, match=r"initial_checkpoint_digest was '.*' there and is '000"):
+        run.run(
+            dataclasses.replace(
+                config_of(tiny_dataset, gone, checkpoints=str(tmp_path / "t")), initial_checkpoint_digest="0" * 64
+            )
+        )
+
+
+def test_one_worker_may_not_begin_with_another_checkpoint_than_the_others(tiny_dataset: Path) -> None:
+    """Its content is compared between workers; the place may differ."""
+    manifest = datasets.Manifest.of(str(tiny_dataset))
+    common = [
+        loop.common_settings(config_of(tiny_dataset, place, initial_checkpoint_digest=digest), manifest)
+        for place, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64))
+    ]
+    assert common[0] == common[1] != common[2]
+
+
+def test_a_training_without_keeps_the_key_and_the_settings_from_before_there_was_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = TrainConfig(dataset="d", checkpoints="c/{key}")
+    settings = "a7d84b4239b230478e3972ce63be673c425f18a83912177b7e8ff0adf7a54788"
+    assert digests.digest_of(deciding_settings(config)) == settings
+    monkeypatch.setattr(cache_key, "source_digest", lambda stage: "code")
+    assert run.place_of(config, "0" * 64) == Location.of("c/af767263b8a7938f")
+
+
+def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_it_lies(
+    tiny_dataset: Path, champion: Path, tmp_path: Path
+) -> None:
+    elsewhere = shutil.copytree(champion, tmp_path / "elsewhere" / champion.name)
+    other = shutil.copytree(champion, tmp_path / "other" / champion.name)
+    description = json.loads((other / checkpoints.MANIFEST).read_text())
+    del description["sha256"]
+    (other / checkpoints.MANIFEST).write_text(json.dumps({**description, "step": 501}))
+
+    def place(folder: Path, **changes: Any) -> Location:
+        config = config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes)
+        return run.place_of(dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config)), "0" * 64)
+
+    named = place(champion)
+    assert (
+        place(elsewhere)
+        == place(tmp_path, initial_checkpoint_digest=checkpoints.Description.of(champion).digest)
+        == named
+    )
+    assert place(other) != named
+    assert run.place_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
+
+
+def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -> str:
+    """Why a training is not begun; nothing is left of the attempt."""
+    with pytest.raises(errors.StageError) as found:
+        run.run(config_of(dataset, champion, checkpoints=str(folder), **changes))
+    assert not folder.exists()
+    assert "\n" not in str(found.value)
+    return f"{found.value.exit_code}: {found.value}"
+
+
+def test_networks_of_another_kind_are_refused_with_every_difference(
+    tiny_dataset: Path, unlabelled_dataset: Path, champion: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    said = refusal(tiny_dataset, new, champion, latent_size=9, base_filters=8, generator_normalization="none")
+    assert said.startswith(f"64: initial_checkpoint {champion} cannot begin this training: ")
+    assert "latent_size is 8 there and 9 here; base_filters is 4 there and 8 here; " in said
+    assert "generator_normalization is batch there and none here; give the settings" in said
+    said = refusal(tiny_dataset, new, champion, conditioning="class", critic_normalization="layer")
+    assert "critic_normalization is none there and layer here; conditioning is none there and class here; " in said
+    assert "image is 12x10x1 there and 9x16x3 here" in refusal(unlabelled_dataset, new, champion)
+
+
+def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_dataset: Path, tmp_path: Path) -> None:
+    conditional = write_champion(tmp_path, tiny_dataset, conditioning="class")
+    description = json.loads((conditional / checkpoints.MANIFEST).read_text())
+    del description["sha256"]
+    (conditional / checkpoints.MANIFEST).write_text(json.dumps({**description, "classes": ["0", "1", "ankle\nboot"]}))
+    said = refusal(tiny_dataset, tmp_path / "new", conditional, conditioning="class")
+    assert r"classes is ['0', '1', 'ankle\nboot'] there and ['0', '1', '2'] here" in said
+    (conditional / checkpoints.MANIFEST).write_text(json.dumps(description))
+    warm_start.require_fitting(
+        config_of(tiny_dataset, conditional, conditioning="class"), datasets.Manifest.of(str(tiny_dataset))
+    )
+
+
+def test_a_checkpoint_that_is_missing_damaged_or_another_is_refused(
+    tiny_dataset: Path, champion: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    assert refusal(tiny_dataset, new, champion.parent).startswith(
+        f"65: initial_checkpoint must be a whole step-NNNNNNNNNN folder: no checkpoint at {champion.parent}"
+    )
+    assert "has digest" in refusal(tiny_dataset, new, champion, initial_checkpoint_digest="0" * 64)
+    damaged = shutil.copytree(champion, tmp_path / champion.name)
+    (damaged / "state.npz").write_bytes((damaged / "state.npz").read_bytes()[:-1])
+    assert "is damaged: state.npz is not the file" in refusal(tiny_dataset, new, damaged)
+    description = json.loads((champion / checkpoints.MANIFEST).read_text())
+    del description["sha256"]
+    shutil.copy(champion / "state.npz", damaged)
+    (damaged / checkpoints.MANIFEST).write_text(json.dumps({**description, "network": {"image": "large"}}))
+    assert "names no networks: TypeError(" in refusal(tiny_dataset, new, damaged)
+    with pytest.raises(ConfigError, match="initial_checkpoint must be given with its digest, got none for 000"):
+        config_of(tiny_dataset, "", initial_checkpoint_digest="0" * 64)
+
+
+def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, champion: Path, tmp_path: Path) -> None:
+    """Those of an earlier version of this program, whose networks of the same settings were others."""
+    state = checkpoints.load_state(champion)
+    lost = next(name for name in state if name.startswith("critic/"))
+    changed = {"critic/old": state.pop(lost), **state, "step": np.zeros(3)}  # of its step nothing is taken
+    checkpoints.save(tmp_path, checkpoints.Description.of(champion), changed)
+    config = config_of(tiny_dataset, tmp_path / champion.name)
+    manifest = datasets.Manifest.of(str(tiny_dataset))
+    wgan = WganStep(config, network_of(config, manifest.image), tf.distribute.OneDeviceStrategy("/cpu:0"))
+    before = wgan.state_arrays()
+    with pytest.raises(DataError, match=f"does not fit: {lost} is missing; critic/old is not known$"):
+        loop.take_networks(wgan, config.initial_checkpoint)
+    assert all(np.array_equal(array, before[name]) for name, array in wgan.state_arrays().items())

@@ -1,0 +1,311 @@
+"""`wgan models`: what it tells of a registry that `publish` made, and what it says where it cannot."""
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import container_images
+from components.core.artifacts import datasets, evaluations, lineage, models
+from components.core.registry import registry
+from components.core.reporting.model_card import plain
+from components.core.sources import sources
+from components.core.storage import atomic_files, digests
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from pipeline import __main__ as wgan
+from tests import artifacts
+
+SHAPE = datasets.ImageShape(8, 8, 1)
+PICTURES = "my pictures; rm -rf * # $(date) é\\'"
+HOSTILE = "bad\x1b[31m\nname"
+RULE = {
+    "rule": "fcd_corrected",
+    "value": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "limit": "at most 0.055",
+    "outcome": "passed",
+}
+
+
+def publish_version(
+    folder: Path,
+    place: Path,
+    step: int,
+    code: str = "",
+    distance: str = "fcd",
+    without: str = "",
+    initial: str = "",
+    **changes: Any,
+) -> None:
+    """Publishes a model of a few bytes, which is judged as good beside whoever is champion now.
+
+    Args:
+        folder: For the model and its evaluation.
+        place: The registry.
+        step: The checkpoint's.
+        code: Digest of the code that trained it; that of here if empty.
+        distance: Name of the distance that it was judged by.
+        without: What metrics.json lacks.
+        initial: Digest of the checkpoint that its training began with; empty for none.
+        changes: Other values of the evaluation's description.
+    """
+    maker = lineage.made_with(
+        "train", accelerator="cpu", replicas=2, threads=3, log_every=50, checkpoint_every=step, when_unhealthy="warn"
+    )
+    dataset = artifacts.dataset(
+        classes=["dark", HOSTILE],
+        preprocessing={"height": 8, "width": 8, "resize": "fill"},
+        made_with=lineage.made_with("preprocess"),
+    )
+    checkpoint: dict[str, Any] = {
+        "step": step,
+        "classes": dataset.classes,
+        "dataset_digest": dataset.digest,
+        "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0024, "beta_1": 0.25},
+        "made_with": {**maker, "code": code or maker["code"]},
+    }
+    if initial:
+        checkpoint["settings"] |= {"initial_checkpoint_digest": initial}
+    origin = artifacts.origin(
+        dataset, checkpoint, settings={"seed": 3}, made_with=lineage.made_with("embed", threads=4)
+    )
+    champion = registry.read_champion(place)
+    files = {"saved_model.pb": b"%d" % step}
+    artifacts.write_model(folder / "model", origin, files, made_with=lineage.made_with("export"))
+    numbers = artifacts.metrics(champion is not None, distance)
+    artifacts.write_evaluation(
+        folder / "evaluation",
+        origin,
+        (champion.model_digest, champion.version) if champion else (evaluations.NO_CHAMPION, 0),
+        {name: value for name, value in numbers.items() if name != without},
+        **{
+            "reasons": ["better than ever", HOSTILE],
+            "rules": [RULE],
+            "settings": {"sample_count": 500},
+            "source": PICTURES,
+            **changes,
+        },
+    )
+
+    publish.run(PublishConfig(model=str(folder / "model"), evaluation=str(folder / "evaluation"), registry=str(place)))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry with two versions, the second trained by other code than there is here."""
+    folder = tmp_path_factory.mktemp("models")
+    publish_version(folder / "1", folder / "registry", 300)
+    uncertified = "34 test images, 2,000 needed"
+    publish_version(folder / "2", folder / "registry", 200, code="c" * 64, source="", uncertified=uncertified)
+    return folder / "registry"
+
+
+@pytest.fixture
+def own_place(place: Path, tmp_path: Path) -> Path:
+    """The same registry, to be damaged."""
+    return Path(shutil.copytree(place, tmp_path / "registry"))
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What `wgan models ...` prints when all is well."""
+
+    def found(*words: object) -> str:
+        assert wgan.main(["models", *map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    return found
+
+
+def test_list_names_every_version_and_the_champion(place: Path, ask: Callable[..., str]) -> None:
+    rows = [line.split() for line in ask("list", "--registry", place).splitlines()]
+    digest = [models.Description.of(registry.version_folder(place, number)).digest[:12] for number in (1, 2)]
+    assert rows[1] == ["1", "300", "8x8x1", "2.5", digest[0], "certified"]
+    uncertified = ["uncertified:", "34", "test", "images,", "2,000", "needed"]
+    assert rows[2] == ["2", "champion", "200", "8x8x1", "2.5", digest[1], *uncertified]
+
+
+def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: Callable[..., str]) -> None:
+    text = ask("why", 2, "--registry", place)
+    facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
+    model = models.Description.of(registry.version_folder(place, 2))
+    assert facts["version"] == "2, the champion"
+    assert facts["model"] == model.digest
+    assert facts["checkpoint"] == "of 200 generator updates, of 300"
+    assert facts["data"] == "test: 20 train, 20 validation, 20 test images of 8x8x1 in 2 classes"
+    assert facts["verdict"] == r"PROMOTE: better than ever; bad\x1b[31m\nname"
+    assert facts["champion"] == "it was compared with version 1, the champion then"
+    assert facts["distance"] == "FCD 1.25, 2.5 x real against real; the champion's 1.75"
+    lines = [line.split() for line in text.splitlines()]
+    assert ["fcd_corrected", "0.02", "0.01", "0.03", "at", "most", "0.055", "passed"] in lines
+    came_from = {words[0]: words[1:] for words in lines if words}
+    assert (
+        " ".join(came_from["checkpoint"]) == f"{model.checkpoint_digest} another than here {container_images.NO_IMAGE}"
+    )
+    assert came_from["dataset"][1:3] == ["as", "here"]
+    assert "\x1b" not in text
+    assert ask("why", 1, "--registry", place).startswith("version     1, not the champion\n")
+
+
+@pytest.mark.parametrize("without", ["", "distance"])
+def test_a_version_judged_in_a_users_own_space_is_told_by_the_distance_there(
+    tmp_path: Path, ask: Callable[..., str], without: str
+) -> None:
+    """As metrics.json names it, or, where that is older, by the first of the scores."""
+    for number, step in ((1, 100), (2, 200)):
+        folder = tmp_path / str(number)
+        publish_version(folder, tmp_path / "registry", step, distance="mine_fd", without=without)
+    rows = [line.split() for line in ask("list", "--registry", tmp_path / "registry").splitlines()]
+    assert [row[-3] for row in rows[1:]] == ["2.5", "2.5"]
+    facts = dict(line.split(maxsplit=1) for line in ask("why", 2, "--registry", tmp_path / "registry").splitlines()[:8])
+    assert facts["distance"] == "mine_fd 1.25, 2.5 x real against real; the champion's 1.75"
+
+
+def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
+    place: Path, ask: Callable[..., str]
+) -> None:
+    text = ask("reproduce", 1, "--registry", place, "--root", "a folder")
+    described = evaluations.Description.of(registry.evaluation_folder(registry.version_folder(place, 1)))
+    words = shlex.split(text, comments=True)
+    assert words[:2] == ["set", "-e"]
+    threads = [word for word in words if word.startswith("TF_NUM_INTRAOP_THREADS=")]
+    assert threads == ["TF_NUM_INTRAOP_THREADS=3", "TF_NUM_INTRAOP_THREADS=4"]
+    assert "TF_NUM_INTRAOP_THREADS=3 python -m components.train " in text
+    assert "TF_NUM_INTRAOP_THREADS=4 python -m components.embed " in text
+    words = [word for word in words if word not in threads]
+    at = [index for index, word in enumerate(words) if word == "python"]
+    commands = [words[first:last] for first, last in zip(at, [*at[1:], len(words)], strict=True)]
+    stages = ["preprocess", "train", "export", "embed", "evaluate"]
+    assert [command[:3] for command in commands] == [["python", "-m", f"components.{stage}"] for stage in stages]
+    flags = [dict(zip(command[3::2], command[4::2], strict=True)) for command in commands]
+    assert flags[0] == {
+        "--source": PICTURES,
+        "--source_fingerprint": "f" * 64,
+        "--dataset": "a folder/dataset",
+        "--height": "8",
+        "--width": "8",
+    }
+    assert flags[1] == {
+        "--dataset": "a folder/dataset",
+        "--dataset_digest": described.dataset_digest,
+        "--checkpoints": "a folder/checkpoints",
+        "--accelerator": "cpu",
+        "--replicas": "2",
+        "--checkpoint_every": "300",
+        "--when_unhealthy": "warn",
+        "--steps": "300",
+        "--beta_1": "0.25",
+    }
+    assert flags[2]["--checkpoint"] == "a folder/checkpoints/step-0000000300"
+    assert flags[3]["--seed"] == "3"
+    assert flags[4]["--sample_count"] == "500"
+    comments = [line for line in text.splitlines() if line.startswith("# ")]
+    assert f"# model_digest: {models.Description.of(registry.version_folder(place, 1)).digest}" in comments
+    assert "WARNING" not in text
+
+
+def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path, ask: Callable[..., str]) -> None:
+    text = ask("reproduce", 2, "--registry", place)
+    assert f"# WARNING: the code of train here is another than made it ({'c' * 64})." in text
+    assert text.count("WARNING") == 1
+    assert "--source SOURCE " in text
+    assert "beside version 1, the champion then, here alone" in text
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b[31mb", "a\x85b", "a\udcffb", "a\u202eb"])
+def test_a_source_that_cannot_be_printed_faithfully_is_refused(
+    name: str,
+    tmp_path: Path,
+    ask: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorded = sources.printable(name)
+    publish_version(tmp_path / "1", tmp_path / "registry", 100, source=recorded)
+    words = ("reproduce", 1, "--registry", tmp_path / "registry")
+    assert f"version 1 was made from {recorded}, a path with characters" in refused(capsys, caplog, *words)
+    assert "--source 'a place' " in ask(*words, "--source", "a place")
+    assert f"--source {plain(name)} cannot be printed" in refused(capsys, caplog, *words, "--source", name)
+
+
+def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
+    tmp_path: Path, ask: Callable[..., str]
+) -> None:
+    place = tmp_path / "registry"
+    publish_version(tmp_path / "1", place, 100)
+    first = models.Description.of(registry.version_folder(place, 1)).checkpoint_digest
+    publish_version(tmp_path / "2", place, 200, initial=first)
+    publish_version(tmp_path / "3", place, 300, initial="e" * 64)  # what it began with was never published
+    assert "initial" not in ask("why", 1, "--registry", place) + ask("reproduce", 1, "--registry", place)
+    rows = [line.split() for line in ask("why", 2, "--registry", place).splitlines()]
+    assert ["initial", "checkpoint", first] in rows
+    for number, digest, known in ((2, first, " (`wgan models reproduce 1` makes it)"), (3, "e" * 64, "")):
+        text = ask("reproduce", number, "--registry", place)
+        told = f"# Put the folder of checkpoint {digest}{known}, which it began with, where INITIAL_CHECKPOINT stands."
+        assert told in text.splitlines()
+        assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
+        assert f"--initial_checkpoint_digest {digest}" in text
+
+
+def refused(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, *words: object) -> str:
+    """What `wgan models ...` complains of; never a traceback."""
+    caplog.clear()
+    code = wgan.main(["models", *map(str, words)])
+    assert code in (64, 65), caplog.text
+    assert "Traceback" not in caplog.text
+    capsys.readouterr()
+    return caplog.text
+
+
+def test_what_cannot_be_told_is_an_error_with_a_remedy(
+    own_place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def complaint(*words: object) -> str:
+        return refused(capsys, caplog, *words, "--registry", own_place)
+
+    (tmp_path / "empty").mkdir()
+    assert "no registry at" in refused(capsys, caplog, "list", "--registry", tmp_path / "nowhere")
+    assert "nothing has been published" in refused(capsys, caplog, "list", "--registry", tmp_path / "empty")
+    assert "there are: 1, 2" in complaint("why", 7)
+    assert "there are: 1, 2" in complaint("reproduce", -1)
+    assert "invalid int value: 'one'" in complaint("why", "one")
+    assert "required: N" in complaint("why")
+    assert "invalid choice: 'who'" in complaint("who")
+
+    first = registry.version_folder(own_place, 1)
+    verdict = registry.evaluation_folder(first) / evaluations.MANIFEST
+    value = artifacts.unsealed(verdict)
+    atomic_files.write_json(verdict, {**value, "checkpoint_digest": "d" * 64})
+    assert "version 1 of" in complaint("why", 1)
+    del value["files"][evaluations.LINEAGE]
+    atomic_files.write_json(verdict, value)
+    assert "has no lineage: an earlier version of this program made it; train" in complaint("reproduce", 1)
+    (registry.evaluation_folder(first) / evaluations.METRICS).write_text("{}")
+    assert "metrics.json is not the file" in complaint("why", 1)
+    value["files"][evaluations.METRICS] = digests.sha256_of_file(verdict.parent / evaluations.METRICS)
+    value["files"][evaluations.LINEAGE] = digests.sha256_of_file(verdict.parent / evaluations.LINEAGE)
+    atomic_files.write_json(verdict, value)
+    assert "lacks what is told of a version (KeyError('model')): restore it" in complaint("why", 1)
+
+
+def test_list_shows_what_is_damaged_and_fails(
+    own_place: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (registry.version_folder(own_place, 1) / "saved_model.pb").write_bytes(b"")
+    assert wgan.main(["models", "list", "--registry", str(own_place)]) == 65
+    assert capsys.readouterr().out.splitlines()[1].split() == ["1", "damaged"]
+    assert "restore the damaged versions" in caplog.text
+    verdict = registry.evaluation_folder(registry.version_folder(own_place, 2)) / evaluations.MANIFEST
+    atomic_files.write_json(verdict, {**artifacts.unsealed(verdict), "reasons": ["because"]})
+    assert "expected" in refused(capsys, caplog, "why", 2, "--registry", own_place)  # the champion names its evaluation
+
+
+def test_help_tells_of_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        wgan.main(["models", "--help"])
+    assert {"list", "why", "reproduce"} <= set(capsys.readouterr().out.split())

@@ -1,0 +1,145 @@
+"""What servers were seen to answer, each told as one line with the exit code that fits."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import kfp_server_api
+import pytest
+import urllib3
+
+from components.core import errors
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import answers
+
+_PROBE = Path(os.environ.get("KFP_PROBE_DIR", "none"))
+_ANSWERS = _PROBE / "answers.jsonl"
+_HOST = "http://kubeflow.example"
+
+
+def answered(status: int, body: Any, headers: dict[str, str] | None = None) -> kfp_server_api.ApiException:
+    """The exception that the generated client raises for an answer."""
+    error = kfp_server_api.ApiException(status=status, reason="")
+    error.body = body if isinstance(body, str) else json.dumps(body)
+    error.headers = headers or {}
+    return error
+
+
+def recorded(case: dict[str, Any]) -> kfp_server_api.ApiException:
+    """A recorded answer, in the shape in which it came."""
+    if "error_message" in case:
+        return answered(case["status"], {"error_message": case["error_message"], "error_details": "x: y"})
+    if "body" in case:
+        return answered(case["status"], case["body"])
+    kind = "type.googleapis.com/google.rpc.Status"
+    details = [{"@type": kind, "code": case["code"], "message": case["innermost"]}] if "innermost" in case else []
+    return answered(case["status"], {"code": case["code"], "message": case["message"], "details": details})
+
+
+def line(error: Exception, namespace: str = "") -> str:
+    found = answers.explain_kubeflow(error, "do it", _HOST, namespace)
+    assert found is not None
+    return str(found)
+
+
+@pytest.mark.skipif(not _PROBE.is_dir(), reason="no answers of a Kubeflow server: set KFP_PROBE_DIR to their folder")
+def test_each_recorded_error_is_one_clear_line() -> None:
+    cases = [json.loads(text) for text in _ANSWERS.read_text().splitlines()]
+    refused = [case for case in cases if isinstance(case["status"], int) and case["status"] >= 400]
+    assert len(refused) > 60
+    for case in refused:
+        found = answers.explain_kubeflow(recorded(case), "do it", _HOST)
+        assert found is not None, case
+        told = str(found)
+        assert told.startswith("cannot do it: the server "), case
+        assert "\n" not in told, case
+        assert "\xa0" not in told, case
+        assert len(told) < 500, case
+        for leftover in ('"code"', "@type", '"message"', "error_message", "HTTP response", "Traceback"):
+            assert leftover not in told, case
+        passing = case["status"] >= 500 and case["status"] != 501
+        assert found.exit_code == (errors.TRANSIENT if passing else errors.BAD_CONFIGURATION), case
+        cause = case.get("innermost", "")
+        if cause and cause != "Internal Server Error" and len(cause) < 300 and "unknown field" not in cause:
+            assert " ".join(cause.split()) in told, case
+
+
+def test_of_a_chain_the_innermost_cause_is_told() -> None:
+    body = {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}
+    assert line(answered(400, body)) == "cannot do it: the server says: C (400)"
+
+
+def test_where_the_innermost_says_nothing_the_chain_is_told() -> None:
+    body = {"code": 13, "message": "A: B", "details": [{"code": 13, "message": "Internal Server Error"}]}
+    assert line(answered(500, body)).startswith("cannot do it: the server says: A: B (500)")
+
+
+def test_no_break_spaces_and_line_ends_do_not_reach_the_user() -> None:
+    assert "proto: syntax error" in line(answered(400, {"code": 3, "message": "proto:\xa0syntax\n  error"}))
+
+
+def test_an_unknown_field_means_a_server_that_is_too_old() -> None:
+    body = {"code": 3, "message": 'proto:\xa0(line 1:285): unknown field "nonsense"'}
+    assert line(answered(400, body)) == (
+        "cannot do it: the server is too old, it does not know nonsense, which 2.16.1 does (400)"
+    )
+
+
+def test_a_page_of_what_stands_before_the_server_is_told_without_its_tags() -> None:
+    page = "<html><head><style>b { color: red }</style></head><body><h1>502 Bad Gateway</h1>nginx</body></html>"
+    found = line(answered(502, page))
+    assert found.startswith("cannot do it: the server says: 502 Bad Gateway nginx (502)")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "remedy"),
+    [
+        (401, ConfigError, "--token_file or KFP_TOKEN"),
+        (403, ConfigError, "ask for permission in namespace team-b"),
+        (404, ConfigError, "check the id"),
+        (408, TransientError, "try again"),
+        (409, ConfigError, ""),
+        (429, TransientError, "try again"),
+        (503, TransientError, "try again"),
+    ],
+)
+def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
+    body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
+    found = answers.explain_kubeflow(answered(status, body), "do it", _HOST, "team-b")
+    assert type(found) is kind
+    assert "it is so" in str(found)
+    assert remedy in str(found)
+
+
+def test_a_route_that_is_not_there_means_another_server() -> None:
+    assert "is no server of Kubeflow Pipelines" in line(answered(404, {"code": 5, "message": "Not Found"}))
+    assert "is no server of Kubeflow Pipelines" in line(answered(404, "404 page not found"))
+
+
+def test_to_be_sent_on_means_to_log_in() -> None:
+    found = line(answered(302, "", {"Location": "/dex/auth"}))
+    assert "sends us on to /dex/auth (302): log in (--cookie_file or --token_file)" in found
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, "no answer in time"),
+        (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, "no answer in time"),  # type: ignore[arg-type]
+        (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, "Connection aborted."),
+        (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca_cert"),
+        (urllib3.exceptions.LocationParseError("x y"), ConfigError, "host must be a URL"),
+        (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca_cert"),
+    ],
+)
+def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], told: str) -> None:
+    found = answers.explain_kubeflow(error, "do it", _HOST)
+    assert type(found) is kind
+    assert told in str(found)
+    assert "\n" not in str(found)
+
+
+def test_a_defect_of_ours_stays_one() -> None:
+    with pytest.raises(ZeroDivisionError), answers.of_kubeflow("do it", _HOST):
+        raise ZeroDivisionError

@@ -1,0 +1,306 @@
+"""Ways to a Kubeflow server: who we are there, how soon we give up, and what is refused before anything is sent."""
+
+import argparse
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster.kubeflow import connection as kubeflow_connection
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.submission import ClusterPackage, Submission
+from tests.fakes.kubeflow.server import Answer, Request, serving
+
+pytestmark = pytest.mark.usefixtures("bare_desk")
+
+_PROXY = "/api/v1/namespaces/kubeflow/services/ml-pipeline:http/proxy"
+
+
+def connected(*words: str) -> KubeflowConnection:
+    parser = argparse.ArgumentParser()
+    kubeflow_connection.add_flags(parser)
+    return kubeflow_connection.from_flags(parser.parse_args(words))
+
+
+def refused(*words: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as raised:
+        connected(*words)
+    return raised.value.problems
+
+
+def one_line(error: StageError) -> str:
+    assert "\n" not in str(error)
+    return str(error)
+
+
+def held(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+@contextlib.contextmanager
+def silent_server() -> Iterator[tuple[str, list[int]]]:
+    """A server that takes connections and never answers; yields its URL and a number for each connection."""
+    taken: list[int] = []
+    kept: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def take() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    kept.append(listening.accept()[0])
+                    taken.append(len(taken) + 1)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", taken
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for each in kept:
+                each.close()
+
+
+def test_the_way_to_the_server_must_be_one() -> None:
+    assert refused() == ("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME",)
+    assert refused("--host", "kubeflow.example") == ("host must begin with http:// or https://, got kubeflow.example",)
+    assert refused("--host", "https://") == ("host must name a server, got https://",)
+
+
+def test_a_secret_that_is_no_header_is_refused_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_lines, empty = held(tmp_path, "two", "secret\nsecret"), held(tmp_path, "empty", "\n")
+    monkeypatch.setenv("KFP_COOKIE", "sécret")
+    assert refused("--host", "http://h", "--token_file", two_lines, "--ca_cert", "absent.pem") == (
+        "token_file must hold one line of plain ASCII",
+        "KFP_COOKIE must hold one line of plain ASCII",
+        "ca_cert must be a file, got absent.pem",
+    )
+    assert refused("--host", "http://h", "--token_file", empty, "--cookie_file", empty) == (
+        f"token_file must hold something, and {empty} is empty",
+        f"cookie_file must hold something, and {empty} is empty",
+    )
+    assert "hush" not in repr(KubeflowConnection(host="http://h", token="hush", cookie="hush"))  # noqa: S106
+
+
+def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with serving() as server, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", server.url)
+        connection = connected()
+        assert server.requests == []
+        client = connection.client
+        assert [each.path for each in server.requests] == ["/apis/v2beta1/healthz"]
+        assert client.namespace == ""
+        # A single user's server refuses recurring runs with a namespace.
+        assert dataclasses.replace(connection, namespace="team-a").client.namespace == ""
+
+
+def test_a_token_that_is_not_let_in_is_told_after_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(token="right") as server:  # noqa: S106
+        token = held(tmp_path, "token", "wrong")
+        with pytest.raises(ConfigError, match="--token_file or KFP_TOKEN") as raised:
+            _ = connected("--host", server.url, "--token_file", token).client
+        assert "(401)" in one_line(raised.value)
+        assert "wrong" not in str(raised.value)
+        assert len(server.requests) == 1
+        monkeypatch.setenv("KFP_TOKEN", "right")
+        assert connected("--host", server.url).client.runs
+
+
+def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
+    with serving() as server:
+        path = Path(held(tmp_path, "token", "first\n"))
+        runs = KubeflowRuns(connected("--host", server.url, "--token_file", str(path)))
+        runs.recent(1)
+        path.write_text("second\n")
+        runs.recent(1)
+        given = [each.headers["Authorization"] for each in server.requests]
+        assert given == ["Bearer first", "Bearer first", "Bearer second"]
+        path.unlink()
+        with pytest.raises(ConfigError, match="token_file cannot be read"):
+            runs.recent(1)
+
+
+def test_a_cookie_opens_what_asks_for_one(tmp_path: Path) -> None:
+    with serving(cookie="authservice_session=abc") as server:
+        with pytest.raises(ConfigError, match="--cookie_file or KFP_COOKIE"):
+            _ = connected("--host", server.url).client
+        cookie = held(tmp_path, "cookie", "authservice_session=abc\n")
+        assert KubeflowRuns(connected("--host", server.url, "--cookie_file", cookie)).recent(1) == []
+
+
+def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", held(tmp_path, "token", "of the pod"))
+    assert connected("--host", "http://h").token == ""
+    found = connected()
+    assert found.host == "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+    with serving(token="of the pod") as server:  # noqa: S106
+        assert dataclasses.replace(found, host=server.url).client.runs
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(TransientError, match="cannot be reached: connection refused") as raised:
+        _ = KubeflowConnection(host=f"http://127.0.0.1:{port}").client
+    one_line(raised.value)
+
+
+def test_a_server_that_never_answers_is_asked_once() -> None:
+    with silent_server() as (url, taken):
+        with pytest.raises(TransientError, match="cannot be reached: no answer in time") as raised:
+            _ = KubeflowConnection(host=url, read_seconds=0.05).client
+        one_line(raised.value)
+        while not taken:
+            time.sleep(0.01)
+        assert taken == [1]
+
+
+def test_every_request_has_its_limits(read_kfp_package: ClusterPackage) -> None:
+    """What hangs after the server has greeted us: each request that a user's command makes."""
+    parameters = {"source": "digits", "root": "/data/runs"}
+    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
+    seen: list[Any] = []
+    with serving() as server:
+        runs = KubeflowRuns(KubeflowConnection(host=server.url, read_seconds=7.0))
+        pool = runs.client.api_client.rest_client.pool_manager
+        sends = pool.request
+
+        def watch(*args: Any, **kwargs: Any) -> Any:
+            seen.append((kwargs["timeout"].connect_timeout, kwargs["timeout"].read_timeout))
+            return sends(*args, **kwargs)
+
+        pool.request = watch
+        run = runs.submit(submission)
+        server.set_run(run.run_id, "FAILED", {"train": "FAILED"})
+        runs.status(run.run_id)
+        runs.recent(1)
+        runs.retry(run.run_id)
+        runs.cancel(run.run_id)
+        # All but the greeting, which came before.
+        assert len(seen) == len(server.requests) - 1
+        assert set(seen) == {(5.0, 7.0)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(200, "<html>Log in</html>", "text/html"), "answers with text/html, not as the API does: log in"),
+        (Answer(200, "[]"), "is no server of Kubeflow Pipelines"),
+        (Answer(200, "{}"), "is no server of Kubeflow Pipelines"),
+        (Answer(302, "<a href='/dex'>Found</a>", "text/html"), "sends us on to another page (302): log in"),
+        (Answer(404, "404 page not found", "text/plain"), "is no server of Kubeflow Pipelines"),
+        (Answer(502, "<html><h1>Bad Gateway</h1></html>", "text/html"), "the server says: Bad Gateway (502)"),
+    ],
+)
+def test_what_stands_where_a_server_should_is_told_in_one_line(answer: Answer, told: str) -> None:
+    def instead(request: Request) -> None:
+        raise answer
+
+    with serving() as server:
+        server.before = instead
+        with pytest.raises(StageError) as raised:
+            _ = KubeflowConnection(host=server.url).client
+        assert told in one_line(raised.value)
+
+
+def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
+    """The generated client fails itself where an error has no body."""
+    with serving() as server, pytest.raises(ConfigError, match="--ca_cert") as raised:
+        _ = KubeflowConnection(host=server.url.replace("http:", "https:")).client
+    one_line(raised.value)
+
+
+def test_a_server_of_many_users_needs_a_namespace() -> None:
+    with serving(multi_user=True, cookie="who=me") as server:
+        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me"))
+        with pytest.raises(ConfigError, match=r"serves many users: say whose runs these are \(--namespace\)"):
+            runs.recent(1)
+        assert len(server.requests) == 1
+        mine = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))
+        assert mine.recent(1) == []
+        assert server.requests[-1].query["namespace"] == "team-a"
+
+
+def test_in_a_namespace_without_permission_nothing_is_begun(read_kfp_package: ClusterPackage) -> None:
+    submission = Submission(package=read_kfp_package, parameters={}, experiment="e", run_name="r")
+    with serving(multi_user=True, cookie="who=me") as server:
+        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-b"))
+        with pytest.raises(ConfigError, match="ask for permission in namespace team-b") as raised:
+            runs.submit(submission)
+        assert "is not authorized" in one_line(raised.value)
+        assert (server.store.pipelines, server.store.experiments, server.store.runs) == ({}, {}, {})
+
+
+def test_runs_of_a_namespace_are_submitted_there(read_kfp_package: ClusterPackage) -> None:
+    parameters = {"source": "digits", "root": "/data/runs"}
+    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
+    with serving(multi_user=True, cookie="who=me") as server:
+        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))
+        run = runs.submit(submission)
+        assert [each.run_id for each in runs.recent(5)] == [run.run_id]
+        assert {each["namespace"] for each in server.store.pipelines.values()} == {"team-a"}
+        assert {each["namespace"] for each in server.store.experiments.values()} == {"team-a"}
+
+
+def kubeconfig(folder: Path, url: str) -> Path:
+    path = folder / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "elsewhere",
+        "clusters": [
+            {"name": "here", "cluster": {"server": url}},
+            {"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:9"}},
+        ],
+        "users": [{"name": "me", "user": {"token": "of-the-cluster"}}],
+        "contexts": [
+            {"name": "here", "context": {"cluster": "here", "user": "me"}},
+            {"name": "elsewhere", "context": {"cluster": "elsewhere", "user": "me"}},
+        ],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_a_context_goes_through_its_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(token="of-the-cluster", prefix=_PROXY) as server:  # noqa: S106
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, server.url.removesuffix(_PROXY))))
+        # In a pod, the SDK's own client would take the cluster around it.
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
+        monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://127.0.0.1:9")
+        connection = connected("--kube_context", "here")
+        assert KubeflowRuns(connection).recent(1) == []
+        assert connection.run_link("x") == ""
+        assert {each.headers["Authorization"] for each in server.requests} == {"Bearer of-the-cluster"}
+        with pytest.raises(ConfigError, match="kube_context nowhere cannot be used") as raised:
+            _ = connected("--kube_context", "nowhere").client
+        one_line(raised.value)
+
+
+def test_a_context_has_credentials_of_its_own(tmp_path: Path) -> None:
+    token = held(tmp_path, "token", "x")
+    assert refused("--kube_context", "here", "--token_file", token) == (
+        "kube_context has credentials of its own: leave out --token_file",
+    )
+
+
+def test_where_pages_are_may_be_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connected("--host", "http://h/").run_link("x") == "http://h/#/runs/details/x"
+    monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "https://pages/")
+    assert connected("--host", "http://h").run_link("x") == "https://pages/#/runs/details/x"

@@ -1,0 +1,227 @@
+"""Runs on a Kubeflow server: what is sent, lost answers, and states, against the contract server."""
+
+import dataclasses
+import datetime
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import backend
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
+from tests.unit.pipeline.packages import package_of
+
+pytestmark = pytest.mark.usefixtures("bare_desk")
+
+_RUNS = "/apis/v2beta1/runs"
+_UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_version")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+        assert found.hangs == []
+
+
+@pytest.fixture
+def runs(server: Server) -> KubeflowRuns:
+    return KubeflowRuns(KubeflowConnection(host=server.url))
+
+
+@pytest.fixture
+def wanted(read_kfp_package: ClusterPackage) -> Submission:
+    return Submission(
+        package=read_kfp_package,
+        parameters={"source": "digits", "root": "/data/runs"},
+        experiment="mine",
+        run_name="first",
+    )
+
+
+def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
+    given = {"source": "digits", "root": "/data/runs", "steps": 30}
+    asked = dataclasses.replace(wanted, parameters=given, pipeline_root="gs://bucket/root", service_account="trainer")
+    status = runs.submit(asked)
+    assert (status.name, status.state, status.finished) == ("first", backend.PENDING, None)
+    assert status.created is not None
+    assert status.created.tzinfo is datetime.UTC
+    (run,) = server.store.runs.values()
+    (version,) = [each for each in server.store.versions.values() if each["name"] == wanted.package.version]
+    assert run["service_account"] == "trainer"
+    assert run["runtime_config"] == {"parameters": given, "pipeline_root": "gs://bucket/root"}
+    assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
+    assert server.store.experiments[run["experiment_id"]]["display_name"] == "mine"
+
+
+def test_the_account_is_that_of_the_package_unless_another_is_given(
+    server: Server, runs: KubeflowRuns, wanted: Submission
+) -> None:
+    package = dataclasses.replace(wanted.package, service_account="trainer")
+    of_package = dataclasses.replace(wanted, package=package)
+    runs.submit(of_package)
+    runs.submit(dataclasses.replace(of_package, service_account="other"))
+    assert [run["service_account"] for run in server.store.runs.values()] == ["trainer", "other"]
+
+
+def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
+    wanted: Submission, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    path.write_bytes(package_of("gpu-l4-4", "kfp"))
+    with serving(version="2.2.0") as server:
+        runs = KubeflowRuns(KubeflowConnection(host=server.url))
+        with pytest.raises(ConfigError, match=r"does not know emptyDirMounts, which 2\.16\.1 does"):
+            runs.submit(dataclasses.replace(wanted, package=read_package(path, "kfp")))
+        assert server.store.runs == {}
+
+
+def test_one_package_is_uploaded_once(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
+    runs.submit(wanted)
+    before = len(server.requests)
+    runs.submit(wanted)
+    assert len(server.store.pipelines) == 1
+    assert not [each for each in server.requests[before:] if each.path in _UPLOADS]
+    assert len(server.store.runs) == 2
+
+
+def test_two_who_upload_one_new_package_at_once_share_a_version(
+    server: Server, read_kfp_package: ClusterPackage
+) -> None:
+    found: list[tuple[str, str]] = []
+    gate = threading.Barrier(2)
+    passed: list[Request] = []
+
+    def meet(request: Request) -> None:
+        # Both have found that there is no such pipeline before one makes it.
+        if request.path == _UPLOADS[0] and len(passed) < 2:
+            passed.append(request)
+            gate.wait(10)
+
+    def upload() -> None:
+        found.append(KubeflowRuns(KubeflowConnection(host=server.url)).upload(read_kfp_package))
+
+    server.before = meet
+    threads = [threading.Thread(target=upload) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(passed) == 2
+    assert len(found) == 2
+    assert len(set(found)) == 1
+    assert len(server.store.pipelines) == 1
+    assert [each["name"] for each in server.store.versions.values()].count(read_kfp_package.version) == 1
+
+
+@pytest.mark.parametrize("acted", [False, True])
+def test_a_lost_answer_starts_no_second_run(
+    server: Server, runs: KubeflowRuns, wanted: Submission, acted: bool
+) -> None:
+    def hang_up(request: Request) -> None:
+        if request.method == "POST" and request.path == _RUNS:
+            raise HangUp
+
+    setattr(server, "after" if acted else "before", hang_up)
+    if acted:
+        assert runs.submit(wanted).run_id in server.store.runs
+    else:
+        with pytest.raises(TransientError, match=r"; it was not started$"):
+            runs.submit(wanted)
+    assert len(server.store.runs) == int(acted)
+
+
+def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
+    def hang_up(request: Request) -> None:
+        if request.path == _RUNS:
+            raise HangUp
+
+    server.after = hang_up
+    with pytest.raises(TransientError, match="whether it was started is not known: `wgan status` tells"):
+        runs.submit(wanted)
+
+
+# Each a story of what happens to a run, and the state that is shown at its end: the server says FAILED.
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        (["RUNNING", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
+        (["cancel", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, where the history says so
+        (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),
+    ],
+)
+def test_a_canceled_run_is_told_from_a_failed_one(
+    server: Server, runs: KubeflowRuns, wanted: Submission, events: list[str], state: str
+) -> None:
+    run_id = runs.submit(wanted).run_id
+    for event in events:
+        if event == "cancel":
+            runs.cancel(run_id)
+        elif event == "retry":
+            runs.retry(run_id)
+        else:
+            server.set_run(run_id, event)
+    assert runs.status(run_id).state == state
+    terminated = [each for each in server.requests if each.path.endswith(":terminate")]
+    assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))
+
+
+def test_a_run_that_has_succeeded_is_neither_canceled_nor_retried(
+    server: Server, runs: KubeflowRuns, wanted: Submission
+) -> None:
+    run_id = runs.submit(wanted).run_id
+    with pytest.raises(ConfigError, match="it has not ended"):
+        runs.retry(run_id)
+    server.set_run(run_id, "SUCCEEDED")
+    with pytest.raises(ConfigError, match=r"it has ended already \(SUCCEEDED\)"):
+        runs.cancel(run_id)
+    with pytest.raises(ConfigError, match=r"it has not failed \(SUCCEEDED\)"):
+        runs.retry(run_id)
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "stages"),
+    [
+        ("RUNNING", {"train": "RUNNING", "decide": "SUCCEEDED"}, {"decide": "SUCCEEDED", "train": "RUNNING"}),
+        ("SUCCEEDED", {"publish": "SKIPPED", "evaluate": "SUCCEEDED"}, {"evaluate": "SUCCEEDED", "publish": "SKIPPED"}),
+        # Nothing stays active when the run has ended.
+        (
+            "FAILED",
+            {"train": ("FAILED", "x"), "embed": "RUNNING", "evaluate": "PENDING"},
+            {"train": "FAILED", "embed": "CANCELED", "evaluate": "SKIPPED"},
+        ),
+        # Tasks around and before stages.
+        ("RUNNING", {"exit-handler-1": "RUNNING", "condition-1": "RUNNING", "train": "RUNNING"}, {"train": "RUNNING"}),
+    ],
+)
+def test_stages_in_the_pipelines_order(
+    server: Server,
+    runs: KubeflowRuns,
+    wanted: Submission,
+    state: str,
+    told: dict[str, str | tuple[str, str]],
+    stages: dict[str, str],
+) -> None:
+    run_id = runs.submit(wanted).run_id
+    server.set_run(run_id, state, told)
+    found = runs.status(run_id)
+    assert [(stage.name, stage.state) for stage in found.stages] == list(stages.items())
+    assert {stage.name: stage.message for stage in found.stages if stage.message} == (
+        {"train": "x"} if state == "FAILED" else {}
+    )
+
+
+def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
+    run_id = runs.submit(wanted).run_id
+    attempts = [("train(0)", "FAILED", "2026-01-01T00:00:00Z"), ("train(1)", "RUNNING", "2026-01-01T00:01:00Z")]
+    details = [{"display_name": name, "state": state, "start_time": at} for name, state, at in reversed(attempts)]
+    server.store.runs[run_id] |= {"state": "RUNNING", "run_details": {"task_details": details}}
+    assert [(stage.name, stage.state) for stage in runs.status(run_id).stages] == [("train", "RUNNING")]

@@ -1,0 +1,210 @@
+"""Apply on a place in memory: whatever there is, and wherever it is stopped, it never does harm, and ends well."""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import apply
+from pipeline.cluster.backend import Schedule
+from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.package.reader import Package
+from tests.unit.pipeline.cluster.memory import Killed, Place
+
+NAMES = ("nightly", "weekly")
+_PACKAGE = ClusterPackage(
+    path=Path("pipeline.yaml"),
+    text=b"content",
+    found=Package("pipeline", {}, (), b"", ""),
+    target="kfp",
+    service_account="",
+)
+
+
+def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
+    submission = Submission(package=_PACKAGE, parameters={"steps": 5}, experiment="e", run_name=name)
+    return Schedule(
+        name=name,
+        cron=f"0 {hour} * * *",
+        time_zone="UTC",
+        target="kfp",
+        submission=submission,
+        enabled=enabled,
+    )
+
+
+def run(place: Place, wanted: list[Schedule], prune: bool = False) -> list[str]:
+    lines: list[str] = []
+    apply.apply(place, wanted, prune, lines.append)
+    return lines
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_a_schedule_is_made_replaced_paused_resumed_and_deleted(place: Place) -> None:
+    assert run(place, [schedule("weekly")]) == ["weekly: created"]
+    assert place.enabled() == ["weekly"]
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: replaced", "weekly: id-1 deleted"]
+    assert [each.schedule_id for each in place.held.values()] == ["id-2"]
+    assert run(place, [schedule("weekly", 10, enabled=False)]) == ["weekly: paused"]
+    assert place.enabled() == []
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: resumed"]
+    assert run(place, []) == []
+    assert place.enabled() == ["weekly"]
+    assert run(place, [], prune=True) == ["weekly: id-2 deleted"]
+    assert place.held == {}
+
+
+def test_a_second_time_nothing_is_written(place: Place) -> None:
+    wanted = [schedule("weekly"), schedule("nightly", enabled=False)]
+    run(place, wanted)
+    place.writes = 0
+    assert run(place, wanted) == []
+    assert place.writes == 0
+    assert place.requests == 4 + 1
+
+
+def test_made_paused_and_stays_so(place: Place) -> None:
+    assert run(place, [schedule("weekly", enabled=False)]) == ["weekly: created, paused"]
+    assert place.enabled() == []
+    assert run(place, [schedule("weekly", 10, enabled=False)])[0] == "weekly: replaced, paused"
+    assert place.enabled() == []
+
+
+def test_what_has_a_run_at_work_is_deleted_once_it_has_ended(place: Place) -> None:
+    run(place, [schedule("weekly")])
+    place.tick()
+    assert run(place, [schedule("weekly", 10)]) == [
+        "weekly: replaced",
+        "weekly: id-1 stays, paused, until run run-of-id-1 has ended",
+    ]
+    assert place.enabled() == ["weekly"]
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 stays, paused, until run run-of-id-1 has ended"]
+    place.end_runs()
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 deleted"]
+    assert place.ended_at_work == []
+
+
+def test_back_to_what_was_replaced_is_made_anew(place: Place) -> None:
+    """What was paused while another ran in its place may start at once what it missed."""
+    run(place, [schedule("weekly")])
+    place.tick()
+    run(place, [schedule("weekly", 10)])
+    assert run(place, [schedule("weekly")])[0] == "weekly: replaced"
+    assert [(each.schedule_id, each.enabled) for each in place.held.values()] == [("id-1", False), ("id-3", True)]
+
+
+def test_two_of_one_name_become_one(place: Place) -> None:
+    for _ in range(2):
+        place.resume(place.create(schedule("weekly")).schedule_id)
+    assert place.enabled() == ["weekly", "weekly"]
+    run(place, [schedule("weekly")])
+    assert [each.schedule_id for each in place.held.values()] == ["id-1"]
+    assert place.enabled() == ["weekly"]
+
+
+def test_what_cannot_be_is_told_before_anything_is_asked(place: Place) -> None:
+    place.inexpressible = {"weekly", "nightly"}
+    with pytest.raises(ConfigError) as raised:
+        run(place, [schedule("weekly"), schedule("hourly"), schedule("nightly")])
+    assert raised.value.problems == ("schedule weekly: cannot be", "schedule nightly: cannot be")
+    assert place.requests == 0
+
+
+def test_what_cannot_be_replaced_goes_on(place: Place) -> None:
+    run(place, [schedule("weekly")])
+    # After the list and the pause.
+    place.fault = (place.requests + 3, False, TransientError)
+    with pytest.raises(TransientError):
+        run(place, [schedule("weekly", 10)])
+    assert place.enabled() == ["weekly"]
+    assert [each.schedule_id for each in place.held.values()] == ["id-1"]
+
+
+_HOURS = st.dictionaries(st.sampled_from(NAMES), st.tuples(st.integers(1, 3), st.booleans()))
+
+
+def wanted_of(drawn: dict[str, tuple[int, bool]]) -> list[Schedule]:
+    return [schedule(name, hour, enabled) for name, (hour, enabled) in drawn.items()]
+
+
+class Applying(RuleBasedStateMachine):
+    """Any file, applied and stopped anywhere, while runs start and end."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.place = Place()
+
+    @rule(drawn=_HOURS, prune=st.booleans())
+    def apply_to_the_end(self, drawn: dict[str, tuple[int, bool]], prune: bool) -> None:
+        wanted = wanted_of(drawn)
+        others = {each.schedule_id for each in self.place.held.values() if each.name not in drawn}
+        run(self.place, wanted, prune)
+        self.is_as_wanted(wanted, prune, others)
+        self.place.writes = 0
+        run(self.place, wanted, prune)
+        assert self.place.writes == 0
+
+    @rule(drawn=_HOURS, prune=st.booleans(), at=st.integers(1, 12), after=st.booleans(), is_kill=st.booleans())
+    def apply_stopped(
+        self, drawn: dict[str, tuple[int, bool]], prune: bool, at: int, after: bool, is_kill: bool
+    ) -> None:
+        wanted = wanted_of(drawn)
+        live_before = set(self.place.enabled())
+        self.place.fault = (self.place.requests + at, after, Killed if is_kill else TransientError)
+        stopped = False
+        try:
+            run(self.place, wanted, prune)
+        except (Killed, TransientError):
+            stopped = True
+        self.place.fault = None
+        if stopped and not is_kill:
+            # What was refused or lost leaves nothing without a schedule that starts runs, but for a lost resume.
+            lost = live_before & {each.name for each in wanted if each.enabled} - set(self.place.enabled())
+            assert len(lost) <= 1
+        run(self.place, wanted, prune)
+        self.is_as_wanted(wanted, prune, None)
+
+    @rule()
+    def tick(self) -> None:
+        self.place.tick()
+
+    @rule()
+    def runs_end(self) -> None:
+        self.place.end_runs()
+
+    @rule(name=st.sampled_from(NAMES))
+    def somebody_pauses(self, name: str) -> None:
+        for each in list(self.place.held.values()):
+            if each.name == name and each.enabled:
+                self.place.pause(each.schedule_id)
+
+    def is_as_wanted(self, wanted: list[Schedule], prune: bool, others: set[str] | None) -> None:
+        for each in wanted:
+            of_name = [live for live in self.place.held.values() if live.name == each.name]
+            kept = [live for live in of_name if live.digest == each.digest() and live.enabled == each.enabled]
+            assert kept
+            # What is there besides waits for its runs.
+            assert all(not live.enabled and live.active_runs for live in of_name if live is not kept[0])
+        names = {each.name for each in wanted}
+        left = [live for live in self.place.held.values() if live.name not in names]
+        if prune:
+            assert all(not live.enabled and live.active_runs for live in left)
+        elif others is not None:
+            assert {live.schedule_id for live in left} == others
+
+    @invariant()
+    def no_harm(self) -> None:
+        enabled = self.place.enabled()
+        assert len(enabled) == len(set(enabled))
+        assert self.place.ended_at_work == []
+
+
+TestApplying = Applying.TestCase
+TestApplying.settings = hypothesis.settings(stateful_step_count=15)

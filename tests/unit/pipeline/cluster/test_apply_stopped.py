@@ -1,0 +1,139 @@
+"""Apply stopped at every request, then applied again: on a place in memory, on Kubeflow and on Vertex."""
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp import compiler, dsl
+
+from components.core.errors import TransientError
+from pipeline.cluster import apply
+from pipeline.cluster.backend import Schedule, Schedules
+from pipeline.cluster.submission import Submission, read_package
+from pipeline.package.package_origin import Origin
+from tests.unit.pipeline.cluster import worlds
+from tests.unit.pipeline.cluster.memory import Place
+from tests.unit.pipeline.cluster.worlds import World
+
+pytestmark = pytest.mark.usefixtures("bare_desk")
+
+
+class Memory:
+    """The same of a place in memory."""
+
+    def __init__(self) -> None:
+        self.place = Place()
+
+    def connected(self) -> Schedules:
+        return self.place
+
+    def start_run(self, name: str) -> None:
+        (found,) = (each for each in self.place.held.values() if each.name == name)
+        self.place.held[found.schedule_id] = dataclasses.replace(found, active_runs=("training",))
+
+    def end_runs(self) -> None:
+        self.place.end_runs()
+
+    def starting(self) -> list[str]:
+        return self.place.enabled()
+
+    def killed_runs(self) -> list[str]:
+        return self.place.ended_at_work
+
+    def requests(self) -> list[bool]:
+        return [True] * self.place.requests
+
+    def stop(self, at: int | None, after: bool = False) -> None:
+        self.place.requests = 0
+        self.place.fault = None if at is None else (at, after, TransientError)
+
+    def saved(self) -> Any:
+        return copy.deepcopy(self.place.held)
+
+    def restore(self, saved: Any) -> None:
+        self.place.held = copy.deepcopy(saved)
+
+
+@dsl.container_component
+def train(source: str) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="trainer:1", command=["python", "-m", "components.train", source])
+
+
+def retraining(source: str) -> None:
+    train(source=source).set_caching_options(False)
+
+
+@pytest.fixture(scope="module", params=["memory", "kfp", "vertex"])
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def package(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of a single stage: a server takes long to read ours often."""
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    described = dsl.pipeline(name="retraining", description=str(Origin(target.replace("memory", "kfp"), "cpu")))
+    compiler.Compiler().compile(described(retraining), str(path))
+    return path
+
+
+@pytest.fixture
+def world(target: str) -> Iterator[Memory | World]:
+    if target == "memory":
+        yield Memory()
+    else:
+        with worlds.world(target) as found:
+            yield found
+
+
+def applied(world: Memory | World, wanted: list[Schedule]) -> list[Any]:
+    """Applies to the end; what there is then, without ids."""
+    place = world.connected()
+    apply.apply(place, wanted, True, lambda line: None)
+    return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in place.live())
+
+
+def test_stopped_at_every_request_and_applied_again(world: Memory | World, package: Path) -> None:
+    """From one to keep, one to replace at work, one to replace, one to pause and one to delete."""
+    read = read_package(package, None)
+
+    def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
+        run = Submission(
+            package=read,
+            parameters={"source": "digits"},
+            experiment="retraining",
+            run_name=name,
+            pipeline_root="gs://bucket/root",
+        )
+        cron = f"0 {hour} * * *"
+        return Schedule(name=name, cron=cron, time_zone="UTC", target=read.target, submission=run, enabled=enabled)
+
+    before = [schedule(name) for name in ("keep", "busy", "change", "stop", "go")]
+    wanted = [schedule("keep"), schedule("busy", 10), schedule("change", 10), schedule("stop", enabled=False)]
+    applied(world, before)
+    world.start_run("busy")
+    prepared = world.saved()
+    world.stop(None)
+    whole = applied(world, wanted)
+    changing = world.requests()
+    assert len(changing) > 10
+    for after in (False, True):
+        for at, changes in enumerate(changing, 1):
+            if after and not changes:
+                continue  # What there is then is what there is before the next request.
+            world.restore(prepared)
+            world.stop(at, after)
+            with pytest.raises(TransientError):
+                applied(world, wanted)
+            starting = world.starting()
+            assert len(set(starting)) == len(starting)
+            assert world.killed_runs() == []
+            world.stop(None)
+            assert applied(world, wanted) == whole, f"stopped {'after' if after else 'before'} request {at}"
+            assert sorted(world.starting()) == ["busy", "change", "keep"]
+            assert world.killed_runs() == []
+    world.end_runs()
+    assert [name for name, *_ in applied(world, wanted)] == ["busy", "change", "keep", "stop"]

@@ -1,0 +1,180 @@
+"""`wgan submit`, `status`, `logs`, `cancel` and `retry`: words, mistakes and signals; see `test_story.py`."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from pipeline.__main__ import main
+from pipeline.cluster.kubeflow.connection import KubeflowConnection
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.submission import ClusterPackage, Submission
+from tests.dispositions import ignoring
+from tests.fakes.kubeflow.server import Request, Server, serving
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+_RUNS = "/apis/v2beta1/runs"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+        assert found.hangs == []
+
+
+@pytest.fixture
+def started(server: Server, read_kfp_package: ClusterPackage) -> str:
+    """The id of a run that was submitted."""
+    parameters = {"source": "digits", "root": "/data/runs"}
+    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="mine", run_name="mine")
+    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
+
+
+def submit(server: Server, package: Path, *words: str) -> int:
+    given = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
+    return main(["submit", "--host", server.url, *given, *words])
+
+
+def newest(server: Server) -> str:
+    return list(server.store.runs)[-1]
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines that tell of something wrong; clears what was logged."""
+    found = [each.getMessage() for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
+    caplog.clear()
+    assert not any("\n" in line for line in found), found
+    return found
+
+
+def test_every_mistake_is_told_and_nothing_is_sent(
+    server: Server, kfp_package: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = ["--package", str(kfp_package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
+    words += ["--run_name", "n" * 129, "--token_file", "absent"]
+    assert main(["submit", "--host", server.url, *words]) == errors.BAD_CONFIGURATION
+    assert complaints(caplog) == [
+        "unknown parameter stepz; did you mean steps?",
+        "root must be in a bucket, gs://BUCKET/runs, or a folder that every stage sees by an absolute path, such as "
+        "/data/runs on a volume, got runs",
+        f"run_name must be a name of 1 to 128 letters, got '{'n' * 129}'",
+        "timeout is for waiting: give --wait as well",
+        "token_file cannot be read: No such file or directory: absent",
+        "source is required: give --source",
+        "steps must be a whole number, got 'many'",
+    ]
+    assert server.requests == []
+
+
+def test_a_package_for_the_other_target_is_refused(
+    server: Server, vertex_package: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert submit(server, vertex_package, "--target", "kfp") == errors.BAD_CONFIGURATION
+    assert complaints(caplog) == [
+        f"package {vertex_package} was compiled for vertex, and this is kfp: "
+        "compile it with `wgan compile --target kfp`"
+    ]
+    assert submit(server, vertex_package, "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
+    assert complaints(caplog)[:2] == [
+        "host is for the Kubeflow server, and this is for vertex",
+        "unknown parameter sed; did you mean seed?",
+    ]
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("text", ["a: [1,\n  b: }", "", "[]", "a: b"])
+def test_what_is_no_package_is_never_sent(
+    server: Server, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text)
+    assert submit(server, path) == errors.BAD_CONFIGURATION
+    assert len(complaints(caplog)) == 1
+    assert server.requests == []
+
+
+def test_an_interrupt_leaves_the_run_alone(
+    server: Server, started: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    assert main(["status", started, "--wait", "--host", server.url]) == errors.INTERRUPTED
+    assert complaints(caplog) == [f"run {started} goes on: `wgan cancel {started}` ends it"]
+    assert not [each for each in server.requests if each.path.endswith(":terminate")]
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
+def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
+    server: Server, kfp_package: Path, signum: signal.Signals, code: int
+) -> None:
+    """As in cron and behind a script's `&`: the signal arrives while the process waits for the server's answer."""
+    command = [sys.executable, "-m", "pipeline", "submit", "--host", server.url, "--package", str(kfp_package)]
+    with ignoring(signal.SIGINT):
+        process = subprocess.Popen([*command, "--source", "digits", "--root", "/data/runs", "--wait"])
+    signalled: list[Request] = []
+
+    def interrupt(request: Request) -> None:
+        if request.method == "GET" and request.path.startswith(f"{_RUNS}/") and not signalled:
+            process.send_signal(signum)
+            signalled.append(request)
+            server.set_run(newest(server), "SUCCEEDED")
+
+    server.before = interrupt
+    assert process.wait() == code
+    assert signalled
+
+
+def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(
+    server: Server, started: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = started
+    for text in (first, first[:4], f"{server.url}/#/runs/details/{first}"):
+        assert main(["status", text, "--json", "--host", server.url]) == errors.OK
+        assert json.loads(capsys.readouterr().out)["run_id"] == first
+    assert main(["status", "zzz", "--host", server.url]) == errors.BAD_CONFIGURATION
+    (line,) = complaints(caplog)
+    assert line.endswith("check the id and --host")
+    twin = f"{first[:4]}0000-0000-4000-8000-000000000000"
+    server.store.runs[twin] = server.store.runs[first] | {"run_id": twin}
+    assert main(["cancel", first[:4], "--host", server.url]) == errors.BAD_CONFIGURATION
+    (line,) = complaints(caplog)
+    assert line.startswith(f"run {first[:4]} could be any of ")
+    assert first in line
+    assert twin in line
+
+
+def test_the_newest_runs_are_listed(server: Server, started: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # A fresh run of a schedule has no state, and none has an end before it ends.
+    server.store.runs[started]["state"] = ""
+    capsys.readouterr()
+    assert main(["status", "--host", server.url]) == errors.OK
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["run", "state", "began", "took", "name"]
+    assert shown[1].split()[:2] == [started, "pending"]
+    assert main(["status", "--json", "--host", server.url]) == errors.OK
+    (run,) = json.loads(capsys.readouterr().out)
+    assert run["state"] == "PENDING"
+    assert run["finished"] is None
+
+
+def test_logs_that_are_not_there_are_told_in_one_line(
+    server: Server, started: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.set_run(started, "RUNNING", {"decide": "SUCCEEDED"})
+    for words, told in (
+        ((started, "train"), f"run {started} has no logs of train; those that have begun are decide"),
+        ((started, "--follow"), "follow is for one stage: name it after the run"),
+    ):
+        assert main(["logs", *words, "--host", server.url]) == errors.BAD_CONFIGURATION
+        (line,) = complaints(caplog)
+        assert told in line

@@ -1,0 +1,183 @@
+"""One story of a run and one of a schedule for every backend, as a user would tell them.
+
+The servers are fakes: nothing here has been near a cluster or Vertex.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from pipeline.__main__ import main
+from pipeline.cluster import waiting
+from tests.unit.pipeline.cluster import schedule_files, worlds
+from tests.unit.pipeline.cluster.worlds import World
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged", "packages_read_once")
+
+
+@pytest.fixture(params=["kfp", "vertex"])
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def package(target: str, request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(f"{target}_package")
+    return found
+
+
+@pytest.fixture
+def world(target: str) -> Iterator[World]:
+    with worlds.world(target) as found:
+        yield found
+
+
+def submit(world: World, package: Path, *more: str) -> int:
+    words = ["--package", str(package), "--source", "gs://images", "--root", "/data/runs"]
+    return main(["submit", *words, *world.pipeline_root, *world.flags, *more])
+
+
+def about(world: World, verb: str, *words: str) -> int:
+    return main([verb, *words, "--target", world.target, *world.flags])
+
+
+def test_submit_wait_fail_logs_retry_succeed(
+    world: World, package: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    world.play(
+        ("RUNNING", {"decide": ("RUNNING", "")}),
+        ("RUNNING", {"decide": ("SUCCEEDED", ""), "train": ("RUNNING", "")}),
+        ("FAILED", {"decide": ("SUCCEEDED", ""), "train": ("FAILED", "out of memory")}),
+    )
+    assert submit(world, package, "--wait", "--steps", "500") == waiting.FAILED
+    (run_id,) = world.run_ids()
+    told = [message for message in caplog.messages if message.startswith(("decide: ", "train: "))]
+    assert [message.split(" after ")[0] for message in told] == [
+        "decide: running",
+        "decide: succeeded",
+        "train: running",
+        "train: failed",
+    ]
+    assert told[-1].endswith(": out of memory")
+    assert caplog.messages[-1].startswith(f"run {run_id} failed in train: `wgan logs {run_id} train --")
+    shown = capsys.readouterr().out
+    assert run_id in shown.splitlines()[0]
+    assert [row.split()[:2] for row in shown.splitlines() if row.startswith(("decide", "train", "root"))] == [
+        ["decide", "succeeded"],
+        ["train", "failed"],
+    ]
+    assert about(world, "logs", run_id, "train") == errors.BAD_CONFIGURATION
+    assert world.logs_remedy in caplog.messages[-1]
+
+    # Vertex starts another run.
+    assert about(world, "retry", run_id) == errors.OK
+    world.play(("RUNNING", {"train": ("RUNNING", "")}), ("SUCCEEDED", {"train": ("SUCCEEDED", "")}))
+    newest = world.run_ids()[-1]
+    assert about(world, "status", newest, "--wait") == errors.OK
+    capsys.readouterr()
+    assert about(world, "status", "--json") == errors.OK
+    found = {run["run_id"]: run["state"] for run in json.loads(capsys.readouterr().out)}
+    assert found == {run_id: "FAILED", newest: "SUCCEEDED"}
+
+
+def test_cancel(world: World, package: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert submit(world, package) == errors.OK
+    (run_id,) = world.run_ids()
+    assert about(world, "cancel", run_id) == errors.OK
+    world.play(("CANCELED", {}))
+    assert about(world, "status", run_id, "--wait") == waiting.CANCELED
+    assert caplog.messages[-1] == f"run {run_id} was canceled"
+    assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
+    assert run_id in caplog.messages[-1]
+
+
+def test_when_the_time_is_up_the_run_goes_on(world: World, package: Path) -> None:
+    assert submit(world, package, "--wait", "--timeout", "0.05") == waiting.TIMED_OUT
+    (run_id,) = world.run_ids()
+    world.play(("SUCCEEDED", {}))
+    assert about(world, "status", run_id, "--wait") == errors.OK
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (["--stepz", "5"], "unknown parameter stepz; did you mean steps?"),
+        (["--steps", "many"], "steps must be"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_sent(
+    world: World, package: Path, caplog: pytest.LogCaptureFixture, more: list[str], problem: str
+) -> None:
+    assert submit(world, package, *more) == errors.BAD_CONFIGURATION
+    (message,) = caplog.messages
+    assert problem in message
+    assert world.server.requests == []
+
+
+def test_a_schedule(
+    world: World, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "schedules.yaml"
+
+    def wgan(*words: str) -> tuple[int, list[str]]:
+        """Runs `wgan schedule ...`; its exit code and what it printed, without ids."""
+        ids = {each.schedule_id for each in world.connected().live()}
+        capsys.readouterr()
+        code = main(["schedule", *words, "--target", world.target, "--file", str(file), *world.flags])
+        lines = capsys.readouterr().out.splitlines()
+        ids |= {*world.run_ids(), *(each.schedule_id for each in world.connected().live())}
+        return code, [" ".join(word for word in line.split() if word not in ids) for line in lines]
+
+    def write(**schedules: dict[str, object]) -> None:
+        schedule_files.write(file, package, world.target, **schedules)
+
+    write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
+    assert wgan("apply") == (0, ["weekly: created", "nightly: created, paused"])
+    assert world.schedules() == [("weekly", True), ("nightly", False)]
+    world.stop(None)
+    assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
+    assert not any(world.requests())
+    unchanged = [f"unchanged weekly ({world.target})", f"unchanged nightly ({world.target}, paused)"]
+    assert wgan("diff", "--exit_code") == (0, unchanged)
+
+    # Edited while a run is active: it goes on, and its schedule starts no other.
+    ((run_id, _),) = world.fire().items()
+    write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
+    code, lines = wgan("diff", "--exit_code")
+    assert (code, lines[0], lines[2]) == (1, f"replace weekly ({world.target})", f"resume nightly ({world.target})")
+    assert "is to be deleted; it waits for" in lines[1]
+    code, lines = wgan("apply")
+    assert (code, lines[:2], lines[3:]) == (
+        0,
+        ["weekly: replaced", "nightly: resumed"],
+        [f"{world.target}: apply again later to delete what stays"],
+    )
+    assert world.schedules() == [("weekly", False), ("nightly", True), ("weekly", True)]
+    assert {tuple(line.split()[:5]) for line in wgan("list")[1][1:]} >= {
+        ("weekly", world.target, "paused", "to", "be"),
+        ("weekly", world.target, "enabled", "enabled", "0" if world.target == "kfp" else "TZ=UTC"),
+    }
+    world.set_run(run_id, "SUCCEEDED")
+    assert wgan("apply") == (0, ["weekly: deleted"])
+    assert world.killed_runs() == []
+
+    assert wgan("pause", "weekly") == (0, ["weekly: paused"])
+    assert caplog.messages[-1] == "the file says that weekly is enabled, which applying it restores"
+    assert wgan("pause", "weekly") == (0, ["weekly: is paused already"])
+    assert world.starting() == ["nightly"]
+    assert wgan("resume", "weekly") == (0, ["weekly: resumed"])
+    assert wgan("resume", "weekly") == (0, ["weekly: is enabled already"])
+    wgan("pause", "weekly")
+    assert wgan("apply") == (0, ["weekly: resumed"])
+
+    # What the file no longer has.
+    write(weekly={"cron": "0 7 * * 1", "concurrency": 2})
+    assert wgan("diff")[1][1] == f"delete nightly ({world.target}): the file has none; only with --prune"
+    assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
+    assert wgan("apply", "--prune") == (0, ["nightly: deleted"])
+    assert world.schedules() == [("weekly", True)]
+    write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, monthly={})
+    assert "monthly" in wgan("list")[1][1]

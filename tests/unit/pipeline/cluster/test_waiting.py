@@ -1,0 +1,76 @@
+"""Waiting for the end of a run: what is logged, and when it is given up."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from components.core.errors import TransientError
+from pipeline.cluster import backend, waiting
+from pipeline.cluster.backend import Runs, RunStatus, StageStatus
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+
+class Scripted:
+    """Runs of which one has these states, one after another; None where the server is away. The last one stays."""
+
+    def __init__(self, *states: RunStatus | None) -> None:
+        self.left = list(states)
+
+    def status(self, run_id: str) -> RunStatus:
+        state = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if state is None:
+            raise TransientError("the server cannot be reached")
+        return state
+
+
+def run(state: str, **stages: str) -> RunStatus:
+    found = tuple(StageStatus(name=name, state=stage) for name, stage in stages.items())
+    return RunStatus(run_id="7", name="mine", state=state, stages=found)
+
+
+def wait(*states: RunStatus | None, timeout: float | None = None) -> RunStatus | None:
+    return waiting.wait(cast(Runs, Scripted(*states)), "7", timeout)
+
+
+def test_a_stage_is_shown_when_its_state_changes(caplog: pytest.LogCaptureFixture) -> None:
+    end = run(backend.SUCCEEDED, decide=backend.SUCCEEDED, train=backend.SUCCEEDED)
+    working = run(backend.RUNNING, decide=backend.SUCCEEDED, train=backend.RUNNING)
+    assert wait(run(backend.PENDING), working, working, end) == end
+    assert caplog.messages == [
+        "run 7 is pending",
+        "decide: succeeded",
+        "train: running",
+        "run 7 is running",
+        "train: succeeded",
+        "run 7 is succeeded",
+    ]
+
+
+def test_silence_is_broken_by_a_heartbeat(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(waiting, "HEARTBEAT_SECONDS", 0.0)
+    working = run(backend.RUNNING, train=backend.RUNNING)
+    wait(working, working, run(backend.SUCCEEDED))
+    assert "still running after 0 s: train" in caplog.messages
+
+
+def test_waiting_outlives_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    end = run(backend.SUCCEEDED)
+    assert wait(run(backend.RUNNING), None, None, None, end) == end
+    assert [message for message in caplog.messages if "server" in message] == [
+        "the server cannot be reached; the run goes on, and is asked for again",
+        "the server answers again",
+    ]
+
+
+def test_waiting_ends_where_the_server_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: Iterator[int] = iter(range(0, 10**6, 100))
+    monkeypatch.setattr("pipeline.cluster.waiting.time.monotonic", lambda: next(clock))
+    with pytest.raises(TransientError, match="cannot be reached"):
+        wait(run(backend.RUNNING), None)
+    assert next(clock) > waiting.PATIENCE_SECONDS
+
+
+def test_the_time_passes() -> None:
+    assert wait(run(backend.RUNNING), timeout=0.03) is None

@@ -1,0 +1,238 @@
+"""The flags of Vertex, and logging in to Google Cloud, for which a server on loopback gives out tokens."""
+
+import argparse
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster.vertex import connection as vertex_connection
+from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.profiles.profiles import VERTEX
+from tests.unit.pipeline.packages import package_of
+
+KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+GOOD = {
+    "project": "my-project-1",
+    "location": "us-central1",
+    "network": "projects/12345/global/networks/default",
+    "encryption_key": KEY,
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    # Neither a login of whoever runs this nor a machine of Google's that this may be.
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-login"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+def read(**flags: str) -> VertexConnection:
+    parser = argparse.ArgumentParser()
+    vertex_connection.add_flags(parser)
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    return vertex_connection.from_flags(parser.parse_args(words))
+
+
+def test_flags() -> None:
+    found = read(**GOOD)
+    assert found == VertexConnection(**GOOD)
+    assert found.parent == "projects/my-project-1/locations/us-central1"
+
+
+def test_the_environment_says_what_flags_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-environment")
+    monkeypatch.setenv("CLOUD_ML_REGION", "europe-west4")
+    assert read() == VertexConnection(project="of-environment", location="europe-west4")
+    monkeypatch.setenv("GOOGLE_CLOUD_REGION", "europe-west1")
+    assert read(project="other-project") == VertexConnection(project="other-project", location="europe-west1")
+
+
+def test_what_is_missing_is_told_together() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        read()
+    assert [problem.split(":")[0] for problem in refusal.value.problems] == [
+        "project is required for Vertex",
+        "location is required for Vertex",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("project", "My Project", "project must be the id of a Google Cloud project, such as my-project-123, got 'My"),
+        ("location", "us-central1-a", "us-central1-a is a zone, its region is us-central1"),
+        ("location", "everywhere", "location must be a region, such as us-central1, got 'everywhere'"),
+        ("network", "default", "network must be projects/NUMBER/global/networks/NAME"),
+        ("network", "projects/my-project-1/global/networks/default", "with the number of the project, got"),
+        ("encryption_key", "my-key", "encryption_key must be projects/"),
+        ("encryption_key", KEY.replace("us-central1", "europe-west4"), "is in europe-west4, and runs in us-central1"),
+        ("api_endpoint", "http://vertex.example.com:80", "or http:// on this machine alone"),
+        ("api_endpoint", "https://vertex.example.com", "api_endpoint must be HOST or HOST:PORT"),
+    ],
+)
+def test_what_is_malformed_is_told(flag: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        read(**(GOOD | {flag: value}))
+    assert len(refusal.value.problems) == 1
+    assert said in str(refusal.value)
+
+
+class _Tokens(http.server.BaseHTTPRequestHandler):
+    """Gives out access tokens, or refuses, as OAuth 2 says."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, answer = self.server.answer  # type: ignore[attr-defined]
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def tokens() -> Iterator[http.server.ThreadingHTTPServer]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield server
+        server.shutdown()
+
+
+def log_in(monkeypatch: pytest.MonkeyPatch, folder: Path, port: int) -> None:
+    """Makes the application default credentials those of somebody whose tokens are given out at a port here."""
+    address = f"http://127.0.0.1:{port}/token"
+    found = {
+        "type": "external_account_authorized_user",
+        "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
+        "client_id": "id",
+        "client_secret": "secret",
+        "refresh_token": "refresh",
+        "token_url": address,
+        "token_info_url": address,
+    }
+    file = folder / "credentials.json"
+    file.write_text(json.dumps(found))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def connection() -> VertexConnection:
+    return VertexConnection(project="my-project-1", location="us-central1")
+
+
+def refusal_of(connection: VertexConnection) -> StageError:
+    with pytest.raises(StageError) as refusal:
+        connection.pipelines()
+    assert len(str(refusal.value).splitlines()) == 1
+    return refusal.value
+
+
+def test_nobody_is_logged_in(connection: VertexConnection) -> None:
+    refusal = refusal_of(connection)
+    assert isinstance(refusal, ConfigError)
+    assert "gcloud auth application-default login" in str(refusal)
+
+
+def test_a_token_is_given_out(
+    connection: VertexConnection,
+    tokens: http.server.ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    answer = {"access_token": "given-out", "expires_in": 3600}
+    tokens.answer = (200, answer)  # type: ignore[attr-defined]
+    log_in(monkeypatch, tmp_path, tokens.server_port)
+    client = connection.pipelines()
+    assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
+    assert client.transport._credentials.token == answer["access_token"]
+    other = VertexConnection(project="my-project-1", location="us-central1", api_endpoint="vertex.internal:443")
+    assert other.schedules().api_endpoint == "vertex.internal:443"
+
+
+def test_a_token_is_refused(
+    connection: VertexConnection,
+    tokens: http.server.ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    tokens.answer = (400, {"error": "invalid_grant", "error_description": "it has expired"})  # type: ignore[attr-defined]
+    log_in(monkeypatch, tmp_path, tokens.server_port)
+    refusal = refusal_of(connection)
+    assert isinstance(refusal, ConfigError)
+    assert "an access token is refused: " in str(refusal)
+    assert "it has expired" in str(refusal)
+    assert "gcloud auth application-default login" in str(refusal)
+
+
+def test_nobody_gives_out_tokens(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Tokens) as server:
+        port = server.server_port
+    log_in(monkeypatch, tmp_path, port)
+    refusal = refusal_of(connection)
+    assert isinstance(refusal, TransientError)
+    assert "who gives out access tokens does not answer" in str(refusal)
+
+
+def test_a_key_of_a_service_account_needs_nobody(
+    connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    account = {
+        "type": "service_account",
+        "client_email": "trainer@my-project-1.iam.gserviceaccount.com",
+        "private_key": pem.decode(),
+        "token_uri": "http://127.0.0.1:9/nobody",
+    }
+    log_in(monkeypatch, tmp_path, 9)
+    (tmp_path / "credentials.json").write_text(json.dumps(account))
+    credentials = connection.pipelines().transport._credentials
+    credentials.refresh(None)
+    assert credentials.token
+
+
+_WITHOUT_THE_LIBRARY = """
+import sys
+from pathlib import Path
+from components.core.errors import ConfigError
+from pipeline.cluster import submission
+from pipeline.cluster.vertex import connection as vertex_connection
+from pipeline.cluster.vertex import runs as vertex_runs
+sys.modules["google.cloud.aiplatform_v1"] = None
+connection = vertex_connection.VertexConnection(project="p", location="l")
+runs = vertex_runs.VertexRuns(connection)
+package = submission.read_package(Path(sys.argv[1]), "vertex")
+wanted = submission.Submission(
+    package=package, parameters={"source": "s", "root": "r"}, experiment="e", run_name="n", pipeline_root="gs://bucket/r"
+)
+for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
+    try:
+        ask()
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_the_library_is_missing(tmp_path: Path) -> None:
+    # A process of its own, as this one has imported it.
+    package = tmp_path / "package.yaml"
+    package.write_bytes(package_of("cpu", VERTEX))
+    command = [sys.executable, "-c", _WITHOUT_THE_LIBRARY, str(package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    line = "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
+    assert (done.stdout.splitlines(), done.stderr) == ([line] * 4, "")

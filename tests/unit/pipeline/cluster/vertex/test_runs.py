@@ -1,0 +1,292 @@
+"""Runs on Vertex: states, names, lost answers, refusals and logs, against a server that is no Vertex.
+
+What is sent is compared with Google's own SDK in `test_sdk.py`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.api_core.exceptions import InvalidArgument
+from google.cloud.aiplatform_v1.types import CustomJob, PipelineJob, PipelineState, PipelineTaskDetail
+from google.protobuf import json_format
+from google.rpc.error_details_pb2 import BadRequest
+
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import answers, backend, submission
+from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.cluster.vertex.runs import VertexRuns, job_of, state_of
+from tests.fakes.vertex.server import Refused, VertexServer, serving
+from tests.unit.pipeline.packages import DIGESTS, package_of
+
+CONNECTION = VertexConnection(project="my-project-1", location="us-central1")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> ClusterPackage:
+    """The package that holds most: a custom job, on a TPU."""
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
+    return submission.read_package(path, "vertex")
+
+
+@pytest.fixture
+def wanted(package: ClusterPackage) -> Submission:
+    return Submission(
+        package=package,
+        parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500},
+        experiment="Nightly Runs",
+        run_name="first run",
+        pipeline_root="gs://staging/vertex",
+    )
+
+
+@pytest.fixture
+def server() -> Iterator[VertexServer]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def vertex(server: VertexServer) -> VertexRuns:
+    return VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=server.url), waits=(0.0, 0.0))
+
+
+def test_a_custom_job_on_a_tpu_survives(wanted: Submission) -> None:
+    job = json_format.MessageToDict(PipelineJob.pb(job_of(wanted, CONNECTION)))
+    words = job["pipelineSpec"]["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
+    custom = CustomJob()
+    json_format.ParseDict(json.loads(words[words.index("--payload") + 1]), CustomJob.pb(custom))
+    (pool,) = custom.job_spec.worker_pool_specs
+    assert (pool.machine_spec.machine_type, pool.machine_spec.tpu_topology) == ("ct5lp-hightpu-8t", "2x4")
+    assert pool.container_spec.image_uri == DIGESTS["train-tpu"]
+
+
+def test_the_account_is_that_of_the_package_unless_another_is_given(wanted: Submission) -> None:
+    package = dataclasses.replace(wanted.package, service_account="of-profile@p.iam.gserviceaccount.com")
+    of_package = dataclasses.replace(wanted, package=package)
+    given = dataclasses.replace(of_package, service_account="given@p.iam.gserviceaccount.com")
+    assert job_of(wanted, CONNECTION).service_account == ""
+    assert job_of(of_package, CONNECTION).service_account == package.service_account
+    assert job_of(given, CONNECTION).service_account == given.service_account
+
+
+def test_jobs_are_in_the_network_that_is_given(wanted: Submission) -> None:
+    network = "projects/12345/global/networks/default"
+    assert job_of(wanted, CONNECTION).network == ""
+    assert job_of(wanted, dataclasses.replace(CONNECTION, network=network)).network == network
+
+
+@pytest.mark.parametrize("root", ["", "minio://bucket", "gs://"])
+def test_a_pipeline_root_that_vertex_cannot_use_is_refused_first(
+    vertex: VertexRuns, server: VertexServer, wanted: Submission, root: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"^pipeline_root "):
+        vertex.submit(dataclasses.replace(wanted, pipeline_root=root))
+    assert not server.requests
+
+
+def test_states_and_stages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+    started = vertex.submit(wanted)
+    assert (started.name, started.state, started.stages) == ("first run", backend.PENDING, ())
+    assert (started.created, started.finished) == (server.clock, None)
+    assert started.link == (
+        f"https://console.cloud.google.com/vertex-ai/locations/us-central1/pipelines/runs/{started.run_id}"
+        "?project=my-project-1"
+    )
+    tasks = {
+        "publish": ("NOT_TRIGGERED", ""),
+        "condition-1": ("PENDING", ""),
+        "train": ("RUNNING", ""),
+        "decide": ("SKIPPED", ""),
+        "embed": ("CANCELLING", ""),
+        "evaluate": ("FAILED", "exit code 1,\n see the logs"),
+    }
+    server.set_run(started.run_id, "RUNNING", tasks)
+    found = vertex.status(started.run_id)
+    # In the pipeline's order, whatever Vertex' is.
+    assert [(stage.name, stage.state, stage.message) for stage in found.stages] == [
+        ("decide", backend.SUCCEEDED, "result of an earlier run"),
+        ("train", backend.RUNNING, ""),
+        ("embed", backend.CANCELING, ""),
+        ("evaluate", backend.FAILED, "exit code 1, see the logs"),
+        ("publish", backend.SKIPPED, ""),
+    ]
+    assert found.stages[1].started is not None
+    assert found.stages[1].finished is None
+    assert found.stages[0].finished is not None
+    for theirs, ours in {
+        "QUEUED": backend.PENDING,
+        "PAUSED": backend.PAUSED,
+        "CANCELLING": backend.CANCELING,
+        "CANCELLED": backend.CANCELED,
+        "SUCCEEDED": backend.SUCCEEDED,
+    }.items():
+        server.set_run(started.run_id, theirs)
+        assert vertex.status(started.run_id).state == ours
+    assert vertex.status(started.run_id).finished == server.clock
+
+
+def test_every_state_has_a_word() -> None:
+    known = {backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED}
+    assert {state_of(state) for states in (PipelineState, PipelineTaskDetail.State) for state in states} == known
+
+
+def test_recent_runs_are_ours_over_all_pages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+    assert vertex.recent(5) == []
+    job = job_of(wanted, CONNECTION)
+    for number in range(130):
+        server._new_job(job, f"run-{number}")
+    job.labels.clear()
+    server._new_job(job, "somebody-elses")
+    server.requests.clear()
+    found = vertex.recent(120)
+    assert [each.run_id for each in found] == [f"run-{number}" for number in range(129, 9, -1)]
+    assert all(each.stages == () and each.created == server.clock for each in found)
+    assert server.asked() == ["ListPipelineJobs"] * 2
+
+
+def refuse_the(server: VertexServer, first: int, status: grpc.StatusCode, message: str = "not now") -> None:
+    """Refuses the first requests."""
+
+    def refuse(_method: str, _message: Any) -> None:
+        if len(server.requests) <= first:
+            raise Refused(status, message)
+
+    server.before = refuse
+
+
+def test_a_lost_answer_starts_no_second_run(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+    lost: list[str] = []
+
+    def lose_the_first(method: str, _: Any) -> None:
+        if method == "CreatePipelineJob" and not lost:
+            lost.append(method)
+            raise Refused(grpc.StatusCode.UNAVAILABLE, "connection reset")
+
+    server.after = lose_the_first
+    started = vertex.submit(wanted)
+    assert server.asked() == ["CreatePipelineJob", "CreatePipelineJob", "GetPipelineJob"]
+    assert [name.rpartition("/")[2] for name in server.jobs] == [started.run_id]
+
+
+def test_a_lost_request_is_sent_again_and_then_given_up(
+    vertex: VertexRuns, server: VertexServer, wanted: Submission
+) -> None:
+    refuse_the(server, 2, grpc.StatusCode.DEADLINE_EXCEEDED)
+    vertex.submit(wanted)
+    assert server.asked() == ["CreatePipelineJob"] * 3
+    server.requests.clear()
+    refuse_the(server, 99, grpc.StatusCode.UNAVAILABLE)
+    with pytest.raises(TransientError) as refusal:
+        vertex.submit(wanted)
+    (run_id,) = {request.pipeline_job_id for _, request in server.requests}
+    assert len(server.requests) == 3
+    assert str(refusal.value).endswith(f"`wgan status {run_id} --target vertex` tells whether it was started")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "remedy"),
+    [
+        ("UNAUTHENTICATED", "invalid token", ConfigError, "gcloud auth application-default login"),
+        ("PERMISSION_DENIED", "Permission denied", ConfigError, "roles/aiplatform.user"),
+        ("PERMISSION_DENIED", "no (iam.serviceAccounts.actAs)", ConfigError, "roles/iam.serviceAccountUser"),
+        ("INVALID_ARGUMENT", "List of errors:\n\t1. Field: labels", ConfigError, "errors: 1. Field: lab"),
+        ("ALREADY_EXISTS", "it is there", ConfigError, "it is there"),
+        ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
+        ("UNIMPLEMENTED", "Method not found!", ConfigError, "look at api_endpoint"),
+        ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "a quota is used up"),
+        ("INTERNAL", "Internal error", TransientError, "tells whether it was started"),
+        ("UNKNOWN", "Who knows", TransientError, "tells whether it was started"),
+        ("ABORTED", "Conflict", TransientError, "ABORTED: Conflict"),
+    ],
+)
+def test_refusals_become_one_line(
+    vertex: VertexRuns,
+    server: VertexServer,
+    wanted: Submission,
+    status: str,
+    message: str,
+    kind: type[Exception],
+    remedy: str,
+) -> None:
+    refuse_the(server, 99, grpc.StatusCode[status], message)
+    with pytest.raises(kind) as refusal:
+        vertex.submit(wanted)
+    assert str(refusal.value).startswith("cannot start run wgan-gp-")
+    assert "\n" not in str(refusal.value)
+    assert remedy in str(refusal.value)
+    assert len(server.requests) == 1
+
+
+def test_refused_fields_are_named() -> None:
+    detail = BadRequest()
+    detail.field_violations.add(field="pipeline_job.network", description="is not\n peered")
+    with pytest.raises(ConfigError) as refusal, answers.of_vertex("start run x"):
+        raise InvalidArgument("invalid request", details=[detail])
+    assert str(refusal.value) == (
+        "cannot start run x: Vertex answers INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered"
+    )
+
+
+def test_nobody_is_there(wanted: Submission) -> None:
+    with serving() as gone:
+        url = gone.url
+    vertex = VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=url), waits=())
+    with pytest.raises(TransientError, match=r"^cannot start run \S+: Vertex answers UNAVAILABLE: [^\n]*$"):
+        vertex.submit(wanted)
+
+
+def test_cancel_and_retry_fit_the_state(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+    run_id = vertex.submit(wanted).run_id
+    with pytest.raises(ConfigError, match=f"run {run_id} cannot be retried: it is PENDING"):
+        vertex.retry(run_id)
+    vertex.cancel(run_id)
+    assert vertex.status(run_id).state == backend.CANCELING
+    server.set_run(run_id, "CANCELLED")
+    with pytest.raises(ConfigError, match=f"run {run_id} has ended: CANCELED"):
+        vertex.cancel(run_id)
+    assert server.asked().count("CancelPipelineJob") == 1
+    # What Vertex adds to jobs is its own affair.
+    next(iter(server.jobs.values())).labels["vertex-ai-pipelines-run-billing-id"] = "123"
+    again = vertex.retry(run_id)
+    assert (again.run_id != run_id, again.state) == (True, backend.PENDING)
+    (_, first), (_, second) = (each for each in server.requests if each[0] == "CreatePipelineJob")
+    assert PipelineJob.pb(first.pipeline_job) == PipelineJob.pb(second.pipeline_job)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "refusal"),
+    [("wgan-gp-0", "cannot find run wgan-gp-0: Vertex answers NOT_FOUND: .*; look at its id"), ("Some Run", "run_id ")],
+)
+def test_a_run_that_does_not_exist(vertex: VertexRuns, run_id: str, refusal: str) -> None:
+    with pytest.raises(ConfigError, match=refusal):
+        vertex.status(run_id)
+
+
+def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+    run_id = vertex.submit(wanted).run_id
+    with pytest.raises(ConfigError, match="has no stage train: there are none yet"):
+        vertex.logs(run_id, "train")
+    server.set_run(run_id, "FAILED", {"train": ("FAILED", "exit code 1"), "embed": ("PENDING", "")})
+    with pytest.raises(ConfigError, match="has no stage trian: there are train, embed"):
+        vertex.logs(run_id, "trian")
+    with pytest.raises(ConfigError, match=r"stage embed of run \S+ has logged nothing: it has not begun"):
+        vertex.logs(run_id, "embed")
+    detail = next(iter(server.jobs.values())).job_detail.task_details[1]
+    detail.executor_detail.container_detail.failed_main_jobs = ["projects/1/locations/x/customJobs/77"]
+    # What the launcher of a custom job notes.
+    uri = "https://us-central1-aiplatform.googleapis.com/v1/projects/1/locations/us-central1/customJobs/88"
+    resources = {"resources": [{"resourceType": "CustomJob", "resourceUri": uri}]}
+    detail.execution = {"metadata": {"output:gcp_resources": json.dumps(resources)}}
+    with pytest.raises(ConfigError) as refusal:
+        vertex.logs(run_id, "train")
+    assert str(refusal.value) == (
+        "logs of Vertex are in Cloud Logging: gcloud logging read "
+        '\'resource.labels.job_id=("77" OR "1002" OR "88")\' --order=asc --project=my-project-1 '
+        "--format='value(textPayload, jsonPayload.message)'"
+    )

@@ -1,0 +1,234 @@
+"""Schedules on Vertex: what is asked of a server in which order. What is sent is compared in `test_sdk.py`."""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
+
+from components.core.errors import ConfigError, TransientError
+from pipeline.cluster import submission
+from pipeline.cluster.backend import Schedule
+from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.cluster.vertex.schedules import VertexSchedules
+from tests.fakes.vertex.server import Refused, VertexServer, serving
+from tests.unit.pipeline.packages import package_of
+
+CONNECTION = VertexConnection(project="my-project-1", location="us-central1")
+NOW = datetime.datetime(2026, 11, 22, 9, 30, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> ClusterPackage:
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
+    return submission.read_package(path, "vertex")
+
+
+@pytest.fixture
+def server() -> Iterator[VertexServer]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def vertex(server: VertexServer) -> VertexSchedules:
+    return VertexSchedules(dataclasses.replace(CONNECTION, api_endpoint=server.url))
+
+
+@pytest.fixture
+def nightly(package: ClusterPackage) -> Callable[..., Schedule]:
+    """A schedule, with changes: those of the run by the names of a `Submission`."""
+
+    def make(**changes: Any) -> Schedule:
+        of_run = {field.name for field in dataclasses.fields(Submission)}
+        of_known_run: dict[str, Any] = {
+            "package": package,
+            "parameters": {"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5},
+            "experiment": "Nightly Runs",
+            "run_name": "nightly",
+            "pipeline_root": "gs://staging/vertex",
+        }
+        run = Submission(**(of_known_run | {name: value for name, value in changes.items() if name in of_run}))
+        known: dict[str, Any] = {
+            "name": "nightly",
+            "cron": "0 3 * * MON-FRI",
+            "time_zone": "Europe/Berlin",
+            "target": "vertex",
+        }
+        return Schedule(
+            submission=run, **(known | {name: value for name, value in changes.items() if name not in of_run})
+        )
+
+    return make
+
+
+def enabled(vertex: VertexSchedules) -> dict[str, bool]:
+    return {each.schedule_id: each.enabled for each in vertex.live()}
+
+
+def test_a_pipeline_root_that_vertex_cannot_use_is_refused_first(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    for refuse in (vertex.require_expressible, vertex.create):
+        with pytest.raises(ConfigError, match=r"^schedule nightly: pipeline_root must be in a bucket"):
+            refuse(nightly(pipeline_root="minio://bucket"))
+    assert not server.requests
+    vertex.require_expressible(nightly())
+
+
+def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]) -> None:
+    wanted = nightly(concurrency=3, catch_up=True)
+    made = vertex.create(wanted)
+    assert server.asked()[:2] == ["CreateSchedule", "PauseSchedule"]
+    assert vertex.live() == [made]
+    assert (made.name, made.enabled, made.next_run, made.active_runs) == ("nightly", False, None, ())
+    assert made.digest == wanted.digest()
+    assert server.tick() == []
+
+
+def test_resuming_brings_the_start_near_first(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    made = vertex.create(nightly())
+    server.requests.clear()
+    vertex.resume(made.schedule_id)
+    assert server.asked() == ["GetSchedule", "UpdateSchedule", "ResumeSchedule"]
+    assert list(server.requests[1][1].update_mask.paths) == ["start_time"]
+    (found,) = vertex.live()
+    assert found.enabled
+    assert found.next_run is not None
+    assert found.next_run - server.clock < datetime.timedelta(days=4)
+    assert found.next_run.astimezone(datetime.UTC).hour in (1, 2)
+    server.clock += datetime.timedelta(minutes=2)
+    (run_id,) = server.tick()
+    (found,) = vertex.live()
+    assert found.active_runs == (run_id,)
+    assert server.tick() == [], "one at a time"
+    server.set_run(run_id, "SUCCEEDED")
+    (found,) = vertex.live()
+    assert found.active_runs == ()
+
+
+def test_a_clock_that_is_slow_here_is_no_matter(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    server.clock += datetime.timedelta(minutes=20)
+    made = vertex.create(nightly())
+    vertex.resume(made.schedule_id)
+    assert enabled(vertex) == {made.schedule_id: True}
+
+
+def test_pausing_and_resuming_again_keeps_the_start(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    made = vertex.create(nightly(catch_up=True))
+    vertex.resume(made.schedule_id)
+    server.clock += datetime.timedelta(minutes=2)
+    (run_id,) = server.tick()
+    vertex.pause(made.schedule_id)
+    (found,) = vertex.live()
+    assert (found.enabled, found.active_runs) == (False, (run_id,))
+    server.requests.clear()
+    vertex.pause(made.schedule_id)
+    vertex.resume(made.schedule_id)
+    vertex.resume(made.schedule_id)
+    assert server.asked() == ["GetSchedule", "GetSchedule", "ResumeSchedule", "GetSchedule"]
+    assert server.requests[2][1].catch_up
+    assert enabled(vertex) == {made.schedule_id: True}
+
+
+def test_missed_runs_are_not_made_up_for_unasked(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    made = vertex.create(nightly())
+    vertex.resume(made.schedule_id)
+    assert not server.requests[-1][1].catch_up
+
+
+def test_delete_leaves_its_runs(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    made = vertex.create(nightly())
+    vertex.resume(made.schedule_id)
+    server.clock += datetime.timedelta(minutes=2)
+    (run_id,) = server.tick()
+    vertex.delete(made.schedule_id)
+    assert vertex.live() == []
+    assert [name.rpartition("/")[2] for name in server.jobs] == [run_id]
+    with pytest.raises(ConfigError, match=r"cannot delete schedule \S+: Vertex answers NOT_FOUND: [^\n]*$"):
+        vertex.delete(made.schedule_id)
+
+
+def test_schedules_of_others_are_not_ours(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+) -> None:
+    made = vertex.create(nightly())
+    (ours,) = server.schedules.values()
+    for number, description in enumerate(("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", None)):
+        theirs = VertexSchedule(ours)
+        theirs.name = f"{ours.name}{number}"
+        info = theirs.create_pipeline_job_request.pipeline_job.pipeline_spec["pipelineInfo"]
+        info.pop("description")
+        if description is not None:
+            info["description"] = description
+        server.schedules[theirs.name] = theirs
+    assert len(server.schedules) == 5
+    assert [each.schedule_id for each in vertex.live()] == [made.schedule_id]
+
+
+def test_every_page_is_read(vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]) -> None:
+    vertex.create(nightly())
+    (ours,) = server.schedules.values()
+    for number in range(100):
+        theirs = VertexSchedule(ours)
+        theirs.name = f"{ours.name}{number}"
+        if number < 99:
+            theirs.create_pipeline_job_request.pipeline_job.pipeline_spec = {}
+        server.schedules[theirs.name] = theirs
+    assert [each.schedule_id for each in vertex.live()] == [
+        ours.name.rpartition("/")[2],
+        ours.name.rpartition("/")[2] + "99",
+    ]
+
+
+def lose(server: VertexServer, method: str, acted: bool) -> None:
+    """From now on, the connection is lost at a request, before or after the server acts upon it."""
+
+    def hang_up(asked: str, _: Any) -> None:
+        if asked == method:
+            raise Refused(grpc.StatusCode.UNAVAILABLE, "connection reset")
+
+    server.before, server.after = (None, hang_up) if acted else (hang_up, None)
+
+
+@pytest.mark.parametrize("method", ["CreateSchedule", "PauseSchedule", "UpdateSchedule", "ResumeSchedule"])
+@pytest.mark.parametrize("acted", [False, True])
+def test_whatever_is_lost_nothing_starts_before_it_is_resumed(
+    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule], method: str, acted: bool
+) -> None:
+    lose(server, method, acted)
+    with pytest.raises(TransientError, match=r"^cannot (create|resume) schedule nightly: Vertex answers UNAVAILABLE"):
+        vertex.resume(vertex.create(nightly()).schedule_id)
+    server.before = server.after = None
+    # Months of ticks, of which no schedule that was never resumed may take one.
+    resumed = "ResumeSchedule" in server.asked() and acted
+    for _ in range(100):
+        server.clock += datetime.timedelta(days=3)
+        if not resumed:
+            assert server.tick() == []
+            assert not any(schedule.started_run_count for schedule in server.schedules.values())
+    server.clock -= datetime.timedelta(days=300)
+    # Whatever was left, what apply does next brings it to life: once.
+    found = vertex.live()
+    assert len(found) == (0 if (method, acted) == ("CreateSchedule", False) else 1)
+    assert [each.enabled for each in found] == [resumed] * len(found)
+    made = found[0] if found else vertex.create(nightly())
+    vertex.resume(made.schedule_id)
+    assert enabled(vertex) == {made.schedule_id: True}
+    server.clock += datetime.timedelta(minutes=2)
+    assert len(server.tick()) == 1

@@ -1,0 +1,106 @@
+"""Our requests to Vertex beside those that Google's own SDK makes of the same package and arguments.
+
+The SDK takes long to import, and is used nowhere else.
+"""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform
+from google.cloud.aiplatform_v1.types import CreateScheduleRequest, PipelineJob
+from google.protobuf import json_format
+
+from pipeline.cluster import submission
+from pipeline.cluster.backend import Schedule
+from pipeline.cluster.submission import Submission
+from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.cluster.vertex.runs import job_of
+from pipeline.cluster.vertex.schedules import VertexSchedules
+from tests.fakes.vertex.server import serving
+from tests.unit.pipeline.packages import package_of
+
+PLACE: dict[str, Any] = {
+    "project": "my-project-1",
+    "location": "us-central1",
+    "credentials": AnonymousCredentials(),
+}
+CONNECTION = VertexConnection(
+    project="my-project-1",
+    location="us-central1",
+    encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+)
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
+    """A run of the package that holds most: a custom job, on a TPU."""
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
+    return Submission(
+        package=submission.read_package(path, "vertex"),
+        parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
+        experiment="nightly",
+        run_name="first run",
+        pipeline_root="gs://staging/vertex",
+    )
+
+
+def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
+    return aiplatform.PipelineJob(
+        display_name=wanted.run_name,
+        template_path=str(wanted.package.path),
+        pipeline_root=wanted.pipeline_root,
+        parameter_values=wanted.parameters,
+        failure_policy="slow",
+        encryption_spec_key_name=CONNECTION.encryption_key,
+        **PLACE,
+    )
+
+
+def as_json(message: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(type(message).pb(message))
+
+
+def test_a_run(wanted: Submission) -> None:
+    ours = as_json(job_of(wanted, CONNECTION))
+    theirs = as_json(PipelineJob(of_the_sdk(wanted)._gca_resource))
+    assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
+    assert ours == theirs
+
+
+def test_a_schedule(wanted: Submission) -> None:
+    nightly = Schedule(
+        name="nightly",
+        cron="0 3 * * MON-FRI",
+        time_zone="Europe/Berlin",
+        target="vertex",
+        submission=wanted,
+        concurrency=2,
+    )
+    with serving() as server:
+        vertex = VertexSchedules(dataclasses.replace(CONNECTION, api_endpoint=server.url))
+        vertex.create(nightly)
+        theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
+        # It cannot be told of a server without TLS.
+        theirs.api_client = vertex._client
+        theirs.create(
+            cron="TZ=Europe/Berlin 0 3 * * 1-5",
+            start_time="2099-01-01T00:00:00Z",
+            max_concurrent_run_count=2,
+            max_concurrent_active_run_count=2,
+        )
+        ours, sdks = (_comparable(request) for method, request in server.requests if method == "CreateSchedule")
+    assert ours == sdks
+
+
+def _comparable(request: CreateScheduleRequest) -> dict[str, Any]:
+    """A request without the time of asking, our labels and note, and the run's name, which the SDK leaves out."""
+    found = as_json(request)
+    assert found["schedule"].pop("startTime")
+    job = found["schedule"]["createPipelineJobRequest"]["pipelineJob"]
+    job.pop("labels", None)
+    job.pop("displayName", None)
+    assert job["pipelineSpec"]["pipelineInfo"].pop("description")
+    return found

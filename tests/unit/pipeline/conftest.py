@@ -1,0 +1,136 @@
+"""Real packages, compiled by kfp from small shell components, and the real `wgan` command to run them."""
+# mypy: disable-error-code="valid-type"
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp import compiler, dsl
+from kfp.dsl import pipeline_task
+
+from tests import programs, properties
+
+properties.register_profiles()  # make test-kfp216 loads no conftest above this one
+
+
+@dsl.container_component
+def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
+    """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "shell", text, out])
+
+
+@dsl.container_component
+def number(value: int, out: dsl.OutputPath(int)) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", 'echo "$1" > "$2"', "number", value, out])
+
+
+@dsl.container_component
+def final(script: str, text: str, status: dsl.PipelineTaskFinalStatus) -> dsl.ContainerSpec:
+    """Runs a script; `$1` is the text, `$2` the final status as JSON."""
+    return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "final", text, status])
+
+
+class Desk:
+    """A folder with packages and a root, and the `wgan` command."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root = folder, folder / "runs"
+        self.environment = {**os.environ, "NO_COLOR": "1"}
+
+    def compile(self, function: Callable[..., Any], name: str = "pipeline") -> Path:
+        """Compiles a pipeline function to a package."""
+        path = self.folder / f"{name}.yaml"
+        compiler.Compiler().compile(dsl.pipeline(name=name)(function), str(path))
+        return path
+
+    def command(self, verb: str, package: Path, *flags: str) -> list[str]:
+        return [sys.executable, "-m", "pipeline", verb, "--package", str(package), "--root", str(self.root), *flags]
+
+    def run(self, package: Path, *flags: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
+        """Runs a package to its end."""
+        command = self.command(verb, package, *flags)
+        return programs.run(command, self.environment)
+
+    def start(self, package: Path, *flags: str) -> "subprocess.Popen[str]":
+        """Starts a run and returns at once; its stderr goes to `stderr.txt`."""
+        with open(self.folder / "stderr.txt", "w") as file:
+            command = self.command("run", package, *flags)
+            return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=file, text=True)
+
+    def tasks(self, run: int = 1) -> dict[str, Any]:
+        """What `state.json` of a run says of its tasks."""
+        state = json.loads((self.root / "history" / f"{run:04d}" / "state.json").read_text())
+        return state["tasks"]
+
+    def states(self, run: int = 1) -> dict[str, str]:
+        """The state of every task of a run."""
+        return {name: task["state"] for name, task in self.tasks(run).items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The components that test pipelines are made of; each call makes a task of the pipeline around it."""
+
+    shell: Callable[..., dsl.PipelineTask]
+    number: Callable[..., dsl.PipelineTask]
+    final: Callable[..., dsl.PipelineTask]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stacks_without_source() -> Iterator[None]:
+    """Spare kfp the source lines of the whole stack, of which it wants one name, at each setting of a stage.
+
+    Under pytest, with a deep stack and thousands of modules, they take a second or more for each package.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline_task, "inspect", types.SimpleNamespace(stack=functools.partial(inspect.stack, 0)))
+        yield
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def parts() -> Parts:
+    return Parts(shell, number, final)
+
+
+def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the `wgan` command to its end, in a folder."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
+    with contextlib.chdir(cwd or "."):
+        return programs.run([sys.executable, "-m", "pipeline", *words], environment)
+
+
+def messages(found: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the errors that a command logged."""
+    return [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
+
+
+def is_running(pid: int) -> bool:
+    """Return whether there is a process of that number that is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,489 @@
+"""Stages in containers of a real Docker engine: exit status, logs, what they see and may do, signals, mistakes."""
+# mypy: disable-error-code="valid-type"
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+
+from components.core.errors import ConfigError, TransientError
+from components.core.stage import cache_key
+from pipeline.local import containers
+from pipeline.local.containers import Mount, mount_words, where_it_is
+from pipeline.local.docker_client import Docker, Image, explained
+from pipeline.local.processes import Call
+from pipeline.local.session import session
+from pipeline.package import reader
+from pipeline.package.image_digests import is_moving_tag
+from pipeline.package.reader import Task
+from tests.unit.pipeline.conftest import Desk, wait_until
+
+BASE = "python:3.11-slim-bookworm"
+IMAGE = "wgan-test/python:1.0.0"
+
+
+@dsl.container_component
+def shell(script: str, out: dsl.OutputPath(str), text: str = "") -> dsl.ContainerSpec:
+    """Runs a script; `$1` is the text, `$2` the file for the output parameter `out`."""
+    return dsl.ContainerSpec(image=IMAGE, command=["sh", "-ec", script, "shell", text, out])
+
+
+def docker(*words: str) -> str:
+    found = subprocess.run([Docker().program, *words], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    """A Docker engine with a small image under a name of our own."""
+    try:
+        Docker().platform()
+    except (ConfigError, TransientError):
+        pytest.skip("no Docker engine: install and start Docker, then `make images`")
+    if Docker().image(BASE) is None:
+        pytest.skip(f"no image {BASE}: docker pull {BASE}")
+    docker("tag", BASE, IMAGE)
+    return IMAGE
+
+
+def one_task(script: str, image: str = IMAGE, cached: bool = True) -> Callable[[str], None]:
+    def pipeline(text: str = "") -> None:
+        shell(script=script, text=text).set_container_image(image).set_caching_options(cached)
+
+    return pipeline
+
+
+def running(desk: Desk) -> list[str]:
+    """The containers of a desk's runs that still exist, running or not."""
+    return docker("ps", "--all", "--quiet", "--filter", f"label=wgan-gp-pipeline.root={desk.root}").split()
+
+
+@pytest.mark.docker
+def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk: Desk) -> None:
+    script = "echo last word; exit 3"
+    found = reader.read(desk.compile(one_task(script)).read_bytes(), "the package")
+    (task,) = found.tasks
+    place = containers.prepare(found, [], desk.folder, [], False)
+    log = desk.folder / "log"
+    with session(desk.root, Docker().program) as opened:
+        place.begin(opened)
+        codes = [place.run(Call(task, ["sh", "-c", script], {}, desk.folder, log, "")) for _ in range(50)]
+    assert codes == [3] * 50
+    assert log.read_text() == "last word\n" * 50
+
+
+@pytest.mark.docker
+def test_failure_is_reported_with_its_status_and_nothing_stays(engine: str, desk: Desk) -> None:
+    found = desk.run(desk.compile(one_task("echo no luck >&2; exit 65")), "--runner", "docker")
+    assert found.returncode == 65
+    assert "shell | no luck" in found.stderr
+    assert (desk.root / "history" / "0001" / "shell.log").read_text() == "no luck\n"
+    task = desk.tasks()["shell"]
+    assert (task["state"], task["exit_code"], task["attempts"]) == ("failed", 65, 1)
+    assert task["image"] == f"{IMAGE}@{docker('image', 'inspect', '--format', '{{.Id}}', IMAGE)}"
+    assert running(desk) == []
+
+
+@pytest.mark.docker
+def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: Desk) -> None:
+    found = desk.run(desk.compile(one_task('seq 1 20000; printf ok > "$2"')), "--runner", "docker")
+    assert found.returncode == 0, found.stderr
+    lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    assert lines == [str(number) for number in range(1, 20001)]
+
+
+@pytest.mark.docker
+def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Desk) -> None:
+    client, fired = desk.folder / "docker", desk.folder / "fired"
+    # The real client, but what follows a log ends in the middle of a line.
+    client.write_text(
+        f"""#!/bin/sh
+        if [ "$1 $2" = "logs --follow" ]; then
+            touch '{fired}'
+            '{shutil.which(Docker().program)}' "$@" | head --bytes 1001
+        else
+            exec '{shutil.which(Docker().program)}' "$@"
+        fi
+        """
+    )
+    client.chmod(0o755)
+    desk.environment["DOCKER"] = str(client)
+    found = desk.run(desk.compile(one_task('seq 1 1000; printf ok > "$2"')), "--runner", "docker")
+    assert found.returncode == 0, found.stderr
+    assert fired.exists()
+    lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    assert lines == [str(number) for number in range(1, 1001)]
+    assert "shell | 1000" in found.stderr
+
+
+@pytest.mark.docker
+def test_a_signal_ends_a_container_as_a_process(engine: str, desk: Desk) -> None:
+    found = desk.run(desk.compile(one_task("kill -9 $$")), "--runner", "docker")
+    assert found.returncode == 137
+    assert "ended by SIGKILL" in found.stderr
+
+
+@pytest.mark.docker
+def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
+    script = """
+        set +e
+        (touch /here) 2>/dev/null && echo root is writable
+        touch /tmp/here || echo tmp is not writable
+        grep -q '^CapEff:[[:space:]]*0000000000000000$' /proc/self/status || echo capabilities
+        grep -q '^NoNewPrivs:[[:space:]]*1$' /proc/self/status || echo new privileges
+        ls /sys/class/net
+        id -u; pwd
+        printf "$WGAN_IMAGE" > "$2"
+    """
+    found = desk.run(desk.compile(one_task(script)), "--runner", "docker")
+    assert found.returncode == 0, found.stderr
+    log = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    assert log == ["lo", str(os.getuid()), str(Path.cwd())]
+    assert desk.tasks()["shell"]["outputs"]["out"].startswith(f"{IMAGE}@sha256:")
+    assert (desk.root / "history" / "0001" / "shell").stat().st_uid == os.getuid()
+
+
+@pytest.mark.docker
+def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
+    script = """
+        set +e
+        cat /given/here; (echo x > /given/here) 2>/dev/null && echo writable
+        echo y > /kept/made
+        echo "$PLAIN $SECRET"; id -u; df -k /dev/shm | tail -1 | awk '{print $2}'; ls /sys/class/net | tr '\\n' ' '
+        cat "$GOOGLE_APPLICATION_CREDENTIALS"
+        printf ok > "$2"
+    """
+    given, kept = desk.folder / 'given, "here"', desk.folder / "kept"
+    given.mkdir()
+    kept.mkdir()
+    kept.chmod(0o777)
+    (given / "here").write_text("given\n")
+    (desk.folder / "key.json").write_text("key\n")
+    desk.environment["SECRET"] = "hidden"  # noqa: S105
+    mount = shlex.quote(mount_words(Mount(str(given), "/given")))
+    options = f"--mount {mount} -v {kept}:/kept -v {desk.folder}/key.json:/key.json:ro -e PLAIN=a=b -e SECRET "
+    options += "--user 12345:0 --shm-size 1m --network bridge -e GOOGLE_APPLICATION_CREDENTIALS=/key.json --rm"
+    desk.root.mkdir()
+    desk.root.chmod(0o777)
+    path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null"), cached=False))
+    found = desk.run(path, "--runner", "docker", f"--docker-options={options}")
+    log = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], found.stderr
+    assert (kept / "made").stat().st_uid == 12345
+    assert "hidden" not in found.stderr.replace("| a=b hidden", "")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_run_leaves_no_container(engine: str, desk: Desk, signum: int, code: int) -> None:
+    script = "trap 'echo ending; exit 143' TERM; echo begun; while :; do sleep 0.1; done"
+    process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
+    log = desk.root / "history" / "0001" / "shell.log"
+    while not log.exists() or "begun" not in log.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert len(running(desk)) == 1
+    process.send_signal(signum)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    assert log.read_text() == "begun\nending\n"
+    assert desk.states() == {"shell": "interrupted"}
+    assert running(desk) == []
+
+
+@pytest.mark.docker
+def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: Desk) -> None:
+    script = "trap 'echo not yet' TERM; echo begun; while :; do sleep 0.1; done"
+    process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
+    log = desk.root / "history" / "0001" / "shell.log"
+    for word in ("begun", "not yet"):
+        while not log.exists() or word not in log.read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert running(desk) == []
+
+
+@pytest.mark.docker
+def test_the_container_of_a_killed_runner_is_removed(engine: str, desk: Desk) -> None:
+    path = desk.compile(one_task("trap '' TERM; echo begun; sleep 300"))
+    process = desk.start(path, "--runner", "docker")
+    log = desk.root / "history" / "0001" / "shell.log"
+    while not log.exists() or "begun" not in log.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert len(running(desk)) == 1
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: running(desk) == [])
+
+
+@pytest.mark.docker
+def test_a_run_removes_containers_of_dead_runs_and_of_no_other(engine: str, desk: Desk) -> None:
+    def left_by(run: Path) -> str:
+        labels = ["--label", f"wgan-gp-pipeline.root={desk.root}", "--label", f"wgan-gp-pipeline.run={run}"]
+        return docker("run", "--detach", *labels, IMAGE, "sleep", "300")
+
+    with session(desk.root, Docker().program) as other:
+        alive, dead = left_by(other.folder), left_by(desk.root / ".tmp-run-dead")
+        try:
+            found = desk.run(desk.compile(one_task('printf ok > "$2"')), "--runner", "docker")
+            assert found.returncode == 0, found.stderr
+            assert docker("ps", "--quiet", "--no-trunc", "--filter", f"id={alive}") == alive
+            assert docker("ps", "--all", "--quiet", "--filter", f"id={dead}") == ""
+        finally:
+            docker("rm", "--force", alive)
+
+
+@pytest.mark.docker
+def test_the_umask_and_the_temporary_folder_are_the_runs(engine: str, desk: Desk) -> None:
+    path = desk.compile(one_task('echo "$TMPDIR $WGAN_UMASK"; touch "$TMPDIR/file"; printf ok > "$2"'))
+    before = os.umask(0o027)
+    try:
+        found = desk.run(path, "--runner", "docker")
+    finally:
+        os.umask(before)
+    assert found.returncode == 0, found.stderr
+    (line,) = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    folder, umask = line.split()
+    assert umask == "027"
+    assert Path(folder).parent == desk.root
+    assert not Path(folder).exists()
+
+
+def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
+    task = Task(name="train", container={"image": IMAGE, "command": ["python", "-m", "components.train"]})
+    labelled = Image(IMAGE, "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
+
+    def code(image: Image, dev: bool = False) -> str:
+        return containers.Containers(Docker(), {IMAGE: image}, [], tmp_path, [], dev).code(task)
+
+    assert code(labelled) == "c"
+    assert code(labelled, dev=True) == cache_key.source_digest("train")
+    assert code(dataclasses.replace(labelled, code={})) == "sha256:1"
+
+
+def image_for_arm(name: str) -> bytes:
+    """An image with one empty file, as `docker load` reads it."""
+
+    def tar(files: dict[str, bytes]) -> bytes:
+        held = io.BytesIO()
+        with tarfile.open(fileobj=held, mode="w") as written:
+            for file, content in files.items():
+                entry = tarfile.TarInfo(file)
+                entry.size = len(content)
+                written.addfile(entry, io.BytesIO(content))
+        return held.getvalue()
+
+    layer = tar({"empty": b""})
+    layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
+    config = {"architecture": "arm64", "os": "linux", "config": {}, "rootfs": layers}
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    texts = {"config.json": config, "manifest.json": manifest}
+    return tar({**{file: json.dumps(value).encode() for file, value in texts.items()}, "layer.tar": layer})
+
+
+@pytest.mark.docker
+def test_images_that_cannot_run_are_told_all_at_once_before_anything_runs(engine: str, desk: Desk) -> None:
+    strange = "wgan-test/strange:1.0.0"
+    subprocess.run([Docker().program, "load"], input=image_for_arm(strange), check=True, capture_output=True)
+    docker("tag", BASE, "wgan-test/moving:latest")
+
+    @dsl.container_component
+    def stage(summary: dsl.OutputPath(str)) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image=IMAGE, command=["python", "-m", "components.train"], args=[summary])
+
+    def pipeline() -> None:
+        shell(script="").set_container_image("wgan-test/absent:1.0.0")
+        shell(script="").set_container_image(strange)
+        shell(script="").set_container_image("wgan-test/moving")
+        shell(script="").set_container_image("wgan-test/moving:latest").set_caching_options(False)
+        stage()
+
+    try:
+        found = desk.run(desk.compile(pipeline), "--runner", "docker")
+    finally:
+        docker("rmi", strange, "wgan-test/moving:latest")
+    assert found.returncode == 64
+    told = sorted(line.split(" E ", 1)[1] for line in found.stderr.splitlines())
+    ours = Docker().platform()
+    assert [line.split(":", 2)[0] for line in told] == [
+        "image wgan-test/absent",
+        "image wgan-test/moving is named by a tag that moves, and results of shell-3 are kept",
+        "image wgan-test/python",
+        "image wgan-test/strange",
+    ]
+    assert "is not here: get it with `docker pull wgan-test/absent:1.0.0`" in told[0]
+    assert "is of version (none given), expected" in told[2]
+    assert f"is for linux/arm64, this engine is {ours}" in told[3]
+    assert not desk.root.exists()
+
+
+@pytest.mark.docker
+def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: str, desk: Desk) -> None:
+    @dsl.container_component
+    def absent(out: dsl.OutputPath(str)) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image=IMAGE, command=["no-such-program", out])
+
+    def pipeline() -> None:
+        absent()
+
+    found = desk.run(desk.compile(pipeline), "--runner", "docker")
+    assert found.returncode == 127
+    assert "no-such-program" in (desk.root / "history" / "0001" / "absent.log").read_text()
+    if "nvidia" not in docker("info", "--format", "{{json .Runtimes}}"):
+        found = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
+        assert found.returncode == 64
+        assert "shell: this Docker engine has no driver for GPUs: install the NVIDIA" in found.stderr
+    assert running(desk) == []
+
+
+@pytest.mark.docker
+def test_a_user_without_permission_is_told_the_remedy(engine: str) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can ask as another user")
+    words = [Docker().program, "version"]
+    found = subprocess.run(words, capture_output=True, text=True, user=12345, group=12345, extra_groups=[], env={})
+    assert found.returncode != 0
+    assert "Docker refuses this user: join its group" in str(explained(found.stderr))
+
+
+@pytest.fixture
+def silent_engine() -> Iterator[str]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    kept.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        for connection in kept:
+            connection.close()
+
+
+def test_an_engine_that_never_answers_is_not_waited_for(silent_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_client()
+    monkeypatch.setenv("DOCKER_HOST", silent_engine)
+    with pytest.raises(TransientError, match=r"Docker did not answer .* within 1 s: see whether"):
+        Docker().ask("version", seconds=1.0)
+
+
+def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = desk.compile(one_task("exit 0"))
+    desk.environment["DOCKER"] = "no-such-docker"
+    found = desk.run(path, "--runner", "docker")
+    assert found.returncode == 64
+    assert "there is no program no-such-docker here: install Docker, or name" in found.stderr
+    needs_client()
+    del desk.environment["DOCKER"]
+    desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
+    found = desk.run(path, "--runner", "docker")
+    assert found.returncode == 75
+    assert "no Docker engine answers: start it" in found.stderr
+    assert "tcp://127.0.0.1:1" in found.stderr
+    assert not desk.root.exists()
+
+
+def needs_client() -> None:
+    try:
+        subprocess.run([Docker().program, "--version"], capture_output=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("no Docker client: install Docker")
+
+
+def test_mistakes_in_the_options(desk: Desk) -> None:
+    path = desk.compile(one_task("exit 0"))
+    for words, problems in (
+        (
+            ("--runner", "docker", "--docker-options=-e 'a"),
+            ['docker_options must be words as in a shell, got "-e \'a"'],
+        ),
+        (
+            ("--docker_options", "--gpus all", "--dev"),
+            [f"{name} is for containers: give --runner docker as well" for name in ("docker_options", "dev")],
+        ),
+    ):
+        found = desk.run(path, *words)
+        assert found.returncode == 64
+        lines = [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
+        assert [line.partition(": No closing")[0] for line in lines] == problems
+
+
+def test_a_parameter_that_has_the_name_of_a_flag_is_refused(desk: Desk) -> None:
+    def pipeline(dev: str = "") -> None:
+        shell(script="exit 0", text=dev)
+
+    found = desk.run(desk.compile(pipeline))
+    assert found.returncode == 64
+    assert "the package has a parameter dev, which is a flag of this command: rename it" in found.stderr
+
+
+def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there" / "deep").mkdir(parents=True)
+    (tmp_path / "there" / "images").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there" / "deep")
+    monkeypatch.chdir(tmp_path / "here")
+    # The kernel follows the link before the dots; in a container, which has no link, the dots go back in the name.
+    assert Path("link/../images").is_dir()
+    found = where_it_is("link/../images")
+    assert found == Mount(f"{tmp_path}/there/images", f"{tmp_path}/here/images")
+
+
+def test_mounts_are_fields_of_csv() -> None:
+    assert mount_words(Mount("/a", "/b")) == "type=bind,source=/a,target=/b,readonly"
+    assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
+
+
+@pytest.mark.parametrize(
+    ("reference", "moves"),
+    [
+        ("wgan/train:0.1.0", False),
+        ("host:5000/wgan/train:0.1.0-rc.1", False),
+        (f"wgan/train@sha256:{'0' * 64}", False),
+        (f"sha256:{'0' * 64}", False),
+        ("wgan/train", True),
+        ("host:5000/wgan/train", True),
+        ("wgan/train:latest", True),
+        ("python:3.11", True),
+        ("python:3.11-slim-bookworm", True),
+    ],
+)
+def test_tags_that_move(reference: str, moves: bool) -> None:
+    assert is_moving_tag(reference) == moves
+
+
+def test_complaints_are_one_line() -> None:
+    error = explained(
+        "Error response from daemon: write /var/lib/docker/x: no space left on device.\nSee 'docker run'.\n"
+    )
+    assert isinstance(error, TransientError)
+    assert str(error).startswith("no space is left where Docker keeps images and containers: `docker system df`")
+    assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
+    assert json.dumps(str(explained(""))) == '"Docker: it said nothing"'

@@ -1,0 +1,69 @@
+"""Stage processes: the Python that is running, our own packages wherever the command is given, exit codes in words."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.local.processes import Call, Processes, name_of_exit
+from pipeline.local.session import session
+from pipeline.package.reader import Task
+
+Run = Callable[..., tuple[int, str]]
+
+
+def call(words: list[str], folder: Path) -> Call:
+    task = Task(name="stage", container={"command": words})
+    return Call(task, words, {"WORD": "set"}, folder, folder / "log", "stage | ")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str]:
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        processes = Processes()
+        with session(tmp_path, "docker") as opened:
+            processes.begin(opened)
+            code = processes.run(call(list(words), tmp_path))
+        return code, log.read_text(errors="replace")
+
+    return run
+
+
+@pytest.mark.parametrize("word", ["python", "python3"])
+def test_python_is_the_one_that_runs(run: Run, word: str) -> None:
+    program = "import os, sys; print(sys.executable, os.environ['WORD'])"
+    assert run(word, "-c", program) == (0, f"{sys.executable} set\n")
+
+
+def test_our_stages_are_never_taken_from_the_working_folder(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components" / "__init__.py").write_text("raise SystemExit(99)")
+    code, log = run("python", "-m", "components.decide", "--source", "digits", "--registry", str(tmp_path / "none"))
+    assert code == 0, log
+    assert "source_fingerprint: " in log
+
+
+def test_undecodable_bytes_are_kept(tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("sh", "-c", r"printf 'a\377b'")[0] == 0
+    assert (tmp_path / "log").read_bytes() == b"a\xffb"
+    assert "stage | a\ufffdb" in capfd.readouterr().err
+
+
+def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:
+    processes = Processes()
+    processes.stop(15)
+    assert processes.run(call(["touch", str(tmp_path / "made")], tmp_path)) == 143
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(1, "exit code 1"), (137, "exit code 137, ended by SIGKILL"), (255, "exit code 255"), (65, "exit code 65")],
+)
+def test_exit_codes_in_words(code: int, words: str) -> None:
+    assert name_of_exit(code) == words

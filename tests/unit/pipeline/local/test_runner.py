@@ -1,0 +1,200 @@
+"""The runner on real packages and real processes."""
+# mypy: disable-error-code="valid-type"
+
+import json
+
+import pytest
+from kfp import dsl
+
+from tests.unit.pipeline.conftest import Desk, Parts, is_running
+
+
+def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
+    def chain(count: int = 3, share: float = 1e-4, name: str = "x") -> None:
+        first = parts.number(value=count)
+        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{{key}}")
+
+    found = desk.run(desk.compile(chain), "--count", "7", "--name", 'it\'s "q" $HOME')
+    assert found.returncode == 0, found.stderr
+    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:{key}'
+    assert desk.tasks()["number"]["outputs"]["out"] == 7
+
+
+def test_output_is_streamed_and_kept(desk: Desk, parts: Parts) -> None:
+    def noisy() -> None:
+        parts.shell(script='echo to stdout; echo to stderr >&2; printf done > "$2"')
+
+    found = desk.run(desk.compile(noisy))
+    assert "shell | to stdout" in found.stderr
+    assert "shell | to stderr" in found.stderr
+    log = (desk.root / "history" / "0001" / "shell.log").read_text()
+    assert sorted(log.split("\n")) == ["", "to stderr", "to stdout"]
+
+
+@pytest.mark.parametrize(("value", "ran"), [("PROMOTE", "done"), ("HOLD", "skipped")])
+def test_if(desk: Desk, parts: Parts, value: str, ran: str) -> None:
+    def gated(verdict: str) -> None:
+        judged = parts.shell(script='printf %s "$1" > "$2"', text=verdict)
+        with dsl.If(judged.output == "PROMOTE", name="promoted"):
+            parts.shell(script='printf published > "$2"', text="after")
+
+    found = desk.run(desk.compile(gated), "--verdict", value)
+    assert found.returncode == 0, found.stderr
+    assert desk.states()["shell-2"] == ran
+    if ran == "skipped":
+        assert "skipped: out HOLD" in found.stdout
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (65, "FAILED")])
+def test_exit_handler_runs_either_way(desk: Desk, parts: Parts, code: int, state: str) -> None:
+    def handled(code: int, place: str) -> None:
+        with dsl.ExitHandler(parts.final(script='printf %s "$2" > "$1"', text=place), name="handled"):
+            work = parts.shell(script=f'printf x > "$2"; exit {code}')
+            parts.shell(script='printf y > "$2"').after(work)
+
+    place = desk.folder / "status.json"
+    found = desk.run(desk.compile(handled), "--code", str(code), "--place", str(place))
+    assert found.returncode == code, found.stderr
+    status = json.loads(place.read_text())
+    assert status["state"] == state
+    assert desk.states()["final"] == "done"
+    assert desk.states()["shell-2"] == ("done" if code == 0 else "not run")
+    if code:
+        assert status["error"]["message"] == "shell: exit code 65"
+
+
+def test_failure_stops_what_depends_on_it_and_gives_its_code(desk: Desk, parts: Parts) -> None:
+    def failing() -> None:
+        first = parts.shell(script="echo the reason >&2; exit 65")
+        parts.shell(script='printf x > "$2"', text=first.output)
+
+    found = desk.run(desk.compile(failing))
+    assert found.returncode == 65
+    assert desk.states() == {"shell": "failed", "shell-2": "not run"}
+    assert "failed (65)" in found.stdout
+    assert "the reason" in found.stderr
+    assert "shell.log" in found.stderr
+
+
+@pytest.mark.parametrize(("signal_name", "code"), [("TERM", 143), ("KILL", 137), ("SEGV", 139)])
+def test_death_by_signal_is_told(desk: Desk, parts: Parts, signal_name: str, code: int) -> None:
+    def dying(name: str) -> None:
+        parts.shell(script="kill -$1 $$", text=name)
+
+    found = desk.run(desk.compile(dying), "--name", signal_name)
+    assert found.returncode == code
+    assert f"SIG{signal_name}" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("codes", "attempts", "code"),
+    [("75 0", 2, 0), ("75 1 0", 3, 0), ("75 75 75 0", 3, 75), ("64 0", 1, 64), ("65 0", 1, 65), ("70 0", 1, 70)],
+)
+def test_retries(desk: Desk, parts: Parts, codes: str, attempts: int, code: int) -> None:
+    def retried(place: str) -> None:
+        parts.shell(
+            script="echo . >> $1/count; n=$(wc -l < $1/count); printf x > $2; exit $(cut -d' ' -f$n $1/codes)",
+            text=place,
+        ).set_retry(2, backoff_duration="0s")
+
+    (desk.folder / "codes").write_text(codes)
+    found = desk.run(desk.compile(retried), "--place", str(desk.folder))
+    assert found.returncode == code, found.stderr
+    assert len((desk.folder / "count").read_text().split()) == attempts
+    assert desk.tasks()["shell"]["attempts"] == attempts
+
+
+def test_missing_output_is_a_defect(desk: Desk, parts: Parts) -> None:
+    def silent() -> None:
+        parts.shell(script="true")
+
+    found = desk.run(desk.compile(silent))
+    assert found.returncode == 70
+    assert "output parameter out was not written" in found.stderr
+
+
+def test_missing_program_is_told(desk: Desk) -> None:
+    @dsl.container_component
+    def absent() -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="none", command=["/nonexistent/program"])
+
+    def pipeline() -> None:
+        absent()
+
+    found = desk.run(desk.compile(pipeline))
+    assert found.returncode == 127
+    assert "No such file or directory: /nonexistent/program" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
+    def handled() -> None:
+        with dsl.ExitHandler(parts.shell(script='printf cleaned > "$2"')):
+            parts.shell(script='printf x > "$2"')
+
+    package = desk.compile(handled)
+    assert [desk.run(package).returncode for _ in range(2)] == [0, 0]
+    # Nor is what a program that is no stage of ours made ever kept.
+    assert desk.states(2) == {"shell": "done", "shell-2": "done"}
+
+
+def test_artefacts_and_environment(desk: Desk) -> None:
+    @dsl.container_component
+    def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
+        script = """import json, os, sys
+given = json.loads(sys.argv[1])["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"]
+open(given, "w").write(os.environ["WORD"])"""
+        return dsl.ContainerSpec(image="none", command=["python", "-c", script, "{{$}}"])
+
+    def pipeline() -> None:
+        write().set_env_variable("WORD", "weights").set_cpu_limit("2")
+
+    package = desk.compile(pipeline)
+    assert desk.run(package).returncode == 0
+    assert (desk.root / "history" / "0001" / "write" / "model").read_text() == "weights"
+
+
+def test_jobs_run_side_by_side(desk: Desk, parts: Parts) -> None:
+    # Each waits for the file that the other makes: one after the other they would never end.
+    meet = 'touch "$1/{mine}"; until [ -e "$1/{other}" ]; do sleep 0.02; done; printf x > "$2"'
+
+    def meeting(place: str) -> None:
+        parts.shell(script=meet.format(mine="a", other="b"), text=place)
+        parts.shell(script=meet.format(mine="b", other="a"), text=place)
+
+    found = desk.run(desk.compile(meeting), "--place", str(desk.folder), "--jobs", "2")
+    assert found.returncode == 0, found.stderr
+
+
+def test_one_job_runs_one_after_the_other(desk: Desk, parts: Parts) -> None:
+    alone = 'mkdir "$1" || exit 70; sleep 0.1; rmdir "$1"; printf x > "$2"'
+
+    def apart(place: str) -> None:
+        for _ in range(3):
+            parts.shell(script=alone, text=place)
+
+    assert desk.run(desk.compile(apart), "--place", str(desk.folder / "lock")).returncode == 0
+
+
+def test_two_runs_at_once_on_one_root_both_end_well(desk: Desk, parts: Parts) -> None:
+    def slow(place: str) -> None:
+        first = parts.shell(script='sleep 0.3; printf made > "$2"', text=place)
+        parts.shell(script='printf "%s again" "$1" > "$2"', text=first.output)
+
+    package = desk.compile(slow)
+    started = [desk.start(package, "--place", "p") for _ in range(2)]
+    assert [process.wait(60) for process in started] == [0, 0]
+    for process in started:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert {path.name for path in (desk.root / "history").iterdir()} == {"0001", "0002"}
+    assert desk.tasks(1)["shell-2"]["outputs"] == desk.tasks(2)["shell-2"]["outputs"] == {"out": "made again"}
+
+
+def test_nothing_that_a_stage_started_outlives_it(desk: Desk, parts: Parts) -> None:
+    def forgetful(place: str) -> None:
+        parts.shell(script='sleep 300 & echo $! > "$1"; printf x > "$2"', text=place)
+
+    place = desk.folder / "pid"
+    assert desk.run(desk.compile(forgetful), "--place", str(place)).returncode == 0
+    assert not is_running(int(place.read_text()))

@@ -1,0 +1,77 @@
+"""Temporary files of runs: one folder each, gone with the run, or by the next run where the runner was killed."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline.local.session import session
+from tests.unit.pipeline.conftest import Desk, Parts, wait_until
+
+# Opens a session, puts a file into its folder, and lives until it is killed.
+_RUNNER = """
+import sys, time
+from pathlib import Path
+from pipeline.local.session import session
+with session(Path(sys.argv[1]), "docker") as opened:
+    (opened.folder / "large").write_bytes(b"temporary")
+    print(opened.folder, opened.reaper.pid, flush=True)
+    time.sleep(300)
+"""
+
+
+def start(root: Path) -> tuple["subprocess.Popen[str]", Path, int]:
+    """A process with an open session, the session's folder, and the reaper's number."""
+    process = subprocess.Popen([sys.executable, "-c", _RUNNER, str(root)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    folder, reaper = process.stdout.readline().split()
+    return process, Path(folder), int(reaper)
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_a_run_removes_the_folder_of_a_dead_one_and_not_that_of_one_that_lives(tmp_path: Path) -> None:
+    (alive, folder, _), (dead, left, reaper) = start(tmp_path), start(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, left.name}
+    dead.kill()
+    dead.communicate()
+    wait_until(lambda: not is_there(reaper))
+    assert (left / "large").exists()
+    with session(tmp_path, "docker") as opened:
+        assert {path.name for path in tmp_path.iterdir()} == {folder.name, opened.folder.name}
+        assert (folder / "large").exists()
+    alive.kill()
+    alive.communicate()
+    with session(tmp_path, "docker"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk, parts: Parts) -> None:
+    def pipeline() -> None:
+        parts.shell(script='touch "$TMPDIR/file"; ls "$TMPDIR"; printf %s "$TMPDIR" > "$2"')
+
+    found = desk.run(desk.compile(pipeline))
+    assert found.returncode == 0, found.stderr
+    folder = Path(desk.tasks()["shell"]["outputs"]["out"])
+    assert folder.parent == desk.root
+    assert (desk.root / "history" / "0001" / "shell.log").read_text() == "file\n"
+    assert not folder.exists()
+    assert not list(desk.root.glob(".tmp-*"))
+
+
+def test_what_is_no_longer_watched_is_left_alone(tmp_path: Path) -> None:
+    watched, over = [subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2)]
+    try:
+        with session(tmp_path, "docker") as opened:
+            with opened.process(over.pid):
+                pass
+            opened._tell("+", "process", str(watched.pid))
+        assert watched.wait(60) == -signal.SIGKILL
+        assert over.poll() is None
+    finally:
+        for process in (watched, over):
+            process.kill()
+            process.wait()

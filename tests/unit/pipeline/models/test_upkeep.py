@@ -1,0 +1,378 @@
+"""`wgan models verify`, `promote`, `rollback` and `gc`, in folders and in buckets alike."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import evaluations, models
+from components.core.errors import Superseded, TransientError
+from components.core.registry import registry, registry_bucket
+from components.core.storage import buckets
+from pipeline import __main__ as wgan
+from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.faults.soak.publication import Candidate, candidate
+
+# A connection that a thread leaves open is left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+VERSIONS = 5
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[Candidate]:
+    """Each was compared with the one before it, which was published."""
+    folder = tmp_path_factory.mktemp("candidates")
+    found = [candidate(folder / "1", 1)]
+    for number in range(2, VERSIONS + 2):
+        found.append(candidate(folder / str(number), number, rival=(found[-1].digest, number - 1)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def published(candidates: list[Candidate], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry of all but the last."""
+    place = tmp_path_factory.mktemp("published") / "registry"
+    for each in candidates[:VERSIONS]:
+        each.publish(str(place))
+    return place
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: Server) -> str:
+    """The registry, in a folder, or copied from there to a bucket; so it has no claims."""
+    if request.param == "folder":
+        return str(shutil.copytree(published, tmp_path / "registry"))
+    gcs.create_bucket("b")
+    for path in published.rglob("*"):
+        if path.is_file() and path.name != ".lock":
+            buckets.create(f"gs://b/registry/{path.relative_to(published).as_posix()}", path)
+    return "gs://b/registry"
+
+
+@pytest.fixture
+def ask(place: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Ask:
+    """Exit code, output and complaints of `wgan models ...`; never a traceback."""
+
+    def asked(*words: object) -> tuple[int, str, str]:
+        caplog.clear()
+        capsys.readouterr()
+        code = wgan.main(["models", *map(str, words), "--registry", place])
+        told = [each.getMessage() for each in caplog.records if each.name == "pipeline"]
+        assert "Traceback" not in "".join(told)
+        return code, capsys.readouterr().out, "\n".join(told)
+
+    return asked
+
+
+def write(place: str, name: str, content: bytes | None) -> None:
+    """Changes a file of the registry, or deletes it, past everything that looks after it."""
+    if not buckets.is_uri(place):
+        path = Path(place, name)
+        path.unlink() if content is None else path.write_bytes(content)
+        return
+    if content is not None:
+        buckets.put(f"{place}/{name}", content)
+        return
+    stored = buckets.stat(f"{place}/{name}")
+    assert stored is not None
+    buckets.delete(stored)
+
+
+def champion(place: str) -> registry.Champion:
+    found = registry.read_champion(place)
+    assert found is not None
+    return found
+
+
+def test_list_why_and_reproduce(ask: Ask) -> None:
+    code, out, _ = ask("list")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
+    assert ask("why", 5)[1].startswith("version     5, the champion\n")
+    assert "python -m components.train" in ask("reproduce", 2)[1]
+
+
+def test_verify_names_every_file_that_is_damaged(place: str, ask: Ask) -> None:
+    code, out, _ = ask("verify")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        *([str(number), "whole"] for number in range(1, VERSIONS)),
+        ["5", "champion", "whole"],
+    ]
+    write(place, "versions/2/variables/variables.data", b"variables/variables.dat_ of 2")
+    write(place, "versions/2/evaluation/metrics.json", b"{}")
+    write(place, "versions/3/saved_model.pb", None)
+    write(place, "versions/4/evaluation/verdict.json", b"{")
+    code, out, told = ask("verify")
+    assert code == 65
+    states = [line.split()[-1] for line in out.splitlines()[1:]]
+    assert states == ["whole", "damaged", "damaged", "damaged", "whole"]
+    assert f"version 2 of {place} is damaged: variables/variables.data, evaluation/metrics.json" in told.splitlines()
+    assert f"version 3 of {place} is damaged: saved_model.pb" in told.splitlines()
+    assert "verdict.json" in told
+    assert ask("verify", 1)[0] == 0
+    assert ask("verify", 2)[0] == 65
+    assert ask("verify", 7)[2] == f"registry {place} has no version 7; there are: 1, 2, 3, 4, 5"
+    write(place, "champion.json", b"{")
+    code, out, told = ask("verify")
+    assert code == 65
+    assert len(out.splitlines()) == VERSIONS + 1
+    assert "does not describe a champion" in told
+
+
+def test_verify_names_files_that_were_added(place: str, ask: Ask) -> None:
+    write(place, "versions/2/extra.py", b"")
+    write(place, "versions/3/evaluation/.hidden", b"")
+    write(place, "versions/4/variables/more", b"")
+    code, out, told = ask("verify")
+    assert code == 65
+    assert [line.split()[-1] for line in out.splitlines()[1:]] == ["whole", "damaged", "damaged", "damaged", "whole"]
+    for number, name in ((2, "extra.py"), (3, "evaluation/.hidden"), (4, "variables/more")):
+        assert f"version {number} of {place} is damaged: {name} (added)" in told.splitlines()
+
+
+def test_verify_names_links(published: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(published, tmp_path / "registry")
+    versions, elsewhere = place / "versions", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for number, name in ((2, "."), (3, "saved_model.pb"), (4, "variables")):
+        path = versions / str(number) / name
+        moved = path.rename(elsewhere / str(number))
+        path.symlink_to(moved)
+    found = [registry.damage(place, number, champion_of(place)) for number in (1, 2, 3, 4)]
+    assert found == [
+        [],
+        ["it is a symbolic link"],
+        ["saved_model.pb (a symbolic link)"],
+        ["variables (a symbolic link)"],
+    ]
+
+
+def test_every_byte_of_a_version_is_guarded(place: str, published: Path) -> None:
+    """One byte of each file, a different place in each."""
+    names = [path.relative_to(published).as_posix() for path in published.rglob("versions/5/**/*") if path.is_file()]
+    assert len(names) == 10
+    for number, name in enumerate(names):
+        whole = (published / name).read_bytes()
+        at = number * 7919 % len(whole)
+        write(place, name, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert registry.damage(place, 5, champion_of(published)) != [], (name, at)
+        write(place, name, whole)
+    assert registry.damage(place, 5, champion_of(published)) == []
+
+
+def champion_of(folder: Path) -> registry.Champion:
+    return champion(str(folder))
+
+
+def test_promote(place: str, ask: Ask) -> None:
+    assert ask("promote", 2) == (0, "version 2 is the champion\n", "")
+    found = champion(place)
+    assert (found.version, found.revision, found.former) == (2, 6, (1, 2, 3, 4, 5))
+    assert ask("promote", 2) == (0, "version 2 is the champion already\n", "")
+    assert champion(place) == found
+    assert ask("promote", 9)[::2] == (65, f"registry {place} has no version 9; there are: 1, 2, 3, 4, 5")
+    write(place, "versions/4/saved_model.pb", b"another")
+    assert "saved_model.pb" in ask("promote", 4)[2]
+    assert champion(place) == found
+    assert ask("rollback")[0] == 0
+    assert champion(place).version == 5
+
+
+def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(place: str, ask: Ask) -> None:
+    name = "versions/3/evaluation/verdict.json"
+    value = evaluations.Description.read(
+        registry.version_location(place, 3).require(models.MANIFEST, "model").path / "evaluation"
+    )
+    write(place, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
+    assert ask("promote", 3)[::2] == (65, f"the verdict on version 3 of {place} is HOLD: it was changed")
+
+
+def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, candidates: list[Candidate]) -> None:
+    for number in (4, 3, 2, 1):
+        assert ask("rollback")[:2] == (0, f"version {number} is the champion again, version {number + 1} no more\n")
+    assert ask("rollback")[::2] == (65, f"there was no champion of {place} before version 1")
+    found = champion(place)
+    assert (found.version, found.revision, found.former, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
+    again = candidates[1].publish(place)  # compared with version 1, which is champion again
+    assert again.kept
+    assert again.parameters["summary"] == "already published as version 2; the champion is version 1"
+    assert champion(place) == found
+
+
+def test_gc_prints_and_only_with_yes_removes(place: str, ask: Ask, candidates: list[Candidate]) -> None:
+    assert ask("rollback")[0] == 0  # to version 4; 3 was before it
+    code, out, _ = ask("gc", "--keep", 1)
+    assert code == 0
+    assert out == "version  why\n1        not needed\n2        not needed\n\nnothing was removed; --yes removes them\n"
+    assert registry.versions(place) == [1, 2, 3, 4, 5]
+    assert ask("gc", "--keep", 1, "--yes")[1].endswith("\nremoved: 2\n")
+    assert registry.versions(place) == [3, 4, 5]
+    found = champion(place)
+    assert (found.version, found.removed, found.revision) == (4, (1, 2), 7)
+    assert ask("gc", "--keep", 1, "--yes") == (0, "nothing to remove\n", "")
+    assert champion(place) == found
+    assert ask("promote", 1)[2].endswith("has no version 1; there are: 3, 4, 5")
+    assert ask("rollback")[0] == 0
+    assert ask("rollback")[2] == f"version 2, the champion before, is gone from {place}; promote another version"
+    assert [line.split()[0] for line in ask("list")[1].splitlines()] == ["version", "3", "4", "5"]
+    assert ask("promote", 5)[0] == 0
+    assert candidates[5].publish(place).parameters["version"] == 6  # no number is given twice
+    assert ask("gc", "--keep", 0)[0] == 64
+
+
+def test_a_registry_without_a_champion(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, gcs: Server
+) -> None:
+    empty = "gs://b/empty" if buckets.is_uri(place) else str(tmp_path / "empty")
+    if not buckets.is_uri(place):
+        Path(empty).mkdir()
+    for words in (["gc"], ["rollback"], ["list"]):
+        assert wgan.main(["models", *words, "--registry", empty]) == 65
+        assert f"nothing has been published in {empty} yet" in caplog.records[-1].getMessage()
+    assert wgan.main(["models", "list", "--registry", str(tmp_path / "nowhere")]) == 65
+    assert "there is no such folder" in caplog.records[-1].getMessage()
+    assert wgan.main(["models", "list", "--registry", "gs://nowhere/registry"]) == 64
+    assert "there is no bucket nowhere" in caplog.records[-1].getMessage()
+
+
+def test_of_two_changes_at_once_one_fails(
+    candidates: list[Candidate], gcs: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rollback between what another command reads and what it writes; a removal and a promotion among them."""
+    gcs.create_bucket("b")
+    place = "gs://b/registry"
+    for each in candidates[:3]:
+        each.publish(place)
+    for words in (["promote", "1"], ["rollback"], ["gc", "--keep", "1", "--yes"]):
+
+        def meanwhile(request: Request) -> None:
+            if request.method == "POST":
+                gcs.before = None
+                pointer = registry.read_pointer(place)
+                assert pointer.champion is not None
+                other = 5 - pointer.champion.version  # 2 and 3 in turn
+                registry.move_champion(
+                    place, pointer, registry.crowned(pointer.champion, registry.read_version(place, other, None))
+                )
+
+        before = champion(place)
+        gcs.before = meanwhile
+        assert wgan.main(["models", *words, "--registry", place]) == 73
+        assert caplog.records[-1].getMessage() == (
+            f"another process changed the champion of {place} meanwhile; look again (wgan models list)"
+        )
+        after = champion(place)
+        assert (after.revision, after.version, after.removed) == (before.revision + 1, 5 - before.version, ())
+        assert registry.versions(place) == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_an_unfinished_publication_is_removed_and_can_begin_anew(
+    place: str, ask: Ask, candidates: list[Candidate], gcs: Server
+) -> None:
+    """Of a folder: what a killed process leaves. Of a bucket: a version that is claimed and uploaded in part."""
+    if buckets.is_uri(place):
+
+        def fail(request: Request) -> None:
+            if request.method == "POST" and b"saved_model.pb" in request.body:
+                raise HangUp
+
+        gcs.before = fail
+        with pytest.raises(TransientError):
+            candidates[5].publish(place)
+        gcs.before = None
+        name = "6"
+        assert registry_bucket.begun(place)[-1] == 6
+    else:
+        name = ".tmp-6-abc"
+        Path(place, "versions", name).mkdir()
+    assert ask("gc")[1] == "version  why\n1        not needed\n2        not needed\n\n" + (
+        "nothing was removed; --yes removes them\n"
+    )
+    assert ask("gc", "--keep", 5) == (0, "nothing to remove\n", "")
+    assert ask("gc", "--uncommitted", "--keep", 5)[1].splitlines()[1].split() == [name, "never", "finished"]
+    assert ask("gc", "--uncommitted", "--keep", 5, "--yes")[1].endswith("\nremoved: 1\n")
+    assert ask("gc", "--uncommitted", "--keep", 5) == (0, "nothing to remove\n", "")
+    again = candidates[5].publish(place).parameters["version"]
+    assert again == (7 if buckets.is_uri(place) else 6)
+    assert champion(place).version == again
+    assert ask("verify")[0] == 0
+
+
+def test_what_is_removed_while_it_is_published_never_becomes_champion(
+    candidates: list[Candidate], gcs: Server, ask_of: Callable[..., int]
+) -> None:
+    gcs.create_bucket("b")
+    place = "gs://b/registry"
+    candidates[0].publish(place)
+
+    def remove(request: Request) -> None:
+        if request.method == "POST" and b"versions/2/MANIFEST.json" in request.body:
+            gcs.before = None
+            assert ask_of(place, "gc", "--uncommitted", "--yes") == 0
+
+    gcs.before = remove
+    with pytest.raises(Superseded, match=r"^version 2 was removed while it was published; publish again$"):
+        candidates[1].publish(place)
+    assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version all the same
+    assert registry.versions(place, champion(place)) == [1]
+    assert ask_of(place, "verify") == 0
+    assert candidates[1].publish(place).parameters["version"] == 3
+    assert ask_of(place, "gc", "--yes") == 0
+    assert registry_bucket.begun(place) == [1, 3]
+
+
+@pytest.fixture
+def ask_of() -> Callable[..., int]:
+    """Exit code of `wgan models ...` of any registry."""
+
+    def asked(place: str, *words: str) -> int:
+        return wgan.main(["models", *words, "--registry", place])
+
+    return asked
+
+
+def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: Server) -> None:
+    if not buckets.is_uri(place):  # champion.json says that it is gone, and it is not
+        found = champion(place)
+        registry.write_champion(place, dataclasses.replace(found, revision=found.revision + 1, removed=(2,)))
+        assert registry.versions(place, champion(place)) == [1, 3, 4, 5]
+        assert ask("gc", "--keep", 5)[1].splitlines()[1].split() == ["2", "removed", "before,", "not", "wholly"]
+        assert ask("gc", "--keep", 5, "--yes")[0] == 0
+        assert registry.versions(place) == [1, 3, 4, 5]
+        return
+    gcs.deny("storage.objects.delete", "registry/versions/2/variables")
+    code, _, told = ask("gc", "--yes")
+    assert code == 64
+    assert "permission is missing" in told
+    assert registry.versions(place, registry.read_pointer(place).champion) == [3, 4, 5]
+    gcs.denied.clear()
+    deleted = [request.path.split("%2F")[-2:] for request in gcs.requests if request.method == "DELETE"]
+    assert deleted[0] == ["1", "MANIFEST.json"]
+    assert deleted[1] == ["1", "saved_model.pb"]
+    assert "removed before, not wholly" in ask("gc")[1]
+    assert ask("gc", "--yes")[0] == 0
+    assert registry_bucket.begun(place) == [3, 4, 5]
+
+
+def test_a_champion_from_before_there_were_revisions(place: str, ask: Ask) -> None:
+    value = {"schema_version": registry.SCHEMA_VERSION, **dataclasses.asdict(champion(place))}
+    for name in ("revision", "former", "rolled_back", "removed"):
+        del value[name]
+    write(place, "champion.json", json.dumps(value).encode())
+    found = champion(place)
+    assert (found.version, found.revision, found.former) == (5, 5, (1, 2, 3, 4))
+    assert ask("rollback")[0] == 0
+    assert (champion(place).version, champion(place).revision) == (4, 6)
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        wgan.main(["models", "--help"])
+    assert "wgan models gc --keep 5 --yes" in capsys.readouterr().out

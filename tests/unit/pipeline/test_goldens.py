@@ -1,0 +1,210 @@
+"""Packages for each target and kind of hardware, as they were when somebody last looked; read as their targets do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp.kubernetes import kubernetes_executor_config_pb2
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from components.core import stages
+from components.core.stage import cli
+from components.core.stage.executor import ExecutorInput
+from components.train.config import TrainConfig
+from pipeline.package import reader, shipped_package
+from pipeline.package.reader import Constant
+from pipeline.profiles import profiles
+from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.profiles import KFP, VERTEX, Profile
+from pipeline.profiles.vertex_settings import LAUNCHER_IMAGE
+from tests.unit.pipeline.packages import DIGESTS, GOLDENS, PROFILES, goldens, package_of
+
+
+def documents(text: bytes) -> list[Any]:
+    return list(yaml.safe_load_all(text))
+
+
+@pytest.fixture(scope="module", params=sorted(PROFILES), ids="-".join)
+def profile(request: pytest.FixtureRequest) -> Profile:
+    return PROFILES[request.param]
+
+
+@pytest.fixture(scope="module")
+def found(profile: Profile) -> list[Any]:
+    """The documents of a package for each profile that ships."""
+    return documents(package_of(profile.name, profile.target))
+
+
+@pytest.fixture
+def first(found: list[Any]) -> Any:
+    return found[0]
+
+
+def test_there_is_a_golden_of_every_kind() -> None:
+    kinds = {(target, PROFILES[name, target].train_image) for name, target in GOLDENS}
+    assert kinds == {(target, hardware) for target in profiles.TARGETS for hardware in ("cpu", "gpu", "tpu")}
+
+
+def test_golden_packages() -> None:
+    folder = Path(__file__).with_name("goldens")
+    assert goldens() == {path: path.read_text() for path in (shipped_package.PATH, *folder.iterdir())}, (
+        "make goldens, and look at the difference"
+    )
+
+
+def test_is_what_kubeflow_calls_a_pipeline(first: Any) -> None:
+    # Raises on a field that Kubeflow's own message does not have, or on a value of another type.
+    spec = json_format.ParseDict(first, pipeline_spec_pb2.PipelineSpec())
+    assert spec.pipeline_info.name == "wgan-gp"
+
+
+def test_can_be_read(profile: Profile) -> None:
+    """Every input of a task, at each level of the graph, comes from something that is there."""
+    found = reader.read(package_of(profile.name, profile.target), "the package", to_execute=False)
+    assert {task.name for task in found.tasks} == set(stages.ALL)
+
+
+def test_every_input_is_given(first: Any) -> None:
+    """Kubeflow's backend does not fill in a component's defaults."""
+    for component in (first["root"], *first["components"].values()):
+        for task in component.get("dag", {}).get("tasks", {}).values():
+            declared = first["components"][task["componentRef"]["name"]]["inputDefinitions"]["parameters"]
+            assert declared.keys() <= task["inputs"]["parameters"].keys()
+
+
+def test_stages_start_without_a_shell_and_from_images_by_digest(first: Any) -> None:
+    for label, executor in first["deploymentSpec"]["executors"].items():
+        container = executor["container"]
+        if "--payload" in container["args"]:
+            assert container["image"] == LAUNCHER_IMAGE
+            job = json.loads(container["args"][container["args"].index("--payload") + 1])
+            (container,) = (pool["container_spec"] for pool in job["job_spec"]["worker_pool_specs"])
+            container["image"] = container.pop("image_uri")
+        assert container["command"] == ["python", "-m", f"components.{label.removeprefix('exec-')}"]
+        assert container["image"] in DIGESTS.values()
+
+
+def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, found: list[Any]) -> None:
+    special = profile.target == KFP and profile.train_image != "cpu"
+    assert len(found) == (2 if special else 1)
+    for document in found[1:]:
+        json_format.ParseDict(document, pipeline_spec_pb2.PlatformSpec())
+        executors = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+        assert executors.keys() == {"exec-train"}
+        read = json_format.ParseDict(executors["exec-train"], kubernetes_executor_config_pb2.KubernetesExecutorConfig())
+        train = profile.stages["train"]
+        assert isinstance(train, KubernetesStage)
+        assert dict(read.node_selector.labels).items() >= dict(train.node_selectors).items()
+        assert read.active_deadline_seconds == train.timeout
+
+
+def test_train_is_told_its_hardware_and_embed_its_own(profile: Profile, first: Any) -> None:
+    parameters = first["root"]["inputDefinitions"]["parameters"]
+    stages = first["components"]["comp-condition-2"]["dag"]["tasks"]
+    train, embed = (stages[name]["inputs"]["parameters"] for name in ("train", "embed"))
+    told = {name: parameters[name]["defaultValue"] for name in ("accelerator", "replicas")}
+    for name in told:
+        assert train[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
+    if profile.train_image == "cpu":
+        assert told == {"accelerator": "auto", "replicas": 0}
+        assert embed["accelerator"] == train["accelerator"]
+    else:
+        assert told == {"accelerator": profile.train_image, "replicas": profile.replicas}
+        assert profile.replicas == int(profile.name.split("-")[2] if profile.name.count("-") > 1 else 1)
+        assert [embed[name]["runtimeValue"]["constant"] for name in ("accelerator", "tpu", "replicas")] == [
+            "cpu",
+            "",
+            0,
+        ]
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu-l4", "tpu-v5e-8"])
+def test_the_shipped_package_on_other_hardware_is_what_compiling_makes(name: str) -> None:
+    def told(found: reader.Package) -> dict[str, Any]:
+        return {
+            task.name: {name: source for name, source in task.inputs.items() if isinstance(source, Constant)}
+            for task in found.tasks
+        }
+
+    compiled = reader.read(package_of(name, KFP), "the package", to_execute=False)
+    shipped = shipped_package.read()
+    shipped_package.put_train_on(PROFILES[name, KFP].train_image, shipped)
+    assert told(shipped) == told(compiled)
+    images_of = {task.name: task.container["image"].partition(":")[0].partition("/")[2] for task in shipped.tasks}
+    assert images_of == {
+        task.name: task.container["image"].partition("@")[0].partition("/")[2] for task in compiled.tasks
+    }
+
+
+def test_only_train_has_an_accelerator(profile: Profile, first: Any) -> None:
+    executors = first["deploymentSpec"]["executors"]
+    having = [
+        name for name, executor in executors.items() if "accelerator" in executor["container"].get("resources", {})
+    ]
+    assert having in ([], ["exec-train"])
+    in_job = "--payload" in executors["exec-train"]["container"]["args"]
+    assert (having == ["exec-train"]) == (profile.train_image != "cpu" and not in_job)
+
+
+@pytest.mark.parametrize("name", ["gpu-l4-4", "tpu-v5e-4-spot"])
+def test_the_executor_input_reaches_a_custom_job_whole(name: str, tmp_path: Path) -> None:
+    """As the launcher does: placeholders are replaced, then the payload is read."""
+    executors = documents(package_of(name, VERTEX))[0]["deploymentSpec"]["executors"]
+    args = executors["exec-train"]["container"]["args"]
+    nasty = 'a "b" \\ {{x}} \n é'
+    message = {
+        "inputs": {"parameterValues": {"dataset": nasty, "checkpoints": "gs://b/c", "replicas": 4.0}},
+        "outputs": {"parameters": {"summary": {"outputFile": "x"}}, "outputFile": str(tmp_path / "out")},
+    }
+    payload = args[args.index("--payload") + 1]
+    escaped = json.dumps(json.dumps(message))[1:-1]
+    (pool,) = json.loads(payload.replace("{{$.json_escape[1]}}", escaped))["job_spec"]["worker_pool_specs"]
+    container = pool["container_spec"]
+    assert container["image_uri"] == DIGESTS["train-" + name[:3]]
+    assert container["command"] == ["python", "-m", "components.train"]
+    flag, text = container["args"]
+    assert flag == "--executor-input"
+    config = cli.build(TrainConfig, ExecutorInput(text).parameters)
+    assert (config.dataset, config.replicas) == (nasty, 4)
+
+
+@pytest.mark.slow
+def test_vertex_reads_its_packages_and_their_custom_jobs(tmp_path: Path) -> None:
+    """Offline, by Google's own client: it makes the request, and nothing is sent."""
+    pytest.importorskip("google.cloud.aiplatform")
+    program = """
+import json, sys
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform
+from google.cloud.aiplatform_v1.types import CustomJob
+where = {"project": "project", "location": "us-central1", "credentials": AnonymousCredentials()}
+for path in sys.argv[1:]:
+    given = {"source": "gs://bucket/images", "root": "gs://bucket/root"}
+    job = aiplatform.PipelineJob("name", path, pipeline_root="gs://bucket/pipelines", parameter_values=given, **where)
+    container = job.pipeline_spec["deploymentSpec"]["executors"]["exec-train"]["container"]
+    if "--payload" in container["args"]:
+        # Raises on a field that Vertex' own message does not have.
+        read = CustomJob.from_json(container["args"][container["args"].index("--payload") + 1])
+        machine = read.job_spec.worker_pool_specs[0].machine_spec
+        print(machine.machine_type, machine.accelerator_type.name, machine.accelerator_count, machine.tpu_topology,
+              read.job_spec.scheduling.strategy.name, read.job_spec.scheduling.timeout, read.job_spec.service_account)
+"""
+    paths = []
+    for name in ("gpu-l4", "gpu-l4-4", "tpu-v5e-4-spot"):
+        paths.append(tmp_path / f"{name}.yaml")
+        paths[-1].write_bytes(package_of(name, VERTEX))
+    # Nobody is asked who we are.
+    environment = {**os.environ, "NO_GCE_CHECK": "true"}
+    command = [sys.executable, "-c", program, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["g2-standard-48", "NVIDIA_L4", "4", "STRATEGY_UNSPECIFIED", "1", "day,", "0:00:00"],
+        ["ct5lp-hightpu-4t", "ACCELERATOR_TYPE_UNSPECIFIED", "0", "2x2", "SPOT", "1", "day,", "0:00:00"],
+    ]

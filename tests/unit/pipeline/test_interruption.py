@@ -1,0 +1,116 @@
+"""Ctrl-C and SIGTERM: real signals to a real `wgan run`; no stage is left behind, the same command goes on."""
+
+import ctypes
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.dispositions import ignoring
+from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
+
+# Writes its process number and its child's, then works until it is told to end, which it does with the code given.
+STAGE = (
+    'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait || wait; exit 1'
+)
+OBEDIENT = STAGE.format(on_term="echo ending; exit 143")
+STUBBORN = 'trap "" TERM; ' + STAGE.format(on_term="echo not yet")  # what it starts inherits that
+
+
+def interrupted_pipeline(parts: Parts, script: str) -> Callable[[str], None]:
+    def pipeline(place: str) -> None:
+        first = parts.shell(script='printf 1 > "$2"', text=place)
+        work = parts.shell(script=f'[ ! -e "$1/allowed" ] || {{ printf 2 > "$2"; exit 0; }}; {script}', text=place)
+        work.after(first).set_retry(3)
+        parts.shell(script='printf 3 > "$2"', text=work.output)
+
+    return pipeline
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_run_leaves_nothing_and_goes_on(desk: Desk, parts: Parts, signum: int, code: int) -> None:
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    process.send_signal(signum)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, (desk.folder / "stderr.txt").read_text()
+    assert desk.states() == {"shell": "done", "shell-2": "interrupted", "shell-3": "not run"}
+    assert "interrupted" in output
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+    (desk.folder / "allowed").touch()
+    found = desk.run(package, "--place", str(desk.folder))
+    assert found.returncode == 0, found.stderr
+    assert desk.states(2) == {"shell": "done", "shell-2": "done", "shell-3": "done"}
+
+
+def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: Desk, parts: Parts) -> None:
+    """As under nohup, in cron and behind a script's `&`."""
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    with ignoring(signal.SIGINT, signal.SIGHUP):
+        process = desk.start(package, "--place", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
+        process.send_signal(signum)
+    process.communicate(timeout=60)
+    told = (desk.folder / "stderr.txt").read_text()
+    assert process.returncode == 143, told
+    assert "SIGTERM: waiting for shell-2 to end" in told
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+
+def test_signal_that_another_thread_takes_interrupts(desk: Desk, parts: Parts) -> None:
+    """The main thread's wait goes on then, as it does if a signal arrives just before the wait."""
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    other = max(int(thread.name) for thread in Path(f"/proc/{process.pid}/task").iterdir())
+    assert other != process.pid
+    assert ctypes.CDLL(None).tgkill(process.pid, other, int(signal.SIGINT)) == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 130, (desk.folder / "stderr.txt").read_text()
+
+
+def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts) -> None:
+    package = desk.compile(interrupted_pipeline(parts, STUBBORN))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    process.send_signal(signal.SIGINT)
+    log = desk.root / "history" / "0001" / "shell-2.log"
+    while "not yet" not in log.read_text():
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
+
+
+def test_killed_runner_is_followed_by_a_run_that_goes_on(desk: Desk, parts: Parts) -> None:
+    package = desk.compile(interrupted_pipeline(parts, OBEDIENT))
+    process = desk.start(package, "--place", str(desk.folder))
+    wait_until((desk.folder / "pids").exists)
+    stage, child = map(int, (desk.folder / "pids").read_text().split())
+    assert is_running(stage)
+    assert is_running(child)
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: not is_running(stage) and not is_running(child))
+    (desk.folder / "allowed").touch()
+    assert desk.run(package, "--place", str(desk.folder)).returncode == 0
+
+
+def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) -> None:
+    def waiting(place: str) -> None:
+        parts.shell(script='touch "$1/failed"; exit 75', text=place).set_retry(5, backoff_duration="3600s")
+
+    process = desk.start(desk.compile(waiting), "--place", str(desk.folder))
+    while "retry 1" not in (desk.folder / "stderr.txt").read_text():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert desk.states() == {"shell": "interrupted"}
