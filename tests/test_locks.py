@@ -1,4 +1,4 @@
-"""Each lock in requirements/ holds every direct dependency of the extras and groups that `make lock` compiles into it."""
+"""Each lock in requirements/ holds every direct dependency of the extras and groups that `make lock` puts into it."""
 
 import argparse
 import shlex
