@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender
+from components.core.artifacts import training_log
 
 _PLACE = fashion_mnist.BUILD / "stage"
 _LOG = fashion_mnist.BUILD / "logs" / "stage.txt"
@@ -166,9 +167,8 @@ def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most:
 
 def _reached(folder: Path) -> int:
     """The last step in the stage's log; 0 before there is one."""
-    log = folder / "metrics.jsonl"
-    whole = log.read_text().rpartition("\n")[0].splitlines() if log.exists() else []
-    return int(json.loads(whole[-1])["step"]) if whole else 0
+    rows = training_log.read(folder / training_log.METRICS)
+    return int(rows[-1]["step"]) if rows else 0
 
 
 def _first_block_seconds() -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets, lineage
+from components.core.artifacts import checkpoints, datasets, lineage, training_log
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
@@ -296,8 +296,9 @@ class Session:
         log.info("train: beginning with the networks of %s", self._config.initial_checkpoint)
 
     def _drop_rows_after(self, step: int) -> None:
-        self._progress.drop_after(step)
-        self._monitor.drop_after(step)
+        if self._workers.is_chief:
+            for name in (training_log.METRICS, training_log.HEALTH):
+                training_log.drop_after(self._folder.path / name, step)
 
     def _warn_of_other_bits(self, description: checkpoints.Description) -> None:
         exact = self._config.reproducibility == "exact"

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from components.core.artifacts import checkpoints
+from components.core.artifacts import checkpoints, training_log
 from components.core.errors import DataError, StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import Location
@@ -20,7 +20,6 @@ from components.core.storage.location import Location
 log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
-_LOGS = ".jsonl"
 _Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in the bucket, those that stay there
 # A step of which there is a checkpoint, the logs as they were then, by name, and what is to stay then.
 _Saved = tuple[int, dict[str, bytes], _Kept]
@@ -41,7 +40,7 @@ def fetch(place: Location) -> None:
     here = max(checkpoints.steps(place), default=-1)
     there = [step for step in _steps_in_bucket(place) if step > here]
     if _fetch_last_whole(place, there):
-        place.fetch_files(_LOGS)
+        place.fetch_files(training_log.SUFFIX)
     elif there and here < 0:
         raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
 
@@ -255,7 +254,8 @@ class _Sender:
 
 def _logs(place: Location) -> dict[str, bytes]:
     """The logs as they are now, by name."""
-    return {path.name: path.read_bytes() for path in place.path.glob(f"*{_LOGS}") if path.name != "scores.jsonl"}
+    logs = [place.path / name for name in (training_log.METRICS, training_log.HEALTH)]
+    return {path.name: path.read_bytes() for path in logs if path.exists()}
 
 
 def _steps_in_bucket(place: Location) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from components.core.artifacts import checkpoints, evaluations, lineage, models
+from components.core.artifacts import checkpoints, evaluations, lineage, models, training_log
 from components.core.registry import registry
 from components.core.sources.index import SourceIndex
 from components.core.stage import run_notes
@@ -25,7 +25,6 @@ from components.publish import run as publish
 from components.publish.config import PublishConfig
 from components.record import run as record
 from components.record.config import RecordConfig
-from components.train.monitoring import window
 from pipeline.local.cache import Cache
 from pipeline.local.history import History
 from pipeline.models import upkeep
@@ -101,15 +100,15 @@ def _read_checkpoint(folder: Path) -> Any:
 def _old_rows(folder: Path) -> None:
     # The last checkpoint was that of step 2; a row of step 3 was written, and half of another.
     for step in (1, 2, 3):
-        window.append_row(folder / "rows.jsonl", {"step": step, "loss": step / 3})
+        training_log.append(folder / "rows.jsonl", {"step": step, "loss": step / 3})
     with open(folder / "rows.jsonl", "a") as file:
         file.write('{"step": 4, "lo')
 
 
 def _go_on_with_rows(folder: Path) -> None:
-    window.drop_rows_after(folder / "rows.jsonl", 2)
+    training_log.drop_after(folder / "rows.jsonl", 2)
     for step in (3, 4):
-        window.append_row(folder / "rows.jsonl", {"step": step, "loss": step / 3})
+        training_log.append(folder / "rows.jsonl", {"step": step, "loss": step / 3})
 
 
 def _read_rows(folder: Path) -> Any:

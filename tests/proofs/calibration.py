@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core import errors
+from components.core.artifacts import training_log
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
 from tests.proofs.stages import arguments, command, make_dataset, make_embedding, stage
@@ -58,7 +59,7 @@ def judged(dataset: Path, embedding: Path, training: Path, steps: int, place: Pa
 def windows(training: Path, steps: int) -> list[dict[str, Any]]:
     """The rows of health.jsonl that are past the beginning."""
     config = TrainConfig(dataset="-", checkpoints="-", steps=steps)
-    rows = [json.loads(line) for line in (training / "health.jsonl").read_text().splitlines()]
+    rows = training_log.read(training / training_log.HEALTH)
     return [row for row in rows if limits.is_warm(row["step"], config)]
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from components.core.artifacts import training_log
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, Place
 
-FILE = "scores.jsonl"
+FILE = training_log.SCORES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,16 +108,14 @@ def best(rows: Sequence[Row]) -> Row | None:
 
 
 def _rows(path: Path) -> list[Row]:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    return [row for row in map(_parse, lines) if row is not None]
+    return [row for row in map(_parse, training_log.read(path)) if row is not None]
 
 
-def _parse(line: str) -> Row | None:
+def _parse(value: dict[str, Any]) -> Row | None:
     try:
-        value = json.loads(line)
         comparison = {name: value.pop(name) for name in _KINDS}
         own = {name: value.pop(name) for name in ("step", "checkpoint_digest", "settings")}
-        whole = type(own["step"]) is int and all(type(comparison[name]) is kind for name, kind in _KINDS.items())
+        whole = all(type(comparison[name]) is kind for name, kind in _KINDS.items())
         return Row(**own, comparison=Comparison(**comparison), scores=value) if whole else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except KeyError:
         return None

@@ -4,7 +4,6 @@ All of it is there to be shown, and decides nothing; what is missing or damaged 
 """
 
 import contextlib
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from components.core.artifacts import training_log
 from components.core.reporting import grids
 from components.core.storage.location import Location
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison
 
-_LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
+_SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
@@ -25,13 +25,13 @@ _SHEETS = 8
 
 def fetch(training: Location) -> None:
     """Brings what is read here from the bucket, if the training is in one."""
-    training.fetch_files(".jsonl")
+    training.fetch_files(training_log.SUFFIX)
     (training / _SAMPLES).fetch_files(".png")
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Rows of a training's log up to a step, thinned out if there are many: the finite numbers by their names."""
-    rows = [_numbers(row) for row in _read_rows(folder / _LOG, last_step)]
+    rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
 
 
@@ -41,10 +41,10 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     Returns:
         `warning`, `first`, `last` and `windows` of each; None if the training was not watched.
     """
-    if not (folder / _HEALTH).is_file():
+    if not (folder / training_log.HEALTH).is_file():
         return None
     found: dict[str, dict[str, Any]] = {}
-    for row in _read_rows(folder / _HEALTH, last_step):
+    for row in training_log.read(folder / training_log.HEALTH, last_step):
         warnings = row.get("warnings")
         for warning in warnings if isinstance(warnings, list) else []:
             match warning:
@@ -97,19 +97,6 @@ def _chosen_sheets(folder: Path, last_step: int) -> list[tuple[int, Path]]:
         wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
         steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in wanted.tolist()})
     return [(step, found[step]) for step in steps]
-
-
-def _read_rows(path: Path, last_step: int) -> list[dict[str, Any]]:
-    """The rows up to a step; a line that is none, such as one that is being written, is passed over."""
-    rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and _is_finite(row.get("step")) and row["step"] <= last_step:
-            rows.append(row)
-    return rows
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Whether a training is healthy: what is known of a window of its steps, and the limits beyond which it is not.
+"""Diagnostics of a window of training steps, and the limits within which a training can succeed.
 
 The limits, and the trainings by which they were found: docs/calibration.md.
 """
@@ -8,53 +8,36 @@ import math
 
 from components.train.config import TrainConfig
 
-FAILING_WINDOWS = 3  # one after another, after which a training will not recover
+FAILING_WINDOWS = 3  # in a row, after which a training will not recover
 _WINDOW_UPDATES = 200  # of the critic
 _WARM_UP_STEPS, _WARM_UP_SHARE = 500, 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """What is known of a window; None where it cannot be known.
+    """The signals of a window; None where one cannot be computed."""
 
-    Attributes:
-        gradient_norm: Mean norm of the critic's gradient at interpolates; 1 or somewhat above in a good critic.
-        gradient_norm_deviation: Its standard deviation.
-        excess_slope: The norm less the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the
-            norm: for c times as steep a critic the penalised gap is c W - penalty_weight (c - 1)^2.
-        penalty_share: The weighted penalty over the magnitude of the critic's gap.
-        critic_gap: Mean score of real images less that of drawn ones.
-        score_offset: Magnitude of the mean score of real images over that of the gap.
-        sample_spread: Mean distance between drawn images, in multiples of that between real ones.
-        critic_overfit: Share of the gap by which images that the critic was trained on score higher than others.
-    """
-
-    gradient_norm: float
-    gradient_norm_deviation: float
+    gradient_norm: float  # mean norm of the critic's gradient at interpolates; 1 or slightly more in a good critic
+    gradient_norm_deviation: float  # its standard deviation
+    # The norm less the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the norm: for c times
+    # as steep a critic the penalised gap is c W - penalty_weight (c - 1)^2.
     excess_slope: float
-    penalty_share: float
-    critic_gap: float
-    score_offset: float
-    sample_spread: float
-    critic_overfit: float | None
+    penalty_share: float  # the weighted penalty over the magnitude of the critic's gap
+    critic_gap: float  # mean score of real images less that of drawn ones
+    score_offset: float  # magnitude of the mean score of real images over that of the gap
+    sample_spread: float  # mean distance between drawn images, in multiples of that between real ones
+    critic_overfit: float | None  # share of the gap by which training images score higher than others
 
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """Beyond which values a signal is told of (`warn`), and beyond which a training fails; None for none.
-
-    Attributes:
-        signal: Its name in `Diagnostics`.
-        warn, fail: The lowest and the highest value.
-        remedy: What helps as a rule.
-        penalty_only: Whether it holds for the gradient penalty alone.
-    """
+    """Warning and failure thresholds of a signal, lowest and highest; None disables one."""
 
     signal: str
     warn: tuple[float | None, float | None]
     fail: tuple[float | None, float | None]
-    remedy: str
-    penalty_only: bool = False
+    remedy: str  # what usually helps
+    penalty_only: bool = False  # whether it holds for the gradient penalty alone
 
 
 _STEEP = "lower critic_learning_rate, or raise penalty_weight"
@@ -69,27 +52,20 @@ LIMITS = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A signal beyond a limit of its own.
-
-    Attributes:
-        signal, value: Which, and what it is.
-        limit: What was expected.
-        failing: Whether it is beyond the limit for failing.
-        remedy: What helps as a rule.
-    """
+    """A signal beyond one of its limits."""
 
     signal: str
     value: float
-    limit: str
-    failing: bool
+    expected: str
+    failing: bool  # beyond the limit for failing
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.signal} is {self.value:.4g}, expected {self.limit}"
+        return f"{self.signal} is {self.value:.4g}, expected {self.expected}"
 
 
 def findings(signals: Diagnostics, constraint: str) -> list[Finding]:
-    """Every signal that is beyond a limit; one that is not finite is failing."""
+    """Return every signal that is beyond a limit; one that is not finite is failing."""
     found = []
     for limit in LIMITS:
         value = getattr(signals, limit.signal)
@@ -103,12 +79,12 @@ def findings(signals: Diagnostics, constraint: str) -> list[Finding]:
 
 
 def window_steps(config: TrainConfig) -> int:
-    """Generator updates in a window: those of some 200 critic updates."""
+    """Generator updates in a window of about 200 critic updates."""
     return math.ceil(_WINDOW_UPDATES / config.critic_steps)
 
 
 def is_warm(step: int, config: TrainConfig) -> bool:
-    """Whether a window that ends at a step is past the beginning, when numbers are wild in every training."""
+    """Whether a window that ends at a step is past the beginning, where every training has wild numbers."""
     return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
 
 

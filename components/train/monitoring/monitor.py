@@ -1,4 +1,4 @@
-"""Watching a training: the signals of each window of steps, warnings, and the end of what will not recover."""
+"""Monitor of a training: the diagnostics of each window of steps, warnings, and when to give up."""
 
 import dataclasses
 import logging
@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from components.core.artifacts import training_log
 from components.core.data.dataset_reader import Images
 from components.core.networks import conditioning, gan
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
-from components.train.monitoring.window import Window, append_row, drop_rows_after
+from components.train.monitoring.window import Window
 from components.train.step import WganStep
 
 log = logging.getLogger(__name__)
 
-HEALTH_FILE = "health.jsonl"
 _NAMES = ("gradient_norm", "penalty", "critic_gap", "real_score")
 _DOUBTS = "watch/doubts"
 _IMAGES = 512  # real ones, of each split, and drawn ones
@@ -27,30 +27,27 @@ Labelled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, chan
 
 
 class Monitor:
-    """What is known of a training's health: a row of `health.jsonl` for each window.
-
-    Every worker must have one, as all come to the same findings.
+    """Writes a row of `health.jsonl` for each window; every worker has one, and all come to the same findings.
 
     Args:
-        place: The training's folder; None on a worker that writes nothing.
-        config: The training settings.
-        wgan: What is trained.
-        class_counts: Training images of each class, if the networks take labels; else empty.
-        train, validation: Images that the critic is trained on, and others; of the latter there may be none.
+        folder: None on a worker that writes nothing.
+        class_counts: Training images of each class if the networks take labels, else empty.
+        train, validation: Images and labels that the critic is trained on, and others; of the latter maybe none.
     """
 
     def __init__(
         self,
-        place: Path | None,
+        folder: Path | None,
         config: TrainConfig,
         wgan: WganStep,
         class_counts: list[int],
         train: tuple[Images | np.ndarray, np.ndarray],
         validation: tuple[Images | np.ndarray, np.ndarray],
     ) -> None:
-        self._path = None if place is None else place / HEALTH_FILE
-        self._failing, self._last_good, self._told = 0, 0, set[str]()
-        self._config, self._wgan, self._classes = config, wgan, len(class_counts)
+        self._folder, self._config, self._wgan, self._classes = folder, config, wgan, len(class_counts)
+        self._failing = 0  # windows in a row
+        self.last_good = 0  # the last step of the latest window that was not failing
+        self._warned = set[str]()
         self._window = Window(_NAMES, "watch")
         self._train, self._validation = (_some(split, config.seed) for split in (train, validation))
         self._real_distance = _mean_distance(self._train[0] / 127.5)
@@ -62,61 +59,49 @@ class Monitor:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the latest window was failing, so that no checkpoint should take the place of a good one."""
+        """Whether the latest window was failing, so that no checkpoint should replace a good one."""
         return self._failing > 0
 
-    @property
-    def last_good(self) -> int:
-        """The last step of the latest window that was not failing."""
-        return self._last_good
-
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps."""
-        return {**self._window.state(), _DOUBTS: np.array([self._failing, self._last_good], np.int64)}
+        """The arrays that a checkpoint keeps."""
+        return {**self._window.state(), _DOUBTS: np.array([self._failing, self.last_good], np.int64)}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Goes on from a checkpoint."""
+        """Go on from a checkpoint."""
         self._window.restore(arrays)
-        self._failing, self._last_good = arrays[_DOUBTS].tolist()
-
-    def drop_after(self, step: int) -> None:
-        """Removes rows later than a step."""
-        if self._path is not None:
-            drop_rows_after(self._path, step)
+        self._failing, self.last_good = arrays[_DOUBTS].tolist()
 
     def add(self, block: Mapping[str, np.ndarray]) -> None:
-        """Adds a block's values, [steps] each."""
+        """Add the values of a block, [steps] each."""
         self._window.add(block)
 
-    def end_window(self, step: int, roll_backs: Sequence[str] = ()) -> list[limits.Finding]:
-        """Looks at the window that ends at a step; tells of what is beyond a limit.
+    def end_window(self, step: int, rollbacks: Sequence[str] = ()) -> list[limits.Finding]:
+        """Check the window that ends at a step, and warn of each signal beyond a limit.
 
         Args:
-            step: Its last.
-            roll_backs: A sentence for each that changed this window, to note as a warning.
+            rollbacks: A sentence for each that changed this window, to note as a warning.
 
         Returns:
-            Why the training will not recover; nothing if it may.
+            Why the training will not recover; empty if it may.
         """
         signals = self._signals()
-        warm = limits.is_warm(step, self._config)
-        found = limits.findings(signals, self._config.constraint) if warm else []
+        found = limits.findings(signals, self._config.constraint) if limits.is_warm(step, self._config) else []
         failing = [finding for finding in found if finding.failing]
         self._failing = self._failing + 1 if failing else 0
         if not failing:
-            self._last_good = step
+            self.last_good = step
         for finding in found:
-            if finding.signal not in self._told:
+            if finding.signal not in self._warned:
                 log.warning("train: step %d: %s; %s", step, finding, finding.remedy)
-        self._told = {finding.signal for finding in found}
-        if self._path is not None:
+        self._warned = {finding.signal for finding in found}
+        if self._folder is not None:
             known = {
                 name: value if value is None or math.isfinite(value) else None
                 for name, value in dataclasses.asdict(signals).items()
             }
-            messages = [*(("roll_back", each) for each in roll_backs), *((each.signal, str(each)) for each in found)]
+            messages = [*(("roll_back", each) for each in rollbacks), *((each.signal, str(each)) for each in found)]
             warnings = [{"signal": signal, "message": message} for signal, message in messages]
-            append_row(self._path, {"step": step, **known, "warnings": warnings})
+            training_log.append(self._folder / training_log.HEALTH, {"step": step, **known, "warnings": warnings})
         return failing if self._failing >= limits.FAILING_WINDOWS else []
 
     def _signals(self) -> limits.Diagnostics:
@@ -150,7 +135,7 @@ def _some(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labelled:
 
 
 def _over(value: float, other: float) -> float:
-    """The quotient; infinite, with the value's sign, of 0."""
+    """Divide; by 0 the result is infinite, with the sign of the value."""
     return value / other if other else math.copysign(math.inf, value)
 
 

@@ -1,6 +1,5 @@
 """Tests for monitor.py: signals against NumPy on a small training, and what becomes of bad windows."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.core.artifacts import training_log
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import gan
 from components.train.config import TrainConfig
@@ -50,7 +50,7 @@ def end(found: Monitor, step: int, values: dict[str, float]) -> list[limits.Find
 
 
 def rows(place: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (place / "health.jsonl").read_text().splitlines()]
+    return training_log.read(place / training_log.HEALTH)
 
 
 def mean_distance(pictures: np.ndarray) -> float:
@@ -122,7 +122,7 @@ def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, t
     first.end_window(1000)  # what is lost with the process
     second = watch(wgan, tmp_path / "parts")
     second.restore(state)
-    second.drop_after(950)
+    training_log.drop_after(tmp_path / "parts" / training_log.HEALTH, 950)
     for one in (whole, second):
         assert not end(one, 1000, GOOD | {"gradient_norm": 40.0})
         assert end(one, 1200, STEEP)
