@@ -1,13 +1,13 @@
-"""The process that decodes image files for `decoder`: it answers one message of files with one of pixels or reasons.
+"""The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
-It ends when its parent closes the connection, or dies.
+It ends when its parent closes the connection, or dies. A message is a line of JSON and then bytes. It receives shape,
+resizing and sizes of files, then the files; it sends why each cannot be used, empty if it can, then the pixels.
 """
 
 import json
 import os
 import resource
 import signal
-import struct
 import warnings
 from multiprocessing.connection import Connection
 
@@ -15,13 +15,11 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess.decode import pixels
 
 READY = b"ready"
-DECODED, UNDECODABLE = 0, 1
-ANSWER = struct.Struct("<BI")  # which of the two, bytes that follow: pixels, or the reason
 OUT_OF_MEMORY = 77  # exit status
 
 
 def main(handle: int, memory: int, seconds: int) -> None:
-    """Decodes until the connection is closed.
+    """Decode until the connection is closed.
 
     Args:
         handle: File descriptor of the connection.
@@ -41,26 +39,21 @@ def main(handle: int, memory: int, seconds: int) -> None:
             message = connection.recv_bytes()
         except (EOFError, ConnectionResetError):
             return
-        connection.send_bytes(_answers(message, seconds))
+        connection.send_bytes(_answer(message, seconds))
 
 
-def _answers(message: bytes, seconds: int) -> bytearray:
+def _answer(message: bytes, seconds: int) -> bytes:
     start = message.index(b"\n") + 1
     shape, resize, sizes = json.loads(message[:start])
-    answers = bytearray()
+    reasons, images = [], []
     for size in sizes:
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        answers += _answer(message[start : start + size], ImageShape(*shape), resize)
+        try:
+            images.append(pixels.from_file(message[start : start + size], ImageShape(*shape), resize))
+            reasons.append("")
+        except pixels.UndecodableImage as error:
+            reasons.append(str(error))
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
         start += size
-    return answers
-
-
-def _answer(content: bytes, shape: ImageShape, resize: str) -> bytes:
-    try:
-        found = pixels.from_file(content, shape, resize)
-        return ANSWER.pack(DECODED, len(found)) + found
-    except pixels.UndecodableImage as error:
-        reason = str(error).encode()
-        return ANSWER.pack(UNDECODABLE, len(reason)) + reason
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+    return b"".join([json.dumps(reasons).encode(), b"\n", *images])

@@ -204,15 +204,15 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, decoded = [], []
-    open_regular, batch = sources._open_regular, pool.Batch
+    open_regular, started = sources._open_regular, pool._started
 
     def noting_open(place: str) -> int:
         opened.append(Path(place).name)
         return open_regular(place)
 
-    def noting_batch(contents: list[bytes], *words: Any) -> Any:
+    def noting_started(contents: list[bytes], *words: Any) -> Any:
         decoded.extend(contents)
-        return batch(contents, *words)
+        return started(contents, *words)
 
     source, index = tmp_path / "pets", str(tmp_path / "index")
     write(source, [100, 101])
@@ -221,7 +221,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     time.sleep(0.02)  # a tick of the file system's clock
     fingerprint, _ = sources.fingerprint(str(source), index)
     monkeypatch.setattr(sources, "_open_regular", noting_open)
-    monkeypatch.setattr(pool, "Batch", noting_batch)
+    monkeypatch.setattr(pool, "_started", noting_started)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
     run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)

@@ -35,8 +35,8 @@ def decoded_here(content: bytes, shape: ImageShape = SHAPE) -> bytes:
 
 def process_id() -> int:
     """The process that waits for work."""
-    (process,) = pool._idle()
-    return process._process.pid
+    (found,) = pool._idle
+    return found.process.pid
 
 
 @pytest.mark.parametrize(("fault", "reason"), REASONS.items())
@@ -80,11 +80,11 @@ def test_a_process_decodes_batch_after_batch_and_is_replaced_once_it_died() -> N
 
 def test_processes_that_were_started_before_decode_what_comes() -> None:
     pool.start(images=2 * pool.IMAGES_AT_ONCE)
-    started = {process._process.pid for process in pool._idle()}
+    started = {each.process.pid for each in pool._idle}
     assert len(started) == 2
-    batches = [pool.Batch([png(number)], SHAPE, "fill") for number in range(2)]
-    assert [batch.results() for batch in batches] == [[decoded_here(png(number))] for number in range(2)]
-    assert {process._process.pid for process in pool._idle()} == started
+    found = dict(pool.decode_all([(number, [png(number)]) for number in range(2)], SHAPE, "fill", processes=2))
+    assert found == {number: [decoded_here(png(number))] for number in range(2)}
+    assert {each.process.pid for each in pool._idle} == started
 
 
 def test_batches_larger_than_pipes_in_both_directions() -> None:
@@ -112,36 +112,41 @@ def test_threads_do_not_wait_for_each_other(tmp_path: Path) -> None:
         assert found[number] == [decoded_here(png(number))]
 
 
-def test_batches_are_decoded_beside_each_other_and_told_as_they_are_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contents = [[png(0, "wait")], [png(1), png(2)], [png(3), png(4, "segfault"), png(5)]]
-    batches = [pool.Batch(each, SHAPE, "fill") for each in contents]
-    done = []
-    while len(batches) > 1:
-        batch = pool.first_answered(batches)
-        batches.remove(batch)
-        done.append(batch.results())
-    assert sorted(map(len, done)) == [2, 3]  # the first one waits
-    (crashed,) = [found for found in done if len(found) == 3]
-    assert [found == decoded_here(png(number)) for found, number in zip(crashed, (3, 4, 5), strict=True)] == [
+def test_batches_are_decoded_beside_each_other_and_yielded_as_they_are_done(tmp_path: Path) -> None:
+    batches = [("waits", [png(0, "wait")]), ("good", [png(1)]), ("crashes", [png(3), png(4, "segfault"), png(5)])]
+    found = pool.decode_all(batches, SHAPE, "fill", processes=3)
+    done = dict([next(found), next(found)])
+    assert done.keys() == {"good", "crashes"}
+    assert [each == decoded_here(png(number)) for each, number in zip(done["crashes"], (3, 4, 5), strict=True)] == [
         True,
         False,
         True,
     ]
-    monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=0.1))
-    assert pool.first_answered(batches) is batches[0]  # none has answered for long
     (tmp_path / "once").touch()
-    assert batches[0].results() == [decoded_here(png(0))]
+    assert [*found] == [("waits", [decoded_here(png(0))])]
 
 
 def test_processes_that_are_at_work_end_with_the_others() -> None:
-    batch = pool.Batch([png(0, "sleep")], SHAPE, "fill")
-    (process,) = pool._alive_of[os.getpid()]
-    assert Path(f"/proc/{process._process.pid}").exists()
+    running = pool._started([png(0, "sleep")], SHAPE, "fill")
+    assert Path(f"/proc/{running.process.pid}").exists()
     pool.end_processes()
-    assert not Path(f"/proc/{process._process.pid}").exists()
-    del batch
+    assert not Path(f"/proc/{running.process.pid}").exists()
+
+
+def test_batches_that_nobody_waits_for_any_more_end_their_processes() -> None:
+    found = pool.decode_all([("sleeps", [png(0, "sleep")]), ("good", [png(1)])], SHAPE, "fill", processes=2)
+    assert next(found)[0] == "good"
+    found.close()
+    assert pool._alive == set(pool._idle)
+
+
+def test_a_fork_starts_its_own_processes() -> None:
+    pool.decode([png(0)], SHAPE, "fill")
+    child = os.fork()
+    if not child:
+        os._exit(len(pool._idle) + len(pool._alive))
+    assert os.waitpid(child, 0)[1] == 0
+    assert pool.decode([png(1)], SHAPE, "fill") == [decoded_here(png(1))]
 
 
 def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
@@ -155,7 +160,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         "import sys, time; from components.preprocess.decode import pool; "
         "from components.core.artifacts.datasets import ImageShape; "
         "pool.decode([b''], ImageShape(1, 1, 1), 'fill'); "
-        "(process,) = pool._idle(); print(process._process.pid, flush=True); time.sleep(100)"
+        "(found,) = pool._idle; print(found.process.pid, flush=True); time.sleep(100)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
