@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -23,10 +24,10 @@ from components.core.errors import ConfigError, StageError
 from components.core.stage import cache_key
 from components.core.storage import atomic_files
 from docker import sbom
-from docker.engine import ROOT, Engine
-from pipeline.local.docker_client import CODE_LABEL
+from pipeline.local.docker_client import CODE_LABEL, NO_SPACE, Docker, explained
 from pipeline.package import image_digests
 
+ROOT = Path(__file__).parents[1]
 # The target of docker/Dockerfile, and the name of its image.
 NAMES = {container_images.PREPROCESS: container_images.PREPROCESS} | {
     f"train-{kind}": name for kind, name in container_images.TRAIN_IMAGES.items()
@@ -37,6 +38,57 @@ LOCAL_BASE = "python:3.11-slim-bookworm"
 SBOMS = ROOT / "build" / "images"
 PUSHED = ROOT / "build" / "images.json"
 _PASSED_ON = ("BEAM_SDK", "BEAM_WORKER")
+
+
+class Engine(Docker):
+    """A Docker engine that answers, by way of a client that builds with BuildKit."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        super().__init__({**environment, "DOCKER_BUILDKIT": "1"})
+        try:
+            self._build_options = shlex.split(environment.get("BUILD_OPTIONS", ""))
+        except ValueError as error:
+            raise ConfigError(f"BUILD_OPTIONS: {error} in {environment['BUILD_OPTIONS']!r}") from None
+        version = self.ask("version", "--format", "{{.Client.Version}}").strip()  # which asks the engine too
+        if int(version.split(".")[0]) >= 23:  # since then the client has BuildKit in a plugin of its own
+            try:
+                self.ask("buildx", "version")
+            except ConfigError:
+                raise ConfigError(
+                    f"{self.program} {version} cannot build without its plugin buildx; install docker-buildx-plugin, "
+                    "or name another client with DOCKER=/path/to/docker"
+                ) from None
+
+    def build(self, target: str, tag: str, arguments: dict[str, str], labels: dict[str, str]) -> None:
+        """Build one target of docker/Dockerfile."""
+        command = ["build", "--progress=plain", "--file", "docker/Dockerfile", "--target", target, "--tag", tag]
+        command += [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        command += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
+        self.shown(*command, *self._build_options, ".")
+
+    def shown(self, *words: str) -> None:
+        """Run a command of the client's, and show what it prints; raise if it fails."""
+        full = ""
+        with subprocess.Popen(
+            [self.program, *words],
+            cwd=ROOT,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                sys.stderr.write(line)
+                full = line if NO_SPACE in line else full
+        if process.returncode and full:
+            raise explained(full)
+        if process.returncode:
+            raise StageError(f"docker {words[0]} ended with exit code {process.returncode}; its last lines say why")
+
+    def read(self, *words: str, given: str = "") -> str:
+        """Return what a command of the client's prints, however long that takes; `given` is its standard input."""
+        return self.ask(*words, seconds=None, given=given).strip()
 
 
 def tag_of(target: str) -> str:
@@ -58,7 +110,7 @@ def _git(*words: str) -> str:
 
 
 def build_arguments(base: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the arguments of docker/Dockerfile, by name; see `build`."""
+    """Return the arguments of docker/Dockerfile, by name."""
     arguments = {"BASE": base, "VERSION": container_images.VERSION, "REVISION": revision()}
     return arguments | {name: environment[name] for name in _PASSED_ON if environment.get(name)}
 
@@ -69,14 +121,7 @@ def labels() -> dict[str, str]:
 
 
 def build(engine: Engine, targets: tuple[str, ...], base: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Build images under their local names, and write the bill of materials of each to build/images/.
-
-    Args:
-        engine: Where to build.
-        targets: Keys of `NAMES`.
-        base: The image to start from.
-        environment: Where `BEAM_SDK` and `BEAM_WORKER` are looked up; without them they are as in the Dockerfile.
-    """
+    """Build images under their local names, and write the bill of materials of each to build/images/."""
     arguments = build_arguments(base, environment)
     for target in targets:
         started = time.monotonic()
@@ -101,19 +146,13 @@ def pinned_base(file: Path = PINNED_BASE) -> str:
     if found is None or not image_digests.is_digest(found[1]):
         raise ConfigError(
             f"{file.name} names no base by its digest; give one, BASE=NAME@sha256:..., or name another base, "
-            f"BASE={LOCAL_BASE}, to publish images on it all the same"
+            f"BASE={LOCAL_BASE}, to publish images on that"
         )
     return found[1]
 
 
 def push(engine: Engine, targets: tuple[str, ...], registry: str) -> dict[str, Any]:
-    """Push the local images, write their digests to build/images.json, and return what it holds.
-
-    Args:
-        engine: Where the images are.
-        targets: Keys of `NAMES`.
-        registry: Host and path that come before an image's name.
-    """
+    """Push the local images to a host and path, write their digests to build/images.json, and return what it holds."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:/_-]*[A-Za-z0-9]", registry) or "://" in registry:
         raise ConfigError(f"REGISTRY={registry!r} is no host and path, such as europe-docker.pkg.dev/PROJECT/wgan")
     pushed = {}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from components.core.errors import StageError
 from components.core.storage import digests
 from docker import build
-from docker.engine import ROOT, Engine
+from docker.build import ROOT, Engine
 
 # What Docker itself puts into a container that is made only to be exported.
 _DOCKERS = (".dockerenv", "dev", "etc/hostname", "etc/hosts", "etc/mtab", "etc/resolv.conf", "proc", "sys")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docker import build
-from docker.engine import Engine
+from docker.build import Engine
 
 # No network, nothing to write but /tmp and what is mounted, no privileges, a user that nobody has heard of.
 HARDENED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--network", "none", "--user", "12345:0")  # noqa: S108

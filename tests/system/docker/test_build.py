@@ -16,7 +16,7 @@ import pytest
 from components.core import container_images, errors
 from components.core.errors import ConfigError
 from docker import build
-from docker.engine import Engine
+from docker.build import Engine
 from pipeline.local.docker_client import Docker
 
 
@@ -68,7 +68,7 @@ def test_an_engine_that_hangs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = functools.partialmethod(Docker.ask, seconds=0.2)
-    monkeypatch.setattr("docker.engine.Docker.ask", short)
+    monkeypatch.setattr("docker.build.Docker.ask", short)
     code, line = complaint(client_that(tmp_path, "exec sleep 60"), capsys)
     assert code == errors.TRANSIENT
     assert "did not answer" in line

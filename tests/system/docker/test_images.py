@@ -12,7 +12,7 @@ import pytest
 from components.core import container_images
 from components.core.stage import cache_key
 from docker import build, sbom
-from docker.engine import ROOT, Engine
+from docker.build import ROOT, Engine
 from pipeline.local.docker_client import CODE_LABEL
 
 pytestmark = pytest.mark.docker
