@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import IO
 
 import components
-from components.core import container_images, errors
-from components.core.errors import ConfigError, StageError
+from components.core import container_images
+from components.core.errors import ConfigError, StageError, TransientError
 from components.core.stage import cache_key, cli
-from pipeline.local.docker_client import Docker, Image
+from pipeline.local.docker_client import START_SECONDS, Docker, Image
 from pipeline.local.processes import Call, copy_lines
 from pipeline.local.session import Session
 from pipeline.package.image_digests import is_digest, is_moving_tag
@@ -48,27 +48,18 @@ class Mount:
 
 
 class Containers:
-    """The stages that are running, each in a container of its own; safe to use from several threads.
-
-    Args:
-        docker: The command line.
-        found: What the engine has, by the reference that the package names.
-        options: More words for `docker create`, for every stage.
-        root: The folder that keeps everything made; containers see it where it is, and write there.
-        read: What the pipeline's parameters name of this machine.
-        dev: Whether the code of this working tree takes the place of the image's.
-    """
+    """The stages that are running, each in a container of its own; safe to use from several threads."""
 
     session: Session
 
     def __init__(
         self,
         docker: Docker,
-        found: Mapping[str, Image],
-        options: Sequence[str],
-        root: Path,
-        read: list[Mount],
-        dev: bool = False,
+        found: Mapping[str, Image],  # by the reference that the package names
+        options: Sequence[str],  # more words for `docker create`
+        root: Path,  # keeps everything made; containers see it at the same path, and write there
+        read: list[Mount],  # files and folders of this machine that the pipeline's parameters name
+        dev: bool = False,  # whether this working tree's code replaces the image's
     ) -> None:
         self._docker, self._images, self._options = docker, found, options
         self._root, self._read, self._dev = root, read, dev
@@ -100,26 +91,23 @@ class Containers:
         return image.code.get(task.stage, image.id)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return what is shown of what a task runs with: its image."""
+        """Return the image that a task runs in, which is shown beside a kept result."""
         return {"image": self.image(task)}
 
     def run(self, call: Call) -> int:
         """Run a stage to its end and return its exit status, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file, which is appended to, and to stderr behind the prefix.
-
-        Raises:
-            ConfigError, TransientError: Docker cannot start it, or the engine was lost while it ran.
-            OSError: The log file cannot be written.
+        Its output goes line by line to the log file and, behind the prefix, to stderr. Raises `ConfigError` or
+        `TransientError` if Docker cannot start it or the engine was lost while it ran.
         """
         name = f"wgan-{call.task.name}-{secrets.token_hex(4)}"
         with open(call.log_file, "ab", buffering=0) as file, self.session.container(name):
             with self._lock:
                 if self.stopping.is_set():
                     return 128 + signal.SIGTERM
-                container = self._docker.create(self._words(call, name))
+                container = self._docker.ask("create", *self._words(call, name), seconds=START_SECONDS).strip()
                 try:
-                    self._docker.start(container)
+                    self._docker.ask("start", container, seconds=START_SECONDS)
                     listening = self._docker.begin("logs", "--follow", container)
                     waiting = self._docker.begin("wait", container, stderr=subprocess.PIPE)
                 except BaseException:
@@ -141,7 +129,7 @@ class Containers:
                     del self._running[container]
                 self._remove(container)
         if not status.strip().isdigit():
-            raise errors.TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
+            raise TransientError(f"Docker was lost while it ran: {complaint.decode(errors='replace').strip()}")
         return int(status)
 
     def stop(self, signum: int) -> None:
@@ -178,7 +166,7 @@ class Containers:
             words += ["--network", "none"]
         for mount in self._mounts():
             words += ["--mount", mount_words(mount)]
-        for variable, value in {**self._variables(), **call.environment, "WGAN_IMAGE": image.name}.items():
+        for variable, value in {**self._variables(), "WGAN_IMAGE": image.name}.items():
             words += ["--env", f"{variable}={value}"]
         # What follows the options is ours to decide: how it is found again, and that it stays until it was asked how
         # it ended.
@@ -236,12 +224,8 @@ def mount_words(mount: Mount) -> str:
 def prepare(package: Package, options: Sequence[str], root: Path, read: list[Mount], dev: bool) -> Containers:
     """Make sure, before anything runs, that there is an engine with every image of a package.
 
-    An image that is named by digest is pulled if it is missing. One that is named by tag never is: a name without a
-    registry is anybody's to take.
-
-    Raises:
-        ConfigError: With every image that is missing, of another platform or version, or named by a tag that moves.
-        TransientError: No engine answers.
+    A missing image is pulled if it is named by digest, never by tag: a name without a registry is anybody's to take.
+    Raises one `ConfigError` with every image that is missing, of another platform or version, or named by a moving tag.
     """
     docker = Docker()
     platform = docker.platform()
@@ -266,12 +250,12 @@ def _image(docker: Docker, reference: str) -> Image | None:
     found = docker.image(reference)
     if found is None and is_digest(reference):
         log.info("pulling %s", reference)
-        # In front: it may take minutes, and tells how far it is.
+        # Shown as it runs: it may take minutes.
         with contextlib.suppress(OSError):
             subprocess.run([docker.program, "pull", reference], stdout=2, check=False)
         found = docker.image(reference)
         if found is None:
-            raise errors.TransientError(f"image {reference} could not be pulled; what Docker said of it is above")
+            raise TransientError(f"image {reference} could not be pulled; Docker's own words are above")
     return found
 
 

@@ -15,7 +15,7 @@ from components.core.errors import ConfigError, StageError, TransientError
 
 # Longer than a healthy engine takes, even one that is busy writing; shorter than a user waits.
 _ANSWER_SECONDS = 15.0
-_START_SECONDS = 120.0
+START_SECONDS = 120.0
 NO_SPACE = "no space left on device"
 
 _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
@@ -64,23 +64,14 @@ class Image:
 
 
 class Docker:
-    """The command line of Docker; each method raises as `ask` does.
-
-    Args:
-        environment: Its variables, of which DOCKER names the program.
-    """
+    """The command line of Docker, which the variable DOCKER names; each method raises as `ask` does."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self.program = environment.get("DOCKER") or "docker"
         self._environment = environment
 
     def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, given: str = "") -> str:
-        """Return what a command prints.
-
-        Args:
-            *words: The command.
-            seconds: How long it may take; None for what takes as long as it takes.
-            given: Its standard input.
+        """Return what a command prints; `seconds` is its time limit, `given` its standard input.
 
         Raises:
             ConfigError: There is no Docker, it refuses this user, or the command cannot work.
@@ -134,14 +125,6 @@ class Docker:
             version=labels.get("org.opencontainers.image.version", ""),
             code=json.loads(labels.get(CODE_LABEL, "{}")),
         )
-
-    def create(self, words: list[str]) -> str:
-        """Create a container, without starting it, and return its id."""
-        return self.ask("create", *words, seconds=_START_SECONDS).strip()
-
-    def start(self, container: str) -> None:
-        """Start a container."""
-        self.ask("start", container, seconds=_START_SECONDS)
 
     def begin(self, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[bytes]":
         """Start a command that prints as long as a container runs, in a session of its own."""

@@ -39,7 +39,6 @@ class Call:
 
     task: Task
     words: list[str]  # its command and arguments
-    environment: Mapping[str, str]  # the variables that the package sets
     folder: Path  # for its outputs
     log_file: Path  # its output is appended to it
     prefix: str  # before each line that is shown
@@ -77,18 +76,14 @@ class Processes:
         return cache_key.source_digest(task.stage)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return what is shown of what a task runs with: versions of libraries."""
+        """Return the versions of libraries, which are shown beside a kept result."""
         return lineage.library_versions()
 
     def run(self, call: Call) -> int:
         """Run a command to its end and return its exit code, 128 + N if signal N ended it.
 
-        Its output goes line by line to the log file, which is appended to, and, but for what TensorFlow says of the
-        processor, to stderr behind the prefix. It leads a session of its own; whatever it started and left behind is
-        killed.
-
-        Raises:
-            OSError: It cannot be started.
+        Its output goes line by line to the log file and, behind the prefix, to stderr. It leads a session of its own;
+        what it started and left behind is killed. Raises `OSError` if it cannot be started.
         """
         with open(call.log_file, "ab", buffering=0) as file:
             with self._lock:
@@ -96,7 +91,7 @@ class Processes:
                     return 128 + signal.SIGTERM
                 process = subprocess.Popen(
                     process_command(call.words),
-                    env=process_environment({**self._variables(), **call.environment}),
+                    env=process_environment(self._variables()),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -142,7 +137,7 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_in_front(words: list[str]) -> int:
-    """Run a command in this terminal, as if it had been typed; TensorFlow's remarks on the processor are left out."""
+    """Run a command in this terminal, without TensorFlow's remarks on the processor."""
     command = process_command(words)
     with subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE) as process:
         for line in process.stderr or ():
@@ -152,12 +147,12 @@ def run_in_front(words: list[str]) -> int:
 
 
 def copy_lines(output: IO[bytes], file: IO[bytes], prefix: str) -> int:
-    """Copy a stage's output, to its end, to a file and, behind the prefix, to stderr; return its bytes."""
+    """Copy a stage's output to a file and, behind the prefix, to stderr; return the number of bytes."""
     copied = 0
     with output:
         for line in output:
             copied += len(line)
-            # A full disk, a closed file or terminal must not hold the stage up: what it says is read on, and lost.
+            # A full disk, a closed file or terminal must not hold the stage up: its output is lost then.
             with contextlib.suppress(OSError, ValueError):
                 file.write(line)
             if not _STARTUP_NOISE.match(line):

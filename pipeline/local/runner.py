@@ -60,16 +60,7 @@ class Progress:
 
 
 class Run:
-    """One execution of a package.
-
-    Args:
-        package: What to execute.
-        parameters: The pipeline's parameters, checked.
-        root: The folder that keeps results and history.
-        history: The folder of this run.
-        place: Where stages run: as processes, or in containers.
-        jobs: How many stages may run at once.
-    """
+    """One execution of a package with checked parameters; keeps results under the root."""
 
     def __init__(
         self,
@@ -78,20 +69,18 @@ class Run:
         root: Path,
         history: History,
         place: Processes | Containers,
-        jobs: int = 1,
+        jobs: int = 1,  # stages that may run at once
     ) -> None:
         self.tasks = package.tasks
         self.progress = {task: Progress() for task in self.tasks}
         self.exit_code = errors.OK
-        self._package, self._history, self._jobs = package, history, jobs
-        self._cache = Cache(root)
-        self._place = place
+        self._history, self._place, self._jobs, self._cache = history, place, jobs, Cache(root)
         self._events: queue.SimpleQueue[tuple[Task, Progress] | int] = queue.SimpleQueue()
         self._parts: dict[Task, dict[str, Any]] = {}
         self._made: dict[Task, dict[str, Any]] = {}
         self._interrupted_by = 0
-        name = f"{package.name}-{history.number:04d}"
-        placeholders = placeholders_of(name, str(history.folder))
+        self._name = f"{package.name}-{history.number:04d}"
+        placeholders = placeholders_of(self._name, str(history.folder))
         self._resolver = Resolver(parameters, self._made, placeholders, self._final_status)
         width = max((len(task.name) for task in self.tasks), default=0)
         self._prefixes = {task: _dim(f"{task.name:>{width}} | ") for task in self.tasks}
@@ -105,7 +94,7 @@ class Run:
             try:
                 self._decide()
                 while self._running():
-                    self._handle(self._next_event())
+                    self._wait()
                     self._decide()
             finally:
                 # Nothing runs by now, unless an error (a full disk) ended the loop.
@@ -143,7 +132,7 @@ class Run:
             self._start(task)
 
     def _take_kept(self, task: Task) -> bool:
-        """Settle a task with the result that an earlier run kept, if there is one; return whether there is."""
+        """Settle a task with the result that an earlier run kept; return whether there is one."""
         inputs = self._resolver.inputs(task)
         parts = key_parts(task, inputs, self._place.code)
         if parts is None:
@@ -172,7 +161,7 @@ class Run:
         stopped = NOT_RUN in states or INTERRUPTED in states
         return {
             "state": "FAILED" if broken else "CANCELLED" if stopped else "SUCCEEDED",
-            "pipelineJobResourceName": f"{self._package.name}-{self._history.number:04d}",
+            "pipelineJobResourceName": self._name,
             "pipelineTaskName": status.graph,
             # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
             "error": {"code": 9, "message": message} if message else {},
@@ -230,26 +219,22 @@ class Run:
             log.error("%s: ended well, but %s", call.task.name, error)
             return errors.DEFECT, None
 
-    def _handle(self, event: tuple[Task, Progress] | int | None) -> None:
-        if event is None:
-            log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
-            self._place.stop(signal.SIGKILL)
-        elif isinstance(event, int):
+    def _wait(self) -> None:
+        """Wait for the next event; kill stages that take longer to end than they are given."""
+        # A signal that arrives just before the wait, or that another thread takes, does not end the wait: Python runs
+        # its handler in this thread, and only between waits.
+        event = None
+        while event is None:
+            longest = max(self._deadline - time.monotonic(), 1.0) if self._interrupted_by else _SIGNAL_SECONDS
+            with contextlib.suppress(queue.Empty):
+                event = self._events.get(timeout=longest)
+            if event is None and self._interrupted_by:
+                log.error("stages did not end within %g s: killed", processes.GRACE_SECONDS)
+                self._place.stop(signal.SIGKILL)
+        if isinstance(event, int):
             self._interrupt(event)
         else:
             self._end(*event)
-
-    def _next_event(self) -> tuple[Task, Progress] | int | None:
-        """Return the next event; None when an interruption has taken longer than stages are given."""
-        # A signal that arrives just before the wait, or that another thread takes, does not end the wait: Python runs
-        # its handler in this thread, and only between waits.
-        while not self._interrupted_by:
-            with contextlib.suppress(queue.Empty):
-                return self._events.get(timeout=_SIGNAL_SECONDS)
-        try:
-            return self._events.get(timeout=max(self._deadline - time.monotonic(), 1.0))
-        except queue.Empty:
-            return None
 
     def _end(self, task: Task, ended: Progress) -> None:
         self.progress[task] = ended
@@ -324,7 +309,7 @@ class Run:
 def call_of(task: Task, resolver: Resolver, inputs: dict[str, Any], folder: Path, prefix: str) -> Call:
     """Return what a task is started with; its log lies beside its folder."""
     words = resolver.command(task, executor_input(task, inputs, folder))
-    return Call(task, words, resolver.environment(task), folder, folder.parent / f"{task.name}.log", prefix)
+    return Call(task, words, folder, folder.parent / f"{task.name}.log", prefix)
 
 
 def unmet_condition(task: Task, resolver: Resolver) -> str | Unknown:

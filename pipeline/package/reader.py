@@ -27,14 +27,13 @@ _STAGE = re.compile(rf"python3? -m components\.({'|'.join(stages.ALL)})")
 _CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
 _AFTER_ALL = "ALL_UPSTREAM_TASKS_COMPLETED"
 _KNOWN_KEYS = {
-    "package": {"components", "defaultPipelineRoot", "deploymentSpec", "pipelineInfo", "root", "schemaVersion"}
-    | {"sdkVersion"},
-    "component": {"dag", "executorLabel", "inputDefinitions", "outputDefinitions"},
-    "dag": {"tasks"},
-    "task": {"cachingOptions", "componentRef", "dependentTasks", "inputs", "retryPolicy", "taskInfo", "triggerPolicy"},
-    "inputs": {"parameters"},
-    # A process has what the machine has: `resources` is known, and asks for nothing here.
-    "container": {"args", "command", "env", "image", "resources"},
+    "package": "components defaultPipelineRoot deploymentSpec pipelineInfo root schemaVersion sdkVersion",
+    "component": "dag executorLabel inputDefinitions outputDefinitions",
+    "dag": "tasks",
+    "task": "cachingOptions componentRef dependentTasks inputs retryPolicy taskInfo triggerPolicy",
+    "inputs": "parameters",
+    "executor": "container",
+    "container": "args command image resources",  # a process has what the machine has, whatever `resources` asks for
 }
 _NAMES = {
     "artifacts": "an artefact as input",
@@ -49,7 +48,7 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Retries:
-    """How often a failed task is tried again, and how long is waited before that, in seconds."""
+    """How often a failed task is tried again; waits are in seconds."""
 
     count: int = 0
     first_wait: float = 0.0
@@ -57,7 +56,7 @@ class Retries:
     longest_wait: float = 3600.0
 
     def wait_before(self, retry: int) -> float:
-        """Seconds to wait before retry number 1, 2, ..."""
+        """Return the seconds to wait before retry number 1, 2, ..."""
         return min(self.first_wait * self.factor ** (retry - 1), self.longest_wait)
 
 
@@ -155,38 +154,45 @@ def read(text: bytes, where: str, to_execute: bool = True) -> Package:
         ConfigError: It is no package, or uses what our pipeline does not; names each task and construct.
     """
     documents = yaml_files.load_all(text, where)
-    problems: list[str] = []
+    reader = _Reader()
     try:
-        spec = documents[0]
-        name = spec["pipelineInfo"]["name"]
-        reader = _Reader(spec, problems)
-        parameters, tasks = reader.parameters(), reader.tasks()
+        found = reader.package(documents[0], text)
         if to_execute:
-            for task in tasks:
+            for task in found.tasks:
                 reader.check_container(task)
             if any(documents[1:]):
-                problems.append("the package has platform settings (a second document), for a cluster only")
+                reader.problems.append("the package has platform settings (a second document), for a cluster only")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, CycleError) as error:
         # What is not supported may be why nothing fits.
-        if not problems:
+        if not reader.problems:
             raise ConfigError(f"{where} is not a compiled pipeline package: {error!r}") from None
-    if problems:
-        raise ConfigError(*(f"{where} cannot be run: {problem}" for problem in dict.fromkeys(problems)))
-    return Package(name, parameters, tasks, text, str(spec["pipelineInfo"].get("description", "")))
+    if reader.problems:
+        raise ConfigError(*(f"{where} cannot be run: {problem}" for problem in dict.fromkeys(reader.problems)))
+    return found
 
 
 class _Reader:
     """Reads the tasks of each graph and collects what is not supported."""
 
-    def __init__(self, spec: dict[str, Any], problems: list[str]) -> None:
-        self._spec, self._problems = spec, problems
-        self._components = spec.get("components", {})
-        self._executors = spec["deploymentSpec"]["executors"]
-        self._names: set[str] = set()
+    def __init__(self) -> None:
+        self.problems: list[str] = []
 
-    def parameters(self) -> dict[str, Field]:
+    def package(self, spec: dict[str, Any], text: bytes) -> Package:
+        info, root = spec["pipelineInfo"], spec["root"]
+        given = root.get("inputDefinitions", {}).get("parameters", {})
+        self._components, self._executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
+        parameters = self._parameters(given)
+        self._check_keys("the package", "package", spec)
+        tasks = self._graph("the pipeline", root, {name: Parameter(name) for name in given}, (), ())
+        names = [task.name for task in tasks]
+        for name in names:
+            if names.count(name) > 1:
+                self._refuse(name, "a task of a pipeline that is used twice")
+        return Package(info["name"], parameters, tasks, text, str(info.get("description", "")))
+
+    def _parameters(self, definitions: dict[str, Any]) -> dict[str, Field]:
         found = {}
-        for name, definition in self._spec["root"].get("inputDefinitions", {}).get("parameters", {}).items():
+        for name, definition in definitions.items():
             kind = definition["parameterType"]
             if definition.get("isOptional") and "defaultValue" not in definition:
                 self._refuse(f"parameter {name}", "None as default")
@@ -197,18 +203,13 @@ class _Reader:
                 found[name] = Field(name, _TYPES[kind], default, Setting("Parameter of the pipeline."))
         return found
 
-    def tasks(self) -> tuple[Task, ...]:
-        self._check_keys("the package", "package", self._spec)
-        given = self._spec["root"].get("inputDefinitions", {}).get("parameters", {})
-        return self._graph("the pipeline", self._spec["root"], {name: Parameter(name) for name in given})
-
     def _graph(
         self,
         name: str,
         component: dict[str, Any],
         scope: Mapping[str, Source],
-        needs: tuple[Task, ...] = (),
-        conditions: tuple[Condition, ...] = (),
+        needs: tuple[Task, ...],
+        conditions: tuple[Condition, ...],
     ) -> tuple[Task, ...]:
         """Return the tasks within a graph, each after those that it needs.
 
@@ -232,25 +233,15 @@ class _Reader:
             if "dag" in inner:
                 within[key] = self._graph(key, inner, inputs, before, when)
             else:
-                within[key] = (self._task(key, spec, inner, inputs, before, when),)
+                within[key] = (self._task(key, spec, inner, inputs, needs=before, conditions=when),)
         return tuple(task for tasks in within.values() for task in tasks)
 
     def _task(
-        self,
-        name: str,
-        spec: dict[str, Any],
-        component: dict[str, Any],
-        inputs: dict[str, Source],
-        needs: tuple[Task, ...],
-        conditions: tuple[Condition, ...],
+        self, name: str, spec: dict[str, Any], component: dict[str, Any], inputs: dict[str, Source], **edges: Any
     ) -> Task:
         self._check_keys(name, "component", component)
-        if name in self._names:
-            self._refuse(name, "a task of a pipeline that is used twice")
-        self._names.add(name)
         executor = self._executors[component["executorLabel"]]
-        if "container" not in executor:
-            self._refuse(name, " ".join(_NAMES.get(kind, kind) for kind in executor))
+        self._check_keys(name, "executor", executor)
         exit_handler = spec.get("triggerPolicy", {}).get("strategy") == _AFTER_ALL
         if exit_handler and any(isinstance(source, Output) for source in inputs.values()):
             self._refuse(name, "an output of another task for a task that runs although that failed")
@@ -261,26 +252,22 @@ class _Reader:
             inputs=self._with_defaults(name, component.get("inputDefinitions", {}), inputs),
             output_types={each: kind["parameterType"] for each, kind in outputs.get("parameters", {}).items()},
             artifact_types={each: kind["artifactType"] for each, kind in outputs.get("artifacts", {}).items()},
-            needs=needs,
-            conditions=conditions,
             exit_handler=exit_handler,
             cached=bool(spec.get("cachingOptions", {}).get("enableCache")) and not exit_handler,
-            retries=_retries(spec.get("retryPolicy", {})),
+            retries=_retries(spec["retryPolicy"]) if "retryPolicy" in spec else Retries(),
+            **edges,
         )
 
     def _with_defaults(self, task: str, definitions: dict[str, Any], given: Mapping[str, Source]) -> dict[str, Source]:
         """Return the sources of the inputs that a component declares, which has defaults for those not given."""
-        if "artifacts" in definitions:
-            self._refuse(task, _NAMES["artifacts"])
+        self._check_keys(task, "inputs", definitions)
         found = {}
         for name, definition in definitions.get("parameters", {}).items():
-            if name in given or "defaultValue" in definition:
+            if name in given or not definition.get("isOptional") or "defaultValue" in definition:
                 source = given.get(name) or Constant(definition["defaultValue"])
                 if isinstance(source, Constant):
                     source = Constant(typed(source.value, definition["parameterType"]))
                 found[name] = source
-            elif not definition.get("isOptional"):
-                self._problems.append(f"{task}: its input {name} has no value")
         return found
 
     def _inputs(
@@ -341,8 +328,7 @@ class _Reader:
         self._check_keys(task.name, "container", container)
         if container and not container.get("command"):
             self._refuse(task.name, f"an image ({container.get('image')}) without a command")
-        values = [entry["value"] for entry in container.get("env", [])]
-        for word in (*container.get("command", []), *container.get("args", []), *values):
+        for word in (*container.get("command", []), *container.get("args", [])):
             self._check_placeholders(task.name, word)
 
     def _check_placeholders(self, task: str, text: str) -> None:
@@ -353,11 +339,11 @@ class _Reader:
                 self._refuse(task, f"placeholder {{{{{found}}}}}")
 
     def _check_keys(self, name: str, sort: str, found: dict[str, Any]) -> None:
-        for key in sorted(found.keys() - _KNOWN_KEYS[sort]):
+        for key in sorted(found.keys() - _KNOWN_KEYS[sort].split()):
             self._refuse(name, _NAMES.get(key, f"{key} (in {sort})"))
 
     def _refuse(self, name: str, construct: str) -> None:
-        self._problems.append(f"{name}: {construct} is not supported")
+        self.problems.append(f"{name}: {construct} is not supported")
 
 
 def typed(value: Any, kind: str) -> Any:
@@ -366,12 +352,5 @@ def typed(value: Any, kind: str) -> Any:
 
 
 def _retries(policy: dict[str, Any]) -> Retries:
-    def seconds(name: str, default: str) -> float:
-        return float(policy.get(name, default).removesuffix("s"))
-
-    return Retries(
-        int(policy.get("maxRetryCount", 0)),
-        seconds("backoffDuration", "0s"),
-        float(policy.get("backoffFactor", 2.0)),
-        seconds("backoffMaxDuration", "3600s"),
-    )
+    first, longest = (float(policy[name].removesuffix("s")) for name in ("backoffDuration", "backoffMaxDuration"))
+    return Retries(int(policy.get("maxRetryCount", 0)), first, float(policy["backoffFactor"]), longest)

@@ -1,4 +1,4 @@
-"""What a task gets (values of inputs, words of its command) and what it wrote."""
+"""Values of a task's inputs, the words of its command, and the outputs that it wrote."""
 
 import dataclasses
 import datetime
@@ -39,26 +39,16 @@ def placeholders_of(run_name: str, root: str) -> dict[str, str]:
     }
 
 
-def _unknown_status(status: FinalStatus) -> Any:
-    return Unknown(status.tasks[-1], "final status")
-
-
 class Resolver:
-    """Looks up inputs from the pipeline's parameters and from what finished tasks made.
-
-    Args:
-        parameters: The pipeline's parameters.
-        made: The outputs of finished tasks; grows while the pipeline runs.
-        run: The values of placeholders such as `$.pipeline_job_name`.
-        final_status: The `PipelineTaskFinalStatus` message of a graph; unknown in a plan.
-    """
+    """Looks up inputs from the pipeline's parameters and from what finished tasks made."""
 
     def __init__(
         self,
         parameters: Mapping[str, Any],
-        made: Mapping[Task, dict[str, Any]],
-        run: Mapping[str, str],
-        final_status: Callable[[FinalStatus], Any] = _unknown_status,
+        made: Mapping[Task, dict[str, Any]],  # grows while the pipeline runs
+        run: Mapping[str, str],  # values of placeholders such as `$.pipeline_job_name`
+        # Gives the `PipelineTaskFinalStatus` message of a graph; a plan does not know it.
+        final_status: Callable[[FinalStatus], Any] = lambda status: Unknown(status.tasks[-1], "final status"),
     ) -> None:
         self._parameters, self._made, self._run, self._final_status = parameters, made, run, final_status
 
@@ -93,10 +83,6 @@ class Resolver:
         values = {**self._run, EXECUTOR_INPUT: json.dumps(executor_input), **inputs, **outputs}
         return [_filled(word, values) for word in (*task.container["command"], *task.container.get("args", []))]
 
-    def environment(self, task: Task) -> dict[str, str]:
-        """Return the environment variables that the package sets for a task."""
-        return {entry["name"]: _filled(entry["value"], self._run) for entry in task.container.get("env", [])}
-
 
 def _by_placeholder(inputs: Mapping[str, Any]) -> dict[str, str]:
     return {f"$.inputs.parameters['{name}']": as_text(value) for name, value in inputs.items()}
@@ -114,13 +100,12 @@ def as_text(value: Any) -> str:
 
 def executor_input(task: Task, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the `ExecutorInput` message of a task whose outputs go into the folder."""
-    artifacts = {
-        name: {"artifacts": [{"name": name, "type": kind, "uri": str(folder / name), "metadata": {}}]}
-        for name, kind in task.artifact_types.items()
-    }
     outputs = {
         "parameters": {name: {"outputFile": str(_output_file(folder, name))} for name in task.output_types},
-        "artifacts": artifacts,
+        "artifacts": {
+            name: {"artifacts": [{"name": name, "type": kind, "uri": str(folder / name), "metadata": {}}]}
+            for name, kind in task.artifact_types.items()
+        },
         "outputFile": str(folder / "executor_output.json"),
     }
     return {"inputs": {"parameterValues": dict(inputs)}, "outputs": outputs}

@@ -82,7 +82,7 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
     log = desk.folder / "log"
     with session(desk.root, Docker().program) as opened:
         place.begin(opened)
-        codes = [place.run(Call(task, ["sh", "-c", script], {}, desk.folder, log, "")) for _ in range(50)]
+        codes = [place.run(Call(task, ["sh", "-c", script], desk.folder, log, "")) for _ in range(50)]
     assert codes == [3] * 50
     assert log.read_text() == "last word\n" * 50
 

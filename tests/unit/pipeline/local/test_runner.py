@@ -138,16 +138,16 @@ def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
     assert desk.states(2) == {"shell": "done", "shell-2": "done"}
 
 
-def test_artefacts_and_environment(desk: Desk) -> None:
+def test_artefacts_are_written_into_the_folder_of_the_stage(desk: Desk) -> None:
     @dsl.container_component
     def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
-        script = """import json, os, sys
+        script = """import json, sys
 given = json.loads(sys.argv[1])["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"]
-open(given, "w").write(os.environ["WORD"])"""
+open(given, "w").write("weights")"""
         return dsl.ContainerSpec(image="none", command=["python", "-c", script, "{{$}}"])
 
     def pipeline() -> None:
-        write().set_env_variable("WORD", "weights").set_cpu_limit("2")
+        write().set_cpu_limit("2")
 
     package = desk.compile(pipeline)
     assert desk.run(package).returncode == 0
