@@ -155,8 +155,6 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 WRONG_IN_EMULATOR = {
     "test_delete_needs_the_generation_that_is_there": "deleting obeys no precondition",
     "test_listing_of_some_fields": "the listing has all fields",
-    "test_batch_deletes_many": "a batch is not answered in parts",
-    "test_batch_tells_what_failed": "a batch is not answered in parts",
 }
 
 
@@ -348,16 +346,6 @@ def test_delete_needs_the_generation_that_is_there(place: Place) -> None:
         place.blob().delete(if_generation_match=generation, retry=place.retry)
 
 
-def test_copy_has_the_content_and_the_metadata(place: Place) -> None:
-    source = place.blob("source")
-    source.metadata = {"position": "7"}
-    source.upload_from_string(FIRST, retry=place.retry)
-    place.bucket.copy_blob(source, place.bucket, f"{place.prefix}object", retry=place.retry)
-    assert place.content() == FIRST
-    found = place.bucket.get_blob(place.blob().name)
-    assert (found.crc32c, found.metadata) == (crc32c(FIRST), {"position": "7"})
-
-
 @pytest.mark.parametrize(
     ("start", "end", "expected"), [(0, 3, b"the "), (4, 8, b"first"), (10, None, b"content"), (10, 999, b"content")]
 )
@@ -411,28 +399,6 @@ def test_listing_of_some_fields(place: Place) -> None:
 
 
 def test_listing_of_nothing(place: Place) -> None:
-    assert place.names() == []
-
-
-def test_batch_deletes_many(place: Place) -> None:
-    for number in range(5):
-        place.blob(f"{number}", FIRST)
-    with place.client.batch():
-        for number in range(4):
-            place.blob(f"{number}").delete()
-    assert place.names() == ["4"]
-
-
-def test_batch_tells_what_failed(place: Place) -> None:
-    place.blob("there", FIRST)
-
-    def delete_both() -> None:
-        with place.client.batch():
-            place.blob("not there").delete()
-            place.blob("there").delete()
-
-    with pytest.raises(exceptions.NotFound):
-        delete_both()
     assert place.names() == []
 
 

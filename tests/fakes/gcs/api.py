@@ -6,67 +6,42 @@ import itertools
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping
-from email.message import Message
+from collections.abc import Callable
 from typing import Any
 
-from tests.fakes.gcs import batch, listing, uploads
+from tests.fakes.gcs import listing, uploads
 from tests.fakes.gcs.refusals import Refusal, not_served
 from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.http import Answer, Request
 
 # What any request may have beside its own parameters, and nothing here depends on.
 _EVERYWHERE = {"alt", "prettyPrint", "projection", "key", "quotaUser", "userProject", "fields"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A request as an operation sees it: the names in its path, its parameters, its headers, its body."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    parameters: list[tuple[str, str]]
-    headers: Message
-    body: bytes
-
-    def number(self, name: str) -> int | None:
-        """A parameter that is an integer; None if it is not given."""
-        value = self.query.get(name)
-        if value is not None and not re.fullmatch(r"-?\d+", value):
-            raise Refusal(400, f"Invalid value for {name}: {value}")
-        return None if value is None else int(value)
-
-    def allow(self, *names: str) -> None:
-        """Refuses parameters and headers that nothing would be done about."""
-        for name in self.query.keys() - _EVERYWHERE - set(names):
-            raise not_served(f"parameter {name}")
-        for name in ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"):
-            if name in self.headers:
-                raise not_served(f"header {name}")
+@dataclasses.dataclass(eq=False)
+class Content(Answer):
+    """Content of an object, or a part of one."""
 
 
-@dataclasses.dataclass
-class Answer:
-    """What goes back.
+def _number(request: Request, name: str) -> int | None:
+    """A parameter that is an integer; None if it is not given."""
+    value = request.query.get(name)
+    if value is not None and not re.fullmatch(r"-?\d+", value):
+        raise Refusal(400, f"Invalid value for {name}: {value}")
+    return None if value is None else int(value)
 
-    Attributes:
-        status, headers, body: Of HTTP.
-        content: Whether the body is content of an object, or a part of one.
-    """
 
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = dataclasses.field(default_factory=dict)
-    content: bool = False
+def _allow(request: Request, *names: str) -> None:
+    """Refuse parameters and headers that nothing would be done about."""
+    for name in request.query.keys() - _EVERYWHERE - set(names):
+        raise not_served(f"parameter {name}")
+    for name in ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"):
+        if name in request.headers:
+            raise not_served(f"header {name}")
 
 
 class Api:
-    """Acts upon requests.
-
-    Attributes:
-        store: What is held.
-        page_size: The most that one page of a listing has, whatever a client asks.
-    """
+    """The operations on a store; no page of a listing has more than `page_size` objects, whatever a client asks."""
 
     def __init__(self, store: Store, page_size: int) -> None:
         self.store = store
@@ -74,92 +49,82 @@ class Api:
         self._sessions: dict[str, uploads.Session] = {}
         self._session_numbers = itertools.count(1)
 
-    def answer(self, method: str, target: str, headers: Message, body: bytes) -> Answer:
-        """Acts upon one request; `target` is its path and its query."""
-        url = urllib.parse.urlsplit(target)
-        parameters = urllib.parse.parse_qsl(url.query, keep_blank_values=True)
-        call = Call(method, url.path, dict(parameters), parameters, headers, body)
+    def answer(self, request: Request) -> Answer:
+        """Act upon a request."""
         try:
-            if (method, url.path) == ("POST", "/batch/storage/v1"):
-                return Answer(200, *batch.answer(headers, body, self.answer))
-            for operation_method, pattern, operation in _OPERATIONS:
-                found = pattern.fullmatch(url.path)
-                if found and operation_method == method:
-                    return operation(self, call, *map(urllib.parse.unquote, found.groups()))
-            raise not_served(f"{method} {url.path}")
+            for method, pattern, operation in _OPERATIONS:
+                found = pattern.fullmatch(request.path)
+                if found and method == request.method:
+                    return operation(self, request, *map(urllib.parse.unquote, found.groups()))
+            raise not_served(f"{request.method} {request.path}")
         except Refusal as refusal:
-            if call.query.get("alt") == "media":  # as the service does for content
+            if request.query.get("alt") == "media":  # as the service does for content
                 return Answer(refusal.status, refusal.message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
-            return Answer(refusal.status, refusal.body(), {"Content-Type": "application/json; charset=UTF-8"})
+            return refusal.answer()
 
-    def get_bucket(self, call: Call, bucket: str) -> Answer:
-        call.allow()
+    def get_bucket(self, request: Request, bucket: str) -> Answer:
+        _allow(request)
         self.store.bucket(bucket)
-        return _rendered(call, {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"})
+        return _rendered(request, {"kind": "storage#bucket", "id": bucket, "name": bucket, "location": "US"})
 
-    def list_objects(self, call: Call, bucket: str) -> Answer:
-        call.allow("prefix", "pageToken", "maxResults")
-        objects = self.store.listed(bucket, call.query.get("prefix", ""))
-        names, token = listing.page(objects, call.query, self.page_size)
+    def list_objects(self, request: Request, bucket: str) -> Answer:
+        _allow(request, "prefix", "pageToken", "maxResults")
+        objects = self.store.listed(bucket, request.query.get("prefix", ""))
+        names, token = listing.page(objects, request.query, self.page_size)
         found: dict[str, Any] = {"kind": "storage#objects"}
         if names:
-            found["items"] = [_resource(call, bucket, name, objects[name]) for name in names]
+            found["items"] = [_resource(request, bucket, name, objects[name]) for name in names]
         if token:
             found["nextPageToken"] = token
-        return _rendered(call, found)
+        return _rendered(request, found)
 
-    def get_object(self, call: Call, bucket: str, name: str) -> Answer:
-        call.allow("generation")
-        stored = self.store.read(bucket, name, call.number("generation"))
-        if call.query.get("alt") == "media":
-            return _content(call, stored)
-        return _rendered(call, _resource(call, bucket, name, stored))
+    def get_object(self, request: Request, bucket: str, name: str) -> Answer:
+        _allow(request, "generation")
+        stored = self.store.read(bucket, name, _number(request, "generation"))
+        if request.query.get("alt") == "media":
+            return _content(request, stored)
+        return _rendered(request, _resource(request, bucket, name, stored))
 
-    def delete_object(self, call: Call, bucket: str, name: str) -> Answer:
-        call.allow("generation", "ifGenerationMatch")
-        self.store.delete(bucket, name, call.number("generation"), call.number("ifGenerationMatch"))
+    def delete_object(self, request: Request, bucket: str, name: str) -> Answer:
+        _allow(request, "generation", "ifGenerationMatch")
+        self.store.delete(bucket, name, _number(request, "generation"), _number(request, "ifGenerationMatch"))
         return Answer(204)
 
-    def copy_object(self, call: Call, source_bucket: str, source: str, bucket: str, name: str) -> Answer:
-        call.allow("sourceGeneration")
-        made = self.store.copy((source_bucket, source), call.number("sourceGeneration"), (bucket, name))
-        return _rendered(call, _resource(call, bucket, name, made))
-
-    def upload(self, call: Call, bucket: str) -> Answer:
-        kind = call.query.get("uploadType", "")
-        call.allow("uploadType", "ifGenerationMatch")
+    def upload(self, request: Request, bucket: str) -> Answer:
+        kind = request.query.get("uploadType", "")
+        _allow(request, "uploadType", "ifGenerationMatch")
         if kind == "resumable":
-            return self._begin_upload(call, bucket)
+            return self._begin_upload(request, bucket)
         if kind != "multipart":
             raise not_served(f"uploadType {kind}")
-        resource, place = uploads.parts(call.headers, call.body)
-        checksums = uploads.claimed(resource, call.headers)
-        expected = call.number("ifGenerationMatch")
-        made = uploads.insert(self.store, bucket, resource, call.body[place], expected, checksums)
-        return _rendered(call, _resource(call, bucket, resource["name"], made))
+        resource, place = uploads.parts(request.headers, request.body)
+        checksums = uploads.claimed(resource, request.headers)
+        expected = _number(request, "ifGenerationMatch")
+        made = uploads.insert(self.store, bucket, resource, request.body[place], expected, checksums)
+        return _rendered(request, _resource(request, bucket, resource["name"], made))
 
-    def _begin_upload(self, call: Call, bucket: str) -> Answer:
-        resource = uploads.read_resource(call.body)
-        resource.setdefault("contentType", call.headers.get("X-Upload-Content-Type"))
-        expected = call.number("ifGenerationMatch")
+    def _begin_upload(self, request: Request, bucket: str) -> Answer:
+        resource = uploads.read_resource(request.body)
+        resource.setdefault("contentType", request.headers.get("X-Upload-Content-Type"))
+        expected = _number(request, "ifGenerationMatch")
         self.store.may_insert(bucket, resource["name"], expected)
         number = f"upload-{next(self._session_numbers)}"
         self._sessions[number] = uploads.Session(bucket, expected, resource)
-        query = urllib.parse.urlencode([*call.parameters, ("upload_id", number)])
-        return Answer(200, headers={"Location": f"http://{call.headers['Host']}{call.path}?{query}"})
+        query = urllib.parse.urlencode([*request.query.items(), ("upload_id", number)])
+        return Answer(200, headers={"Location": f"http://{request.headers['Host']}{request.path}?{query}"})
 
-    def continue_upload(self, call: Call, bucket: str) -> Answer:
-        session = self._sessions.get(call.query.get("upload_id", ""))
+    def continue_upload(self, request: Request, bucket: str) -> Answer:
+        session = self._sessions.get(request.query.get("upload_id", ""))
         if session is None:
             raise Refusal(404, "No such upload.")
-        made = session.receive(self.store, call.headers, call.body)
+        made = session.receive(self.store, request.headers, request.body)
         if made is None:
             so_far = {"Range": f"bytes=0-{len(session.arrived) - 1}"} if session.arrived else {}
             return Answer(308, headers=so_far)
-        return _rendered(call, _resource(call, bucket, session.resource["name"], made))
+        return _rendered(request, _resource(request, bucket, session.resource["name"], made))
 
 
-def _content(call: Call, stored: Stored) -> Answer:
+def _content(request: Request, stored: Stored) -> Answer:
     headers = {
         "Content-Type": stored.properties.get("contentType", "application/octet-stream"),
         "X-Goog-Generation": str(stored.generation),
@@ -168,9 +133,9 @@ def _content(call: Call, stored: Stored) -> Answer:
         "X-Goog-Stored-Content-Length": str(len(stored.content)),
         "X-Goog-Stored-Content-Encoding": "identity",
     }
-    asked, size = call.headers.get("Range"), len(stored.content)
+    asked, size = request.headers.get("Range"), len(stored.content)
     if asked is None or asked == "bytes=0-":
-        return Answer(200, stored.content, headers, content=True)
+        return Content(200, stored.content, headers)
     found = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
     if not found:
         raise not_served(f"Range {asked}")
@@ -178,12 +143,12 @@ def _content(call: Call, stored: Stored) -> Answer:
     if first >= size:
         raise Refusal(416, "The requested range cannot be satisfied.")
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return Answer(206, stored.content[first : last + 1], headers, content=True)
+    return Content(206, stored.content[first : last + 1], headers)
 
 
-def _rendered(call: Call, found: dict[str, Any]) -> Answer:
-    if "fields" in call.query:
-        found = listing.only_fields(found, call.query["fields"])
+def _rendered(request: Request, found: dict[str, Any]) -> Answer:
+    if "fields" in request.query:
+        found = listing.only_fields(found, request.query["fields"])
     return Answer(200, json.dumps(found).encode(), {"Content-Type": "application/json; charset=UTF-8"})
 
 
@@ -192,9 +157,9 @@ def _time(count: int) -> str:
     return (datetime.datetime(2000, 1, 1) + datetime.timedelta(seconds=count)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-def _resource(call: Call, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
+def _resource(request: Request, bucket: str, name: str, stored: Stored) -> dict[str, Any]:
     place = f"b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
-    origin = f"http://{call.headers['Host']}"  # clients download from `mediaLink`
+    origin = f"http://{request.headers['Host']}"  # clients download from `mediaLink`
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{stored.generation}",
@@ -223,7 +188,6 @@ _OPERATIONS: list[tuple[str, re.Pattern[str], Callable[..., Answer]]] = [
         ("GET", f"{_BUCKET}/o", Api.list_objects),
         ("GET", f"(?:/download)?{_OBJECT}", Api.get_object),
         ("DELETE", _OBJECT, Api.delete_object),
-        ("POST", f"{_OBJECT}/copyTo/b/([^/]+)/o/([^/]+)", Api.copy_object),
         ("POST", f"/upload{_BUCKET}/o", Api.upload),
         ("PUT", f"/upload{_BUCKET}/o", Api.continue_upload),
     )

@@ -2,12 +2,13 @@
 
 import json
 
+from tests.fakes.http import Answer
+
 _REASONS = {
     400: "invalid",
     403: "forbidden",
     404: "notFound",
     408: "requestTimeout",
-    411: "required",
     412: "conditionNotMet",
     416: "requestedRangeNotSatisfiable",
     429: "rateLimitExceeded",
@@ -16,25 +17,24 @@ _REASONS = {
 
 
 class Refusal(Exception):
-    """What a request is answered with instead of a result.
-
-    Attributes:
-        status: Of HTTP.
-        message: One line.
-    """
+    """What a request is answered with instead of a result: HTTP's status and a line."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status, self.message = status, message
 
-    def body(self) -> bytes:
-        """The body of the answer, JSON."""
+    def answer(self) -> Answer:
+        """Return the answer, whose body is JSON."""
         detail = {"message": self.message, "domain": "global", "reason": _REASONS.get(self.status, "backendError")}
         if self.status == 412:
             detail |= {"locationType": "header", "location": "If-Match"}
-        return json.dumps({"error": {"code": self.status, "message": self.message, "errors": [detail]}}).encode()
+        error = {"code": self.status, "message": self.message, "errors": [detail]}
+        headers = {"Content-Type": "application/json; charset=UTF-8"} | (
+            {"Retry-After": "1"} if self.status == 429 else {}
+        )
+        return Answer(self.status, json.dumps({"error": error}).encode(), headers)
 
 
 def not_served(what: str) -> Refusal:
-    """What the service may know and this server does not; to pass over it in silence would be a lie."""
+    """Refuse what the service may know and this server does not."""
     return Refusal(501, f"{what} is not served by this server for tests")

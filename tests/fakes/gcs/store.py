@@ -106,12 +106,6 @@ class Store:
             require_generation(expected, self._live(bucket, name, generation))
             del self.buckets[bucket][name]
 
-    def copy(self, source: tuple[str, str], generation: int | None, destination: tuple[str, str]) -> Stored:
-        """Make an object with the content and the properties of another."""
-        with self._lock:
-            found = self.read(*source, generation)
-            return self.insert(*destination, found.content, properties=found.properties)
-
     def listed(self, bucket: str, prefix: str) -> dict[str, Stored]:
         """The objects whose names begin with a prefix, in the order of their names' bytes."""
         with self._lock:

@@ -10,9 +10,10 @@ import pytest
 from google.api_core.exceptions import GoogleAPICallError
 
 from tests.contracts import test_gcs as contract
-from tests.fakes.gcs import api, batch, listing, store, uploads
+from tests.fakes.gcs import api, listing, store, uploads
 from tests.fakes.gcs.server import serving
 from tests.fakes.gcs.store import Store, Stored
+from tests.fakes.http import Answer, Request
 
 Patch = pytest.MonkeyPatch
 UPLOAD_IN_ONE, UPLOAD_IN_CHUNKS = {"upload": "in one"}, {"upload": "in chunks"}
@@ -87,26 +88,10 @@ def listing_ends_after_a_page(patch: Patch) -> None:
 def range_is_not_cut(patch: Patch) -> None:
     real = api._content
 
-    def whole(call: api.Call, stored: Stored) -> api.Answer:
-        return dataclasses.replace(real(call, stored), status=200, body=stored.content)
+    def whole(request: Request, stored: Stored) -> Answer:
+        return dataclasses.replace(real(request, stored), status=200, body=stored.content)
 
     patch.setattr(api, "_content", whole)
-
-
-def batch_ends_at_a_failure(patch: Patch) -> None:
-    real = batch.answer
-
-    def impatient(headers: Any, body: bytes, act: Callable[..., Any]) -> Any:
-        failed: list[Any] = []
-
-        def act_until_failure(*given: Any) -> Any:
-            answer = failed[0] if failed else act(*given)
-            failed.extend([answer] if answer.status >= 400 else [])
-            return answer
-
-        return real(headers, body, act_until_failure)
-
-    patch.setattr(batch, "answer", impatient)
 
 
 def deleted_object_can_be_read(patch: Patch) -> None:
@@ -138,7 +123,6 @@ CAUGHT_BY: list[tuple[Callable[[Patch], None], Callable[..., None], dict[str, An
     (checksums_are_not_compared, contract.test_damage_on_the_way_is_refused_in_chunks, {}),
     (listing_ends_after_a_page, contract.test_listing_is_in_order_and_complete_over_pages, {}),
     (range_is_not_cut, contract.test_part_of_an_object, {"start": 4, "end": 8, "expected": b"first"}),
-    (batch_ends_at_a_failure, contract.test_batch_tells_what_failed, {}),
     (deleted_object_can_be_read, contract.test_what_is_deleted_is_gone, {}),
 ]
 

@@ -5,13 +5,10 @@ Class names, settings, an unreadable champion and the folders given are hostile:
 
 import dataclasses
 import html
-import http.server
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +25,7 @@ from components.evaluate.report.scores_table import Comparison, Row
 from components.report import run as report
 from components.report.config import ReportConfig
 from tests.conftest import write_dataset
+from tests.fakes import http
 from tests.fakes.chromium import Chromium, find
 
 # Samples, real images, closest pairs, seven steps, classes, two splits, leaks, five curves; rows of classes as well,
@@ -68,31 +66,22 @@ PROBE = """(() => {
 })()"""
 
 
-@pytest.fixture(scope="module")
-def outside() -> Iterator[tuple[str, list[str]]]:
-    """The address of a server on loopback, and what it was asked for."""
-    asked: list[str] = []
+class Outside(http.Server):
+    """A server on loopback that has nothing."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(404)
-            self.end_headers()
-
-        def log_message(self, *arguments: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-        thread.join()
+    def answer(self, request: http.Request) -> http.Answer:
+        return http.Answer(404)
 
 
 @pytest.fixture(scope="module")
-def hostile(outside: tuple[str, list[str]]) -> list[str]:
-    address, _ = outside
+def outside() -> Iterator[http.Server]:
+    with http.serving(Outside()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hostile(outside: http.Server) -> list[str]:
+    address = outside.url
     return [
         f"<script>document.title = 'taken'; fetch('{address}/script')</script>",
         f"\"><img src='{address}/image' onerror=\"document.title='taken'\">",
@@ -246,7 +235,7 @@ def test_a_page_is_small_even_of_large_images_many_classes_and_long_logs(page_of
 def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     page_of: dict[str, Path],
     browser: Chromium,
-    outside: tuple[str, list[str]],
+    outside: http.Server,
     hostile: list[str],
     tmp_path: Path,
     name: str,
@@ -260,7 +249,7 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side")
     assert seen["images"] == seen["loaded"] == IMAGES[name]
     assert {address.split(":")[0] for address in browser.requests} == {"file", "data"}
-    assert outside[1] == []
+    assert outside.requests == []
     if name != "large report":
         assert [text for text in hostile if text not in seen["text"]] == []
 
@@ -274,7 +263,7 @@ def framed_as_kubeflow_does(text: str, folder: Path) -> Path:
 
 
 def test_the_policy_holds_even_where_text_is_not_escaped(
-    page_of: dict[str, Path], browser: Chromium, outside: tuple[str, list[str]], tmp_path: Path
+    page_of: dict[str, Path], browser: Chromium, outside: http.Server, tmp_path: Path
 ) -> None:
     """And without it the same text would act: the tests above look at something that can happen."""
     text = html.unescape(page_of["report"].read_text())
@@ -283,12 +272,12 @@ def test_the_policy_holds_even_where_text_is_not_escaped(
     browser.open(broken)
     assert browser.evaluate("document.scripts.length") > 0
     assert browser.evaluate("document.title") != "taken"
-    assert outside[1] == []
+    assert outside.requests == []
     broken.write_text(re.sub("<meta http-equiv=.*?>", "", text))
     browser.open(broken)
     assert browser.evaluate("document.title") == "taken"
-    assert "/image" in outside[1]
-    outside[1].clear()
+    assert "/image" in [request.path for request in outside.requests]
+    outside.requests.clear()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

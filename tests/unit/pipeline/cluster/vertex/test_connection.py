@@ -1,11 +1,9 @@
 """The flags of Vertex, and logging in to Google Cloud, for which a server on loopback gives out tokens."""
 
 import argparse
-import http.server
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from components.core.errors import ConfigError, StageError, TransientError
 from pipeline.cluster.vertex import connection as vertex_connection
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.profiles.profiles import VERTEX
+from tests.fakes import http
 from tests.unit.pipeline.packages import package_of
 
 KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
@@ -86,32 +85,26 @@ def test_what_is_malformed_is_told(flag: str, value: str, said: str) -> None:
     assert said in str(refusal.value)
 
 
-class _Tokens(http.server.BaseHTTPRequestHandler):
+class Tokens(http.Server):
     """Gives out access tokens, or refuses, as OAuth 2 says."""
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        status, answer = self.server.answer  # type: ignore[attr-defined]
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
+    def __init__(self) -> None:
+        super().__init__()
+        self.status, self.given = 400, dict[str, object]()
 
-    def log_message(self, *_: object) -> None:
-        pass
+    def answer(self, request: http.Request) -> http.Answer:
+        return http.Answer(self.status, json.dumps(self.given).encode(), {"Content-Type": "application/json"})
 
 
 @pytest.fixture
-def tokens() -> Iterator[http.server.ThreadingHTTPServer]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+def tokens() -> Iterator[Tokens]:
+    with http.serving(Tokens()) as server:
         yield server
-        server.shutdown()
 
 
-def log_in(monkeypatch: pytest.MonkeyPatch, folder: Path, port: int) -> None:
-    """Makes the application default credentials those of somebody whose tokens are given out at a port here."""
-    address = f"http://127.0.0.1:{port}/token"
+def log_in(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
+    """Make the application default credentials those of somebody whose tokens a server gives out."""
+    address = f"{url}/token"
     found = {
         "type": "external_account_authorized_user",
         "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
@@ -146,14 +139,11 @@ def test_nobody_is_logged_in(connection: VertexConnection) -> None:
 
 
 def test_a_token_is_given_out(
-    connection: VertexConnection,
-    tokens: http.server.ThreadingHTTPServer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    connection: VertexConnection, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answer = {"access_token": "given-out", "expires_in": 3600}
-    tokens.answer = (200, answer)  # type: ignore[attr-defined]
-    log_in(monkeypatch, tmp_path, tokens.server_port)
+    tokens.status, tokens.given = 200, answer
+    log_in(monkeypatch, tmp_path, tokens.url)
     client = connection.pipelines()
     assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
     assert client.transport._credentials.token == answer["access_token"]
@@ -162,13 +152,10 @@ def test_a_token_is_given_out(
 
 
 def test_a_token_is_refused(
-    connection: VertexConnection,
-    tokens: http.server.ThreadingHTTPServer,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    connection: VertexConnection, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    tokens.answer = (400, {"error": "invalid_grant", "error_description": "it has expired"})  # type: ignore[attr-defined]
-    log_in(monkeypatch, tmp_path, tokens.server_port)
+    tokens.given = {"error": "invalid_grant", "error_description": "it has expired"}
+    log_in(monkeypatch, tmp_path, tokens.url)
     refusal = refusal_of(connection)
     assert isinstance(refusal, ConfigError)
     assert "an access token is refused: " in str(refusal)
@@ -177,9 +164,9 @@ def test_a_token_is_refused(
 
 
 def test_nobody_gives_out_tokens(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), _Tokens) as server:
-        port = server.server_port
-    log_in(monkeypatch, tmp_path, port)
+    with http.serving(Tokens()) as server:
+        pass
+    log_in(monkeypatch, tmp_path, server.url)
     refusal = refusal_of(connection)
     assert isinstance(refusal, TransientError)
     assert "who gives out access tokens does not answer" in str(refusal)
@@ -199,7 +186,7 @@ def test_a_key_of_a_service_account_needs_nobody(
         "private_key": pem.decode(),
         "token_uri": "http://127.0.0.1:9/nobody",
     }
-    log_in(monkeypatch, tmp_path, 9)
+    log_in(monkeypatch, tmp_path, "")
     (tmp_path / "credentials.json").write_text(json.dumps(account))
     credentials = connection.pipelines().transport._credentials
     credentials.refresh(None)

@@ -1,0 +1,210 @@
+"""An HTTP server on loopback whose answers a subclass gives: it notes each request, and a test may step in."""
+
+import contextlib
+import dataclasses
+import json
+import socket
+import struct
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeVar
+
+
+class HangUp(Exception):
+    """Raised instead of an answer: the connection ends, or is reset."""
+
+    def __init__(self, reset: bool = False) -> None:
+        super().__init__()
+        self.reset = reset
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request; numbers count from 0, and the path is as it came, quoted and without the query."""
+
+    number: int
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Message
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the body, read as JSON."""
+        return json.loads(self.body)
+
+
+@dataclasses.dataclass(eq=False)
+class Answer(Exception):
+    """What goes back; a hook raises one to answer in the server's place."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cut: bool = False  # whether the connection ends in the middle of the body
+
+
+class Server:
+    """One server, and what a test sees of it; `serving` starts it."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []  # in the order of arrival
+        # Called before a request is acted upon, and when it has been, before it is answered.
+        self.before: Callable[[Request], None] | None = None
+        self.after: Callable[[Request], None] | None = None
+        self.broken: list[Exception] = []  # mistakes of a server or of a hook; the first is raised at the end
+        self.lock = threading.RLock()
+        self._http = _Http(self)
+        self._thread: threading.Thread | None = None
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def answer(self, request: Request) -> Answer:
+        """Act upon a request."""
+        raise NotImplementedError
+
+    def act(self, request: Request) -> Answer:
+        """Let the hooks in before and after the answer is made."""
+        try:
+            if self.before:
+                self.before(request)
+            answer = self.answer(request)
+            if self.after:
+                self.after(request)
+        except Answer as instead:
+            return instead
+        return answer
+
+    def receive(self, method: str, target: str, headers: Message, body: bytes) -> Answer:
+        """Note a request and answer it."""
+        url = urllib.parse.urlsplit(target)
+        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        with self.lock:
+            request = Request(len(self.requests), method, url.path, query, headers, body)
+            self.requests.append(request)
+        try:
+            return self.act(request)
+        except HangUp:
+            raise
+        except Exception as error:
+            self.broken.append(error)
+            return Answer(500, b"the server for tests is broken")
+
+    def listen(self) -> None:
+        """Accept connections."""
+        if self._thread is None:
+            self._http.server_activate()
+            self._thread = threading.Thread(target=self._http.serve_forever, args=(0.005,))
+            self._thread.start()
+
+    def refuse(self) -> None:
+        """Refuse connections and end those there are; the port stays bound, so nobody else gets it."""
+        if self._thread is not None:
+            self._http.shutdown()
+            self._thread.join()
+            self._thread = None
+            self._http.hang_up()
+            self._http.rebind()
+
+    def close(self) -> None:
+        """Refuse connections and wait for what is being acted upon."""
+        self.refuse()
+        self._http.server_close()
+
+
+_Served = TypeVar("_Served", bound=Server)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "server-for-tests"
+    sys_version = ""
+    disable_nagle_algorithm = True
+    server: "_Http"
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client died while it sent
+            self.close_connection = True
+            return
+        try:
+            self._send(self.server.tested.receive(self.command, self.path, self.headers, body))
+        except HangUp as hung_up:
+            self.close_connection = True
+            if hung_up.reset:
+                # A socket that lingers for no time is not closed but reset.
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.rfile.close()
+                self.connection.close()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _send(self, answer: Answer) -> None:
+        """Send an answer, or the first half of it; of one without a body, nothing."""
+        if answer.cut:
+            self.close_connection = True
+            if not answer.body:
+                return
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if answer.status not in (204, 304):
+            self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body[: len(answer.body) // 2] if answer.cut else answer.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: a test sees `Server.requests`."""
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing waits for the last answer
+    request_queue_size = 128  # connections beyond it would wait a second
+
+    def __init__(self, tested: Server) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+        self.tested = tested
+        self._open: set[socket.socket] = set()
+        self.server_bind()
+
+    def rebind(self) -> None:
+        """Refuse connections from now on, at the same address."""
+        self.socket.close()
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that did not wait for their answer; what else goes wrong is a mistake of ours."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            self.tested.broken.append(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    def hang_up(self) -> None:
+        """End every connection: clients keep theirs, and closing waits for all."""
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def serving(server: _Served) -> Iterator[_Served]:
+    """Serve in threads until the block ends."""
+    server.listen()
+    try:
+        yield server
+    finally:
+        server.close()
+    if server.broken:
+        raise server.broken[0]
