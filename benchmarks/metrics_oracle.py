@@ -25,12 +25,12 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
     """Writes the features of samples and of test images in each space, float64 [10000, components]."""
     from components.core.artifacts import checkpoints, datasets
     from components.core.data import dataset_reader
-    from components.evaluate.judging import contestants
+    from components.evaluate.judging import candidates
     from components.evaluate.scoring import samples
 
     manifest = datasets.Manifest.of(dataset, "")
     loaded = feature_spaces.load(embedding)
-    generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
+    generator = candidates.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     drawn = np.concatenate([batch for batch, _ in samples.draw(generator, manifest.image, _COUNT, seed=0)])
     real = dataset_reader.load_split(dataset, manifest, "test")[0]
     real = real[np.random.default_rng(0).permutation(len(real))[:_COUNT]]

@@ -19,8 +19,8 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.inputs import Inputs, training_of, unreadable_champion
-from components.evaluate.judging import contestants, intervals
-from components.evaluate.judging.contestants import Judged
+from components.evaluate.judging import candidates, intervals
+from components.evaluate.judging.candidates import Judged
 from components.evaluate.judging.verdict import Limits, Rival, Standing, Verdict, judge
 from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import scores
@@ -41,9 +41,9 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     data = dataset_section.of(config.dataset, inputs.manifest, {"train": train, "test": test})
     reference = scores.make_reference(feature_spaces.load(config.embedding), train[0], test[0], count, config.seed)
 
-    generator = contestants.averaged(config.checkpoint, inputs.checkpoint)
-    model = contestants.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
-    gaps = contestants.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
+    generator = candidates.averaged(config.checkpoint, inputs.checkpoint)
+    model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
+    gaps = candidates.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
     model.scores.update(gaps)
     rival, champion = _score_rival(config, inputs, reference, train[0], model)
     spaces = reference.spaces
@@ -102,11 +102,11 @@ def _score_rival(
         return rival, None
     try:
         folder = registry.version_folder(config.registry, rival.version)
-        published = contestants.published(folder, models.Description.of(folder, inputs.champion_digest))
+        published = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
     except DataError as error:
         return unreadable_champion(config.registry, error), None
     what = "samples of the champion"
-    scored = contestants.score(published, reference, train, inputs.manifest, config.sample_count, what)
+    scored = candidates.score(published, reference, train, inputs.manifest, config.sample_count, what)
     differences = scores.differences(model.scored, scored.scored, reference)
     return dataclasses.replace(rival, blocks=scored.scored.blocks, differences=differences), scored
 

@@ -16,7 +16,7 @@ import scipy.stats
 from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, set_distances
-from components.evaluate.judging import contestants
+from components.evaluate.judging import candidates
 from components.evaluate.judging.comparison import LEVEL, Difference, compare
 from components.evaluate.scoring import samples
 from tests.proofs.stages import arguments, make_dataset, make_embedding, stage
@@ -29,7 +29,7 @@ STEPS = 2000
 def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[str, np.ndarray]]:
     """Features of the pool, of test images and of training images in random order, by the name of the space."""
     manifest, loaded = datasets.Manifest.of(str(dataset), ""), feature_spaces.load(embedding)
-    generator = contestants.averaged(checkpoint, checkpoints.Description.of(checkpoint))
+    generator = candidates.averaged(checkpoint, checkpoints.Description.of(checkpoint))
     batches = [loaded.embed(batch)[0] for batch, _ in samples.draw(generator, manifest.image, POOL, seed=0)]
     drawn = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     random, found = np.random.default_rng(0), [drawn]

@@ -15,7 +15,7 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.embed.disturbances import disturbances
-from components.evaluate.judging import contestants
+from components.evaluate.judging import candidates
 from components.evaluate.scoring import samples
 from tests.proofs.stages import stage
 
@@ -70,7 +70,7 @@ def ranked(
     first, *_, last = checkpoints.steps(training)
     for step in (last, first):
         folder = checkpoints.step_folder(training, step)
-        generator = contestants.averaged(folder, checkpoints.Description.of(folder))
+        generator = candidates.averaged(folder, checkpoints.Description.of(folder))
         drawn = [batch for batch, _ in samples.draw(generator, manifest.image, len(test), 0)]
         sets[f"step {step}"] = np.concatenate(drawn)
     sets["noise"] = random.integers(0, 256, test.shape, np.uint8)

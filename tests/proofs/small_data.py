@@ -26,7 +26,7 @@ from components.core.metrics import feature_spaces
 from components.core.reporting import metric_labels
 from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
-from components.evaluate.judging import contestants
+from components.evaluate.judging import candidates
 from components.evaluate.judging.verdict import Standing, Verdict, judge
 from components.evaluate.make import limits_of
 from components.evaluate.scoring import samples, scores
@@ -238,7 +238,7 @@ def trained_pool(root: Path, embedding: feature_spaces.FeatureSpaces) -> Seen:
     image = datasets.Manifest.of(str(root / "dataset")).image
 
     def draw() -> np.ndarray:
-        generator = contestants.averaged(folder, description)
+        generator = candidates.averaged(folder, description)
         return np.concatenate([batch for batch, _ in samples.draw(generator, image, 2 * SAMPLES, 0)])
 
     return see_pool(embedding, "trained", draw, root / "pools" / "trained.npz")

@@ -6,7 +6,7 @@ import numpy as np
 
 from components.core.networks.conditioning import GRID_COLUMNS
 from components.core.reporting import grids, metric_labels
-from components.evaluate.judging.contestants import GRID_COUNT, Judged
+from components.evaluate.judging.candidates import GRID_COUNT, Judged
 from components.evaluate.scoring import scores
 
 _PICTURE_BYTES = 1_000_000  # of all sheets together, so that the page stays small
