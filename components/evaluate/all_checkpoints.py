@@ -1,15 +1,18 @@
-"""`evaluate --all-checkpoints`, top to bottom: what belongs to the training, scores, a table and the best."""
+"""`evaluate --all-checkpoints`, top to bottom: find dataset and embedding of the training, score, print a table."""
 
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from rich.console import Console
+from rich.table import Table
+
 from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.errors import ConfigError, DataError
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
-from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
 from components.evaluate.checkpoint_scores import Scorer
+from components.evaluate.config import AllCheckpointsConfig
 from components.evaluate.report import scores_table, training_folder
 from components.evaluate.report.scores_table import Row
 from components.evaluate.scoring import scores
@@ -18,32 +21,49 @@ log = logging.getLogger(__name__)
 
 _SHOWN = ("fcd", "fcd_error", "fcd_ratio", "kcd", "precision", "recall", "coverage")  # of the first space
 _OF_GROUPS = ("class_ratio", "bin_ratio")
+_TABLE_WIDTH = 200  # columns, as a log has no width of its own
 _TRAININGS_NAMED = 3
 
 Described = TypeVar("Described", datasets.Manifest, embeddings.Description)
 
 
 def run(config: AllCheckpointsConfig) -> StageResult:
-    """Scores every checkpoint of a training, prints a table, and names the best.
+    """Score every checkpoint of a training, print a table, and name the best.
 
     Raises:
-        ConfigError: It is not the folder of one training, or one of several embeddings must be named.
+        ConfigError: The folder is not that of one training, or the embedding is ambiguous.
         DataError: There is no dataset or embedding of the training, or no checkpoint can be scored.
     """
     training = _training(config.checkpoints)
     dataset, manifest = _dataset(config, training)
     embedding, description = _embedding(config, training, dataset, manifest)
     dataset.require(datasets.MANIFEST, "dataset")
-    scorer = Scorer(dataset, manifest, embedding, description, config.sample_count, config.seed)
-    rows = scorer.score_all(training)
-    if not rows:
-        raise DataError(f"there is no checkpoint in {training} that could be scored")
-    _print(training, dataset, embedding, description, rows)
+    rows = Scorer(
+        dataset=dataset,
+        manifest=manifest,
+        embedding=embedding,
+        description=description,
+        sample_count=config.sample_count,
+        seed=config.seed,
+    ).score_all(training)
+    compared = rows[0].comparison
+    print(
+        f"{compared.samples:,} samples of each checkpoint, {compared.compared:,} of them compared with as many "
+        f"{compared.split} images of {dataset} in {embedding}"
+    )
+    if compared.compared < scores.ENOUGH:
+        print("there are few images: the distances are noisy, and small differences mean nothing")
+    best = scores_table.best(rows)
+    _print_table([space.name for space in description.spaces], rows, best)
+    if best is None:
+        print("best: none, as no checkpoint has a distance")
+    else:
+        print(f"best: {checkpoints.step_folder(training, best.step)}, with the smallest {compared.distance}")
     return StageResult(parameters={"summary": f"checkpoints: {len(rows)}"})
 
 
 def _training(given: str) -> Location:
-    """The folder of a training, with its checkpoints and scores on this machine."""
+    """Return the folder of a training after fetching its checkpoints and scores."""
     training = Location.of(given)
     if not _has_checkpoints(training):
         below = [each for place in (training, training / "checkpoints") for each in place.children()]
@@ -64,51 +84,32 @@ def _has_checkpoints(folder: Location) -> bool:
 
 
 def _dataset(config: AllCheckpointsConfig, training: Location) -> tuple[Location, datasets.Manifest]:
-    """The dataset that the newest checkpoint names."""
+    """The dataset that the newest checkpoint names; of others the description alone is fetched."""
     newest = checkpoints.newest(training)
     if newest is None:
         raise DataError(f"there is no whole checkpoint in {training}")
     digest = newest[1].dataset_digest
-    for folder, manifest in _described(config.dataset, training, "datasets", _manifest_of):
-        if manifest.digest == digest:
-            return folder, manifest
-    raise DataError(f"{training} was made of dataset {digest}; give its folder by --dataset")
+    found = _described(config.dataset, training, "datasets", lambda place: datasets.Manifest.fetch(place, whole=False))
+    fitting = [(folder, manifest) for folder, manifest in found if manifest.digest == digest]
+    if not fitting:
+        raise DataError(f"{training} was made of dataset {digest}; give its folder by --dataset")
+    return fitting[0]
 
 
 def _embedding(
     config: AllCheckpointsConfig, training: Location, dataset: Location, manifest: datasets.Manifest
 ) -> tuple[Location, embeddings.Description]:
-    """The only embedding of the dataset; the same one may be kept under several keys."""
-    kept = _described(config.embedding, training, "embeddings", _certified)
-    fit = {of.digest: (folder, of) for folder, of in kept if of.dataset_digest == manifest.digest}
-    if not fit:
+    """The only embedding of the dataset, which may lie there under several keys."""
+    found = _described(config.embedding, training, "embeddings", _certified)
+    fitting = {of.digest: (folder, of) for folder, of in found if of.dataset_digest == manifest.digest}
+    if not fitting:
         raise DataError(f"there is no embedding of dataset {dataset}; give its folder by --embedding")
-    if len(fit) > 1:
+    if len(fitting) > 1:
         raise ConfigError(
             f"embedding must be given, as there are several of dataset {dataset}: "
-            f"{', '.join(str(folder) for folder, _ in fit.values())}"
+            f"{', '.join(str(folder) for folder, _ in fitting.values())}"
         )
-    return next(iter(fit.values()))
-
-
-def _described(
-    named: str, training: Location, kind: str, describe: Callable[[Location], Described]
-) -> list[tuple[Location, Described]]:
-    """The folder that was named, or all of a kind in the training's root, with what each says of itself."""
-    if named:
-        return [(Location.of(named), describe(Location.of(named)))]
-    found = []
-    kept = training.parent.parent / kind
-    for folder in kept.children() if training.parent.name == "checkpoints" else []:
-        try:
-            found.append((folder, describe(folder)))
-        except DataError as error:
-            log.error("passed over: %s", error)
-    return found
-
-
-def _manifest_of(dataset: Location) -> datasets.Manifest:
-    return datasets.Manifest.fetch(dataset, whole=False)  # the images only if this is the dataset
+    return next(iter(fitting.values()))
 
 
 def _certified(embedding: Location) -> embeddings.Description:
@@ -117,32 +118,29 @@ def _certified(embedding: Location) -> embeddings.Description:
     return description
 
 
-def _print(
-    training: Location, dataset: Location, embedding: Location, description: embeddings.Description, rows: list[Row]
-) -> None:
-    """Prints a row for each checkpoint, and names the best."""
-    comparison = rows[0].comparison
-    print(
-        f"{comparison.samples:,} samples of each checkpoint, {comparison.compared:,} of them compared with as many "
-        f"{comparison.split} images of {dataset} in {embedding}"
-    )
-    if comparison.compared < scores.ENOUGH:
-        print("there are few images: the distances are noisy, and small differences mean nothing")
-    best = scores_table.best(rows)
-    spaces = [space.name for space in description.spaces]
+def _described(
+    given: str, training: Location, kind: str, describe: Callable[[Location], Described]
+) -> list[tuple[Location, Described]]:
+    """The folder that was given, or all of a kind in the training's root, each with its description."""
+    if given:
+        return [(Location.of(given), describe(Location.of(given)))]
+    found = []
+    for folder in (training.parent.parent / kind).children() if training.parent.name == "checkpoints" else []:
+        try:
+            found.append((folder, describe(folder)))
+        except DataError as error:
+            log.error("skipped: %s", error)
+    return found
+
+
+def _print_table(spaces: list[str], rows: list[Row], best: Row | None) -> None:
     shown = [*(scores.name_of(name, spaces[0], spaces) for name in _SHOWN), *_OF_GROUPS]
     names = [name for name in shown if name in rows[0].scores]
-    table = [["step", *names, ""]]
+    table = Table("step", *names, "", box=None, pad_edge=False)
     for row in rows:
-        table.append([f"{row.step:,}", *(_text(row.scores.get(name)) for name in names), "best" if row is best else ""])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    if best is None:
-        print("best: none, as no checkpoint has a distance")
-    else:
-        folder = checkpoints.step_folder(training, best.step)
-        print(f"best: {folder}, with the smallest {comparison.distance}")
+        values = (_text(row.scores.get(name)) for name in names)
+        table.add_row(f"{row.step:,}", *values, "best" if row is best else "")
+    Console(width=_TABLE_WIDTH, highlight=False).print(table)
 
 
 def _text(value: Any) -> str:

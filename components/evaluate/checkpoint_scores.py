@@ -1,16 +1,13 @@
-"""The checkpoints of a training, scored alike and compared with each other, and the best of them.
+"""Score the checkpoints of a training alike, and choose the best.
 
-They are compared on validation images: the test images are the verdict's, and what was chosen by them would seem better
-there than it is.
+They are compared on validation images: the test images are for the verdict, and a checkpoint chosen by them would seem
+better there than it is.
 """
 
 import dataclasses
-import functools
 import logging
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
@@ -19,7 +16,7 @@ from components.core.metrics import feature_spaces
 from components.core.stage import cache_key
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
-from components.evaluate.judging import contestants
+from components.evaluate.judging import candidates
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison, Row
 from components.evaluate.scoring import scores
@@ -32,24 +29,24 @@ _LOCK = ".scores"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The best of a training's checkpoints, and the rows of all that it was chosen among, by step."""
+    """The best of a training's checkpoints."""
 
     chosen: Row
-    rows: list[Row]
+    rows: list[Row]  # of every checkpoint that it was chosen among, by step
 
     @property
     def digest(self) -> str:
-        """sha256 that names the checkpoints that there were."""
+        """sha256 that names the checkpoints that it was chosen among."""
         return digests.digest_of([row.checkpoint_digest for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value for `metrics.json`."""
-        candidates = [
+        rows = [
             {"step": row.step, "checkpoint_digest": row.checkpoint_digest, "distance": row.distance}
             for row in self.rows
         ]
         comparison = self.chosen.comparison
-        return {"split": comparison.split, "compared": comparison.compared, "candidates": candidates}
+        return {"split": comparison.split, "compared": comparison.compared, "candidates": rows}
 
     @property
     def reason(self) -> str:
@@ -58,125 +55,108 @@ class Choice:
         if first is last:
             return f"step {last.step:,} is judged: it is the only checkpoint"
         among = f"of the {len(self.rows)} checkpoints from step {first.step:,} to {last.step:,}"
-        distance, others, name = self.chosen.distance, last.distance, self.chosen.comparison.distance
+        distance, name = self.chosen.distance, self.chosen.comparison.distance
         if distance is None:
             return f"step {last.step:,} is judged as the last {among}, as none has a distance to {SPLIT} images"
-        text = (
-            f"step {self.chosen.step:,} is judged as the best {among}: its {name} to {SPLIT} images is {distance:.3g}"
-        )
-        return text if last is self.chosen or others is None else f"{text}, the last's {others:.3g}"
+        text = f"step {self.chosen.step:,} is judged as the best {among}: its {name} to {SPLIT} images is"
+        of_last = "" if last is self.chosen or last.distance is None else f", the last's {last.distance:.3g}"
+        return f"{text} {distance:.3g}{of_last}"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Scorer:
-    """Scores checkpoints against the validation images of a dataset in the spaces of an embedding.
+    """Scores checkpoints against the validation images of a dataset in the spaces of an embedding."""
 
-    What they are compared with is made when the first is scored, and kept.
+    dataset: Location
+    manifest: datasets.Manifest
+    embedding: Location
+    description: embeddings.Description
+    sample_count: int
+    seed: int  # decides the samples, and which real images are taken
 
-    Args:
-        dataset: The dataset's folder.
-        manifest: What it says of itself.
-        embedding: The embedding's folder.
-        description: What it says of itself.
-        sample_count: Samples drawn of each checkpoint.
-        seed: Decides the samples, and which real images are taken.
+    def score_all(self, training: Location, last_step: int | None = None) -> list[Row]:
+        """Score every checkpoint of a training that has no row in its table yet; each row is added there at once.
 
-    Raises:
-        DataError: There are too few validation images.
-    """
+        Args:
+            training: The folder of its checkpoints.
+            last_step: The last checkpoint to score.
 
-    def __init__(
-        self,
-        dataset: Location,
-        manifest: datasets.Manifest,
-        embedding: Location,
-        description: embeddings.Description,
-        sample_count: int,
-        seed: int,
-    ) -> None:
-        self._dataset, self._manifest, self._embedding = dataset, manifest, embedding
-        splits, spaces = manifest.splits, [space.name for space in description.spaces]
-        self.comparison = Comparison(
-            dataset_digest=manifest.digest,
+        Returns:
+            The rows of its checkpoints, by step. Damaged checkpoints are logged and skipped.
+
+        Raises:
+            DataError: No checkpoint can be scored, there are too few validation images, or an input is damaged.
+        """
+        comparison = self._comparison()
+        found = [
+            (folder, description)
+            for folder, description in checkpoints.all_whole(training)
+            if self._fits(training, folder, description) and (last_step is None or description.step <= last_step)
+        ]
+        with atomic_files.only_one(training.path / _LOCK):
+            rows = {row.checkpoint_digest: row for row in scores_table.read(training, comparison)}
+            missing = [entry for entry in found if entry[1].digest not in rows]
+            log.info("evaluate: scoring %d of %d checkpoints of %s", len(missing), len(found), training)
+            for row in self._score(comparison, missing):
+                scores_table.append(training, row)
+                rows[row.checkpoint_digest] = row
+        scored = [rows[description.digest] for _, description in found if description.digest in rows]
+        if not scored:
+            raise DataError(f"there is no checkpoint in {training} that could be scored")
+        return scored
+
+    def choose(self, training: Location, last_step: int) -> Choice:
+        """Return the best of a training's checkpoints up to a step; the last if none has a distance.
+
+        Raises:
+            DataError: As of `score_all`.
+        """
+        rows = self.score_all(training, last_step)
+        return Choice(chosen=scores_table.best(rows) or rows[-1], rows=rows)
+
+    def _comparison(self) -> Comparison:
+        splits, spaces = self.manifest.splits, [space.name for space in self.description.spaces]
+        return Comparison(
+            dataset_digest=self.manifest.digest,
             split=SPLIT,
-            compared=scores.image_count(sample_count, splits["train"].records, splits[SPLIT].records, SPLIT),
-            embedding_digest=description.digest,
-            samples=sample_count,
-            seed=seed,
+            compared=scores.image_count(self.sample_count, splits["train"].records, splits[SPLIT].records, SPLIT),
+            embedding_digest=self.description.digest,
+            samples=self.sample_count,
+            seed=self.seed,
             distance=scores.name_of("fcd", spaces[0], spaces),
             code=cache_key.source_digest("evaluate"),
         )
 
-    def score_all(self, training: Location, last_step: int | None = None) -> list[Row]:
-        """Scores every checkpoint of a training that its table does not hold yet, and adds it there at once.
-
-        Args:
-            training: The folder of its checkpoints.
-            last_step: Later checkpoints do not count; all do when None.
-
-        Returns:
-            The rows of its checkpoints, by step. What is damaged is reported and passed over.
-
-        Raises:
-            DataError: The real images or the embedding are damaged.
-        """
-        found = [entry for entry in checkpoints.all_whole(training) if self._fits(training, *entry, last_step)]
-        with atomic_files.only_one(training.path / _LOCK):
-            rows = {row.checkpoint_digest: row for row in scores_table.read(training, self.comparison)}
-            missing = [entry for entry in found if entry[1].digest not in rows]
-            log.info("evaluate: %d of %d checkpoints of %s are to be scored", len(missing), len(found), training)
-            for row in self._score(missing):
-                scores_table.append(training, row)
-                rows[row.checkpoint_digest] = row
-        return [rows[description.digest] for _, description in found if description.digest in rows]
-
-    def choose(self, training: Location, last_step: int) -> Choice:
-        """The best of a training's checkpoints up to a step; the last if none has a distance.
-
-        Raises:
-            DataError: None could be scored, or as of `score_all`.
-        """
-        rows = self.score_all(training, last_step)
-        if not rows:
-            raise DataError(f"there is no checkpoint in {training} that could be scored")
-        return Choice(chosen=scores_table.best(rows) or rows[-1], rows=rows)
-
-    def _fits(
-        self, training: Location, folder: Location, description: checkpoints.Description, last_step: int | None
-    ) -> bool:
-        """Whether a checkpoint is one of those to score; a stranger among them is reported."""
-        if description.dataset_digest != self.comparison.dataset_digest:
-            log.error("passed over: checkpoint %s was made of another dataset than %s", folder, self._dataset)
+    def _fits(self, training: Location, folder: Location, description: checkpoints.Description) -> bool:
+        """Whether a checkpoint belongs to the training; logs one that does not."""
+        if description.dataset_digest != self.manifest.digest:
+            log.error("skipped: checkpoint %s was made of another dataset than %s", folder, self.dataset)
             return False
         if folder != checkpoints.step_folder(training, description.step):
-            log.error("passed over: checkpoint %s is of step %d", folder, description.step)
+            log.error("skipped: checkpoint %s is of step %d", folder, description.step)
             return False
-        return last_step is None or description.step <= last_step
+        return True
 
-    @functools.cached_property
-    def _real(self) -> tuple[np.ndarray, scores.Reference]:
-        """The training images, and what samples are compared with."""
-        train, _ = dataset_reader.load_split(self._dataset, self._manifest, "train")
-        held_out, _ = dataset_reader.load_split(self._dataset, self._manifest, SPLIT)
-        embedding, compared = feature_spaces.load(self._embedding), self.comparison.compared
-        return train, scores.make_reference(embedding, train, held_out, compared, self.comparison.seed)
-
-    def _score(self, found: list[tuple[Location, checkpoints.Description]]) -> Iterator[Row]:
-        """The row of each checkpoint; one that cannot be read is reported and passed over."""
+    def _score(self, comparison: Comparison, found: list[tuple[Location, checkpoints.Description]]) -> Iterator[Row]:
+        """Yield the row of each checkpoint; logs and skips those that cannot be read."""
         if not found:
             return
-        train, reference = self._real
+        train, _ = dataset_reader.load_split(self.dataset, self.manifest, "train")
+        held_out, _ = dataset_reader.load_split(self.dataset, self.manifest, SPLIT)
+        embedding = feature_spaces.load(self.embedding)
+        reference = scores.make_reference(embedding, train, held_out, comparison.compared, self.seed)
         for folder, description in found:
             try:
-                generator = contestants.averaged(folder, description)
+                generator = candidates.averaged(folder, description)
             except DataError as error:
-                log.error("passed over: %s", error)
+                log.error("skipped: %s", error)
                 continue
             what = f"samples of step {description.step}"
-            judged = contestants.score(generator, reference, train, self._manifest, self.comparison.samples, what)
+            judged = candidates.score(generator, reference, train, self.manifest, self.sample_count, what)
             yield Row(
                 step=description.step,
                 checkpoint_digest=description.digest,
-                comparison=self.comparison,
+                comparison=comparison,
                 scores=judged.scores,
                 settings=description.settings,
             )

@@ -54,8 +54,14 @@ def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inp
     """The same with the best checkpoint of the training in place of the last."""
     from components.evaluate.checkpoint_scores import Scorer
 
-    dataset, embedding = Location.of(config.dataset), Location.of(config.embedding)
-    scorer = Scorer(dataset, inputs.manifest, embedding, inputs.embedding, config.sample_count, config.seed)
+    scorer = Scorer(
+        dataset=Location.of(config.dataset),
+        manifest=inputs.manifest,
+        embedding=Location.of(config.embedding),
+        description=inputs.embedding,
+        sample_count=config.sample_count,
+        seed=config.seed,
+    )
     training = training_of(config)
     training_folder.fetch(training)
     training.fetch_intact(checkpoints.MANIFEST)

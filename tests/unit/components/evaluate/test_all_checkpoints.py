@@ -22,8 +22,7 @@ from components.core.networks import checkpoint_networks, gan
 from components.core.storage.location import Location
 from components.evaluate import all_checkpoints
 from components.evaluate import run as evaluate
-from components.evaluate.all_checkpoints_config import AllCheckpointsConfig
-from components.evaluate.config import EvaluateConfig
+from components.evaluate.config import AllCheckpointsConfig, EvaluateConfig
 from components.evaluate.report import scores_table
 from components.evaluate.scoring import scores
 from tests import programs
