@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import jinja2
+
 from components.core.artifacts import evaluations, lineage, models, recipes
 from components.core.errors import ConfigError, DataError, StageError, Superseded, naming
 from components.core.registry import registry
@@ -145,7 +147,7 @@ def _judged_card(
     try:
         judgement = model_card.Judgement(evaluation=evaluation, numbers=numbers, lineage=origin)
         return model_card.render(model, origin.checkpoint["settings"], judgement)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (jinja2.TemplateError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"evaluation {config.evaluation} lacks what a card tells ({error!r}): an earlier version of this program "
             "made it, or it was changed; evaluate the model again"

@@ -11,7 +11,7 @@ from components.core.artifacts.lineage import Lineage
 from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Version
-from components.core.reporting.model_card import plain
+from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from pipeline.cli import tables

@@ -10,7 +10,7 @@ from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.errors import ConfigError, DataError
 from components.core.registry.registry import Version
-from components.core.reporting.model_card import plain
+from components.core.reporting.markdown import plain
 from components.core.stage import cache_key
 from components.core.storage import digests
 

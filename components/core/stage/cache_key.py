@@ -19,7 +19,7 @@ _COMPONENTS = Path(__file__).parents[2]
 _TEMPLATES = "core/reporting"
 # Describes a stage to kfp's compiler; no stage imports it.
 _COMPILED = "component.py"
-_TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')
+_TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')  # in a module that renders it, or a template that extends it
 
 
 def source_digest(stage: str) -> str:
@@ -28,7 +28,7 @@ def source_digest(stage: str) -> str:
 
 
 def source_files(stage: str) -> dict[str, bytes]:
-    """The files of a stage, all that they import, in functions too, and the templates that they extend, by path."""
+    """The files of a stage, all that they import, in functions too, and the templates that they name, by path."""
     folder = _COMPONENTS / stage
     ahead = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     ahead -= {folder / _COMPILED}
@@ -36,7 +36,7 @@ def source_files(stage: str) -> dict[str, bytes]:
     while ahead:
         path = ahead.pop()
         found[path] = path.read_bytes()
-        named = _imported(found[path]) if path.suffix == ".py" else _extended(found[path])
+        named = _named_templates(found[path]) | (_imported(found[path]) if path.suffix == ".py" else set())
         ahead |= {_COMPONENTS / name for name in named if (_COMPONENTS / name).is_file()} - found.keys()
     return {path.relative_to(_COMPONENTS).as_posix(): content for path, content in found.items()}
 
@@ -61,8 +61,8 @@ def _imported(source: bytes) -> frozenset[str]:
 
 
 @functools.cache
-def _extended(template: bytes) -> frozenset[str]:
-    return frozenset(f"{_TEMPLATES}/{name.decode()}" for name in _TEMPLATE_NAME.findall(template))
+def _named_templates(source: bytes) -> frozenset[str]:
+    return frozenset(f"{_TEMPLATES}/{name.decode()}" for name in _TEMPLATE_NAME.findall(source))
 
 
 def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:

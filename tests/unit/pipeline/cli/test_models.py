@@ -11,7 +11,7 @@ import pytest
 from components.core import container_images
 from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.registry import registry
-from components.core.reporting.model_card import plain
+from components.core.reporting.markdown import plain
 from components.core.sources import sources
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish

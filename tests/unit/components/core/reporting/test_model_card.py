@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from markdown_it.token import Token
 
 from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
-from components.core.reporting import model_card
+from components.core.reporting import markdown, model_card
 from components.core.storage import digests
 from tests import artifacts
 
@@ -136,7 +137,7 @@ def test_hostile_text_keeps_its_place() -> None:
     )
     assert types(text) <= allowed | {"text_special"}
     assert not types(text) & {"html_inline", "html_block", "link_open", "image", "s_open", "em_open"}
-    assert ["train", model_card.plain(HOSTILE), model_card.plain(HOSTILE)] in tables(text)["Configuration"]
+    assert ["train", markdown.plain(HOSTILE), markdown.plain(HOSTILE)] in tables(text)["Configuration"]
     assert "http://" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -144,11 +145,13 @@ def test_hostile_text_keeps_its_place() -> None:
 
 @given(value=st.text(max_size=30))
 def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
-    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{model_card.escaped(value)}x |\n")["T"][1:]
-    assert row == [f"x{model_card.plain(value)}x"]
-    assert model_card.plain(value).isprintable()
+    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{markdown.escaped(value)}x |\n")["T"][1:]
+    assert row == [f"x{markdown.plain(value)}x"]
+    assert markdown.plain(value).isprintable()
 
 
-def test_what_evaluations_always_hold_is_asked_for() -> None:
-    with pytest.raises(KeyError):
-        model_card.render(MODEL, {}, judgement(numbers={}))
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_evaluations_always_hold_is_asked_for(name: str) -> None:
+    numbers = {other: value for other, value in NUMBERS.items() if other != name}
+    with pytest.raises((jinja2.UndefinedError, TypeError)):
+        model_card.render(MODEL, {}, judgement(numbers=numbers))

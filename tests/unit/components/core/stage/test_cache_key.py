@@ -15,8 +15,12 @@ from components.core.stage import cache_key
 
 COMPONENTS = Path(cache_key.__file__).parents[2]
 STAGES = sorted(path.parent.name for path in COMPONENTS.glob("*/config.py"))
-# What `{% extends %}` and `{% from %}` name in evaluate/report.html.j2 and in report/compare.html.j2.
-TEMPLATES = {f"core/reporting/{name}.html.j2": {"evaluate", "report"} for name in ("page", "page_parts")}
+# What `{% extends %}` and `{% from %}` name in evaluate/report.html.j2 and report/compare.html.j2, and model_card.py.
+TEMPLATES = {
+    "core/reporting/page.html.j2": {"evaluate", "report"},
+    "core/reporting/page_parts.html.j2": {"evaluate", "report"},
+    "core/reporting/model_card.md.j2": {"export", "publish"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

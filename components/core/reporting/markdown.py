@@ -1,0 +1,18 @@
+"""Text from data or settings in Markdown and on terminals: it can neither leave its place nor become markup."""
+
+import re
+from typing import Any
+
+_SPECIAL = re.compile(r"[\\`*\[\]|~!#@]|(?<=:)/|(?<=www)\.|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", re.IGNORECASE)
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def plain(value: Any) -> str:
+    """Return a value as one line that can be shown anywhere: escapes replace what is not printable."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(value))
+
+
+def escaped(value: Any) -> str:
+    """Return a value as Markdown that shows it as it is, on one line, in a table as well."""
+    text = "".join(_ENTITIES.get(char, char) for char in plain(value))
+    return _SPECIAL.sub(lambda found: "\\" + found.group(), text)
