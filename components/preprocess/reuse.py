@@ -2,9 +2,8 @@
 
 Beside each shard made of image files lies its members file: for each record, in the shard's order, the sha256 of the
 image file and of the pixels, and where in the shard the pixels are. It is no part of the dataset's content, which
-`dataset.json` and its digest describe. Its last 32 bytes are the sha256 of all before, its head names the shard by
-sha256, and pixels are compared with theirs whenever they are reused: nothing damaged, and nothing that belongs to
-another shard, gets into a dataset.
+`dataset.json` and its digest describe. Its head names the shard by sha256, its last 32 bytes are the sha256 of all
+before, and pixels are compared with their sha256 when they are reused, so nothing damaged gets into a dataset.
 """
 
 import contextlib
@@ -50,11 +49,11 @@ CREATE TABLE known (content BLOB PRIMARY KEY, pixels BLOB, offset INTEGER, shard
 
 
 class CachedPixels(NamedTuple):
-    """The pixels of an image in an earlier dataset: the shard, their offset in it, their sha256."""
+    """The pixels of an image in an earlier dataset."""
 
     shard: str
     offset: int
-    pixels: bytes
+    sha256: bytes
 
 
 class _OtherRecipe(Exception):
@@ -63,15 +62,10 @@ class _OtherRecipe(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class DatasetCache:
-    """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves.
+    """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves."""
 
-    Attributes:
-        table: SQLite file, whose name is used once.
-        shards: The shards by their number in the table.
-    """
-
-    table: str
-    shards: tuple[str, ...]
+    table: str  # SQLite file, whose name is used once
+    shards: tuple[str, ...]  # by their number in the table
 
     def find(self, content: bytes) -> CachedPixels | None:
         """Return where the pixels of an image file with this sha256 (32 bytes) are, if an earlier dataset has it."""
@@ -104,9 +98,6 @@ def write_members(
     """Write the members file of a shard.
 
     Args:
-        folder: The folder of the dataset.
-        shard: The shard.
-        made_by: Its `recipe`.
         contents: The sha256 of the image file of each record: uint8 [n, 32].
         hashes: The sha256 of the pixels of each, 32 bytes.
         offsets: Where in the shard the pixels of each begin: integers [n].
@@ -120,26 +111,24 @@ def write_members(
 
 
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:
-    """Look through earlier datasets, the newest first, and write the table of what they have.
+    """Write a table of the images that a folder of earlier datasets has; None if it has none to reuse.
 
     A dataset, or a shard of it, that cannot be used is passed over with a warning.
 
     Args:
-        earlier: Folder of datasets.
         made_by: The `recipe` of the examples.
         wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
         folder: Where the table is written. Every worker must see it.
-
-    Returns:
-        None if there is nothing to reuse.
     """
     kept = Location.of(earlier)
     kept.fetch_intact(datasets.MANIFEST, (_MEMBERS,))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
+    # Newest first, as those have most of what is wanted; which of two copies is read decides nothing of the result.
+    manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
     try:
         with contextlib.closing(sqlite3.connect(path)) as table:
             table.executescript(_TABLES)
-            shards = _fill(table, _newest_first(kept), made_by, wanted)
+            shards = _fill(table, [kept / manifest.parent.name for manifest in manifests], made_by, wanted)
             table.commit()
             used = [shards[number] for (number,) in table.execute("SELECT DISTINCT shard FROM known")]
     except sqlite3.OperationalError as error:  # the disk is full
@@ -149,47 +138,14 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     return DatasetCache(str(path), tuple(shards)) if used else None
 
 
-def _fill(
-    table: sqlite3.Connection, earlier: list[Location], made_by: bytes, wanted: Iterable[bytes] | None
-) -> list[str]:
-    """Fill the table `known` from datasets; return the shards that its rows have the numbers of."""
-    shards: list[str] = []
-    made_otherwise = 0
-    table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
-    of_source = "" if wanted is None else "WHERE content IN wanted"
-    for dataset in earlier:
-        if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
-            break
-        try:
-            table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
-            # Which of two copies is read decides nothing of the result.
-            table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
-            table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
-        except _OtherRecipe:
-            made_otherwise += 1
-        table.execute("DELETE FROM added")
-    if made_otherwise:
-        log.info("passed over %d earlier datasets whose images were made otherwise", made_otherwise)
-    return shards
-
-
 def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[bytes | None]:
-    """Read the pixels of some images of one shard.
-
-    Args:
-        shard: The shard.
-        wanted: Which; best by offset.
-        length: Bytes of the pixels of an image.
-
-    Returns:
-        The pixels of each, or None if they are not what they were, or cannot be read.
-    """
+    """Read the pixels, `length` bytes each, of some images of one shard; None for those that are damaged or gone."""
     found: list[bytes | None] = []
     with contextlib.suppress(OSError), open(shard, "rb") as file:
         for cached in wanted:
             file.seek(cached.offset)
             image = file.read(length)
-            found.append(image if hashlib.sha256(image).digest() == cached.pixels else None)
+            found.append(image if hashlib.sha256(image).digest() == cached.sha256 else None)
     return found + [None] * (len(wanted) - len(found))
 
 
@@ -199,31 +155,41 @@ def _opened(table: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(table).as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
-def _newest_first(earlier: Location) -> list[Location]:
-    """Return the datasets of a folder. The order decides which copy of an image is read, and nothing of the result."""
-    found = []
-    for manifest in earlier.path.glob(f"*/{datasets.MANIFEST}"):
+def _age(manifest: Path) -> tuple[int, str]:
+    with contextlib.suppress(OSError):  # removed meanwhile
+        return -manifest.stat().st_mtime_ns, manifest.parent.name
+    return 0, ""
+
+
+def _fill(
+    table: sqlite3.Connection, earlier: list[Location], made_by: bytes, wanted: Iterable[bytes] | None
+) -> list[str]:
+    """Fill the table `known` from datasets; return the shards that its rows have the numbers of."""
+    shards: list[str] = []
+    table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
+    of_source = "" if wanted is None else "WHERE content IN wanted"
+    for dataset in earlier:
+        if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
+            break
         try:
-            if not manifest.parent.name.startswith("."):
-                found.append((-manifest.stat().st_mtime_ns, manifest.parent.name))
-        except OSError:  # removed meanwhile
-            continue
-    return [earlier / name for _, name in sorted(found)]
+            table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
+            table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
+            table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
+        except _OtherRecipe:
+            log.info("passed over %s: its images were made otherwise", dataset)
+        table.execute("DELETE FROM added")
+    return shards
 
 
 def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Yield the rows of a dataset, and append its shards to those that rows have the numbers of.
-
-    Raises:
-        _OtherRecipe: Its examples were made otherwise.
-    """
+    """Yield the rows of a dataset, and append its shards to those that rows have the numbers of."""
     try:
         manifest = Manifest.of(dataset)
         of_images = manifest.source["kind"] == sources.IMAGES
     except (DataError, OSError, KeyError, TypeError) as error:
         _pass_over(dataset, error)
         return
-    for shard in [shard for split in manifest.splits.values() for shard in split.shards] if of_images else []:
+    for shard in [shard for split in manifest.splits.values() for shard in split.shards if of_images]:
         try:
             file = dataset.path / shard.file
             if not dataset.in_bucket and file.stat().st_size != shard.bytes:
@@ -254,4 +220,4 @@ def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.nda
 
 def _pass_over(place: Location, error: Exception) -> None:
     reason = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
-    log.warning("passed over %s, which cannot be taken over from: %s", place, reason)
+    log.warning("passed over %s, whose images cannot be reused: %s", place, reason)

@@ -30,7 +30,7 @@ from components.preprocess.formats.survey import ImagesPart, Original, Part
 from components.preprocess.plan import Plan
 from components.preprocess.reuse import CachedPixels, DatasetCache
 
-MOST_SET_ASIDE = 10_000  # however large the source: so many come of one cause, which is to be mended
+MOST_QUARANTINED = 10_000  # of a source of any size: so many come of one cause, which is to be mended
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of what became of a chunk
 _RUN_BYTES = 16 << 20  # of rows, which are sorted in memory
 _BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
@@ -43,66 +43,49 @@ Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
 
 class Quarantined(NamedTuple):
-    """One image set aside: its name in the source, the sha256 of its bytes, empty if it was not read, the reason."""
+    """An image that cannot be used."""
 
-    name: str
-    sha256: str
+    name: str  # in the source
+    sha256: str  # of its bytes; empty if it was not read
     reason: str
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of the images of a chunk.
+    """What became of the images of a chunk."""
 
-    Attributes:
-        places: Where the rows of each shard lie: split, number, file, offset, bytes.
-        quarantined: The first by name, at least one more than may be at most.
-        quarantined_count: How many there are.
-        taken_over: Number of images taken over, by shard of an earlier dataset.
-        damaged: Number of images that could not be, by shard of an earlier dataset.
-    """
-
+    # Where the rows of each shard lie: split, number, file, offset, bytes.
     places: list[tuple[str, int, str, int, int]] = dataclasses.field(default_factory=list)
-    quarantined: list[Quarantined] = dataclasses.field(default_factory=list)
+    quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
-    taken_over: Counter[str] = dataclasses.field(default_factory=Counter)
-    damaged: Counter[str] = dataclasses.field(default_factory=Counter)
+    taken_over: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
+    damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be taken over
 
 
 def row_type(image: ImageShape) -> np.dtype:
     """Return the type of rows for images of a shape."""
-    size = image.height * image.width * image.channels
     # Little-endian: `np.concatenate` turns any other order into the machine's own.
     return np.dtype(
-        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (size,))]
+        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (image.size,))]
     )
 
 
 def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> Outcome:
-    """Make the rows of some parts of a source, and write them to files.
-
-    Args:
-        parts: What to read.
-        decided: How images become examples.
-        rows_at: The folder for the files.
-        decoders: How many processes decode image files at once.
-
-    Raises:
-        DataError: A file is damaged, gone, or not what it was when the source was fingerprinted.
-        OSError: A file cannot be written.
-        TransientError: Images cannot be decoded here at all.
-    """
+    """Read and decode parts of a source, in so many processes at once, and write their rows to files in a folder."""
     writer = _Writer(decided, rows_at)
     batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
-    if decided.stored is not None:
+    if decided.stored is not None:  # plain pixels, which need no other process
         for batch in batches:
-            writer.add(batch, [_of_shape(original.content, decided) for original, _ in batch])
+            images = [original.content for original, _ in batch]
+            if decided.stored != decided.image:
+                images = [pixels.from_pixels(each, decided.stored, decided.image, decided.resize) for each in images]
+            writer.add(batch, images)
     else:
         to_decode = ((batch, [original.content for original, _ in batch]) for batch in batches)
         decoded = pool.decode_all(to_decode, decided.image, decided.resize, decoders)
         with contextlib.closing(decoded):
-            for batch, images in decoded:
-                writer.add(batch, images)
+            for batch, found in decoded:
+                writer.add(batch, found)
     writer.write_run()
     return writer.outcome
 
@@ -123,9 +106,6 @@ def blocks_in_order(places: Iterable[Place], rows_at: Path, kind: np.dtype, at_o
     """Yield the rows of one shard in its order, some at a time; only what they are sorted by is held in memory.
 
     `order` is a hash of the content, so rows that share it are of one image, and only their labels can differ.
-
-    Raises:
-        OSError: A file of rows cannot be read, or is cut short.
     """
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at) as together:
@@ -158,11 +138,11 @@ def _contents(places: Iterable[Place], rows_at: Path, most_bytes: int) -> Iterat
 
 def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:
     """Yield the images of a part that have to be decoded, as many as are decoded together, and add the others."""
-    if isinstance(part, ImagesPart) and decided.cache is not None:
-        images = [(file, split, label) for file, split, label in part.images if file.sha256]
-        known = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in images]
-        again = {images[number] for number in _take_over(known, decided.cache, decided, writer)}
-        part = ImagesPart(tuple(each for each in part.images if not each[0].sha256 or each in again))
+    # The listing of a bucket has no sha256.
+    is_hashed = isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images)
+    if isinstance(part, ImagesPart) and is_hashed and decided.cache:
+        known = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
+        part = ImagesPart(tuple(part.images[number] for number in _take_over(known, decided.cache, writer)))
     for originals in survey.read(part):
         found = []
         for original in originals:
@@ -170,24 +150,16 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
                 writer.quarantine(Quarantined(original.name, "", pixels.TOO_LARGE))
             else:
                 found.append((original, _hash_of(original)))
-        if decided.cache is not None:
-            found = _not_taken_over(found, decided.cache, decided, writer)
-        at_once = _pixels_at_once(decided.image) if decided.stored else pool.images_at_once(decided.image)
+        if decided.cache and not is_hashed:
+            known = [(original.split, original.label, content_hash) for original, content_hash in found]
+            found = [found[number] for number in _take_over(known, decided.cache, writer)]
+        at_once = max(1, _BATCH_BYTES // decided.image.size) if decided.stored else pool.images_at_once(decided.image)
         for start in range(0, len(found), at_once):
             yield found[start : start + at_once]
 
 
-def _not_taken_over(found: list[Hashed], cache: DatasetCache, decided: Plan, writer: "_Writer") -> list[Hashed]:
-    """Take over what is known only now: image files whose sha256 the listing does not have, as they are in a bucket."""
-    new = [number for number, (original, _) in enumerate(found) if original.file and not original.file.sha256]
-    known = [(found[number][0].split, found[number][0].label, found[number][1]) for number in new]
-    again = {new[number] for number in _take_over(known, cache, decided, writer)}
-    return [each for number, each in enumerate(found) if number not in new or number in again]
-
-
-def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, decided: Plan, writer: "_Writer") -> list[int]:
+def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer: "_Writer") -> list[int]:
     """Take images over from earlier datasets by split, label and sha256; return the numbers of those that none has."""
-    length = decided.image.height * decided.image.width * decided.image.channels
     by_shard: dict[str, list[tuple[CachedPixels, int]]] = {}
     missing = []
     for number, (_, _, content_hash) in enumerate(known):
@@ -198,14 +170,14 @@ def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, decided
             by_shard.setdefault(cached.shard, []).append((cached, number))
     for shard, members in sorted(by_shard.items()):
         members.sort()
-        images = reuse.read_pixels(shard, [cached for cached, _ in members], length)
+        images = reuse.read_pixels(shard, [cached for cached, _ in members], writer.plan.image.size)
         made = [(*known[number], image) for (_, number), image in zip(members, images, strict=True) if image]
-        writer.add_examples(made)
         missing += [number for (_, number), image in zip(members, images, strict=True) if not image]
+        writer.add_examples(made)
         writer.outcome.taken_over[shard] += len(made)
         if len(made) < len(members):
             writer.outcome.damaged[shard] += len(members) - len(made)
-    return missing
+    return sorted(missing)
 
 
 def _hash_of(original: Original) -> bytes:
@@ -216,23 +188,12 @@ def _hash_of(original: Original) -> bytes:
     return content_hash
 
 
-def _pixels_at_once(image: ImageShape) -> int:
-    return max(1, _BATCH_BYTES // (image.height * image.width * image.channels))
-
-
-def _of_shape(content: bytes, decided: Plan) -> bytes:
-    """Return plain pixels in the shape of examples. They need no decoder, and so no other process."""
-    if decided.stored is None or decided.stored == decided.image:
-        return content
-    return pixels.from_pixels(content, decided.stored, decided.image, decided.resize)
-
-
 class _Writer:
     """Collects rows, and writes them to a file whenever they are enough for a run."""
 
     def __init__(self, decided: Plan, rows_at: Path) -> None:
         self.outcome = Outcome()
-        self._plan, self._rows_at = decided, rows_at
+        self.plan, self._rows_at = decided, rows_at
         kind = row_type(decided.image)
         most = max(1, _RUN_BYTES // kind.itemsize)
         self._rows, self._count = np.empty(most, kind), 0
@@ -255,9 +216,9 @@ class _Writer:
                 self.write_run()
             begin, end = self._count, min(self._count + len(made), len(self._rows))
             found_in, labels, hashes, images = zip(*made[: end - begin], strict=True)
-            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, found_in, self._plan)
+            self._splits[begin:end], self._shards[begin:end] = plan.split_and_shard(hashes, found_in, self.plan)
             rows = self._rows[begin:end]
-            rows["order"] = plan.orders(hashes, self._plan.seed)
+            rows["order"] = plan.orders(hashes, self.plan.seed)
             rows["label"] = labels
             rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
             rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)
@@ -268,8 +229,8 @@ class _Writer:
         outcome = self.outcome
         outcome.quarantined_count += 1
         outcome.quarantined.append(image)
-        if len(outcome.quarantined) > 2 * (MOST_SET_ASIDE + 1):
-            outcome.quarantined = sorted(outcome.quarantined)[: MOST_SET_ASIDE + 1]
+        if len(outcome.quarantined) > 2 * (MOST_QUARANTINED + 1):
+            outcome.quarantined = sorted(outcome.quarantined)[: MOST_QUARANTINED + 1]
 
     def write_run(self) -> None:
         """Write the rows that are held to a new file, sorted by shard. It is not synced, as no result needs it."""

@@ -30,7 +30,7 @@ from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.reuse import DatasetCache
-from components.preprocess.rows import MOST_SET_ASIDE
+from components.preprocess.rows import MOST_QUARANTINED
 from components.preprocess.shards import Made, ShardFacts
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
     channels = {"source": found.natural.channels, "grey": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
     made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
-    largest = max(1, _LARGEST_SHARD // (image.height * image.width * image.channels))
+    largest = max(1, _LARGEST_SHARD // image.size)
     from_files = found.stored is None
     return Plan(
         stored=found.stored,
@@ -165,7 +165,7 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
 
 def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> DatasetCache | None:
     """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
-    if not config.former_datasets or not plan.recipe or held.listing is None:
+    if not config.former_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
     hashes = (bytes.fromhex(file.sha256) for file in held.listing.files)
     in_bucket = any(not file.sha256 for file in itertools.islice(held.listing.files, 1))
@@ -193,12 +193,12 @@ def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str
         DataError: They are more than allowed.
     """
     quarantined, count = made.quarantined, made.quarantined_count
-    if count > min(limit * images, MOST_SET_ASIDE):
+    if count > min(limit * images, MOST_QUARANTINED):
         reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
         allowed = (
             f"bad_images_limit {limit:g} allows"
             if count > limit * images
-            else f"the {MOST_SET_ASIDE:,} that may be set aside"
+            else f"the {MOST_QUARANTINED:,} that may be set aside"
         )
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
@@ -277,7 +277,7 @@ def _require_classes(splits: dict[str, Split], classes: list[str], made: dict[st
 
 def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:
     """Mean and (population) standard deviation of all training pixels."""
-    count = sum(facts.shard.records for facts in shards) * image.height * image.width * image.channels
+    count = sum(facts.shard.records for facts in shards) * image.size
     total = sum(facts.pixel_sum for facts in shards)
     squares = sum(facts.pixel_square_sum for facts in shards)
     return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}

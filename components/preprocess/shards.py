@@ -27,67 +27,38 @@ LEAKS = ".leaks.json"  # ending of the leaks that are found in a training shard
 
 @dataclasses.dataclass(frozen=True)
 class ShardFacts:
-    """What the description of a dataset needs of one shard. Sums are exact; what is derived is divided last.
+    """What the description of a dataset needs of one shard.
 
-    Attributes:
-        split: The split that the shard belongs to.
-        shard: File, records, bytes, sha256.
-        class_counts: Number of records by label; empty where there are no classes.
-        pixel_sum: Sum of all pixel values, 0 to 255 each.
-        pixel_square_sum: Sum of their squares.
-        duplicates: Number of records made of an image that another record before it was made of. All of one split are
-            in one shard, since the shard follows from the image's content.
-        contradictions: Number of images that several records were made of, with different labels.
-        contradicting: sha256 of the first of these images.
+    All copies of an image in one split are in one shard, since the shard follows from the image's content.
     """
 
     split: str
     shard: datasets.Shard
-    class_counts: list[int]
-    pixel_sum: int
+    class_counts: list[int]  # records by label; empty where there are no classes
+    pixel_sum: int  # of values 0 to 255; exact, as what is derived is divided last
     pixel_square_sum: int
-    duplicates: int
-    contradictions: int
-    contradicting: list[str]
+    duplicates: int  # records made of an image that a record before was made of
+    contradictions: int  # images that several records with different labels were made of
+    contradicting: list[str]  # sha256 of the first of these images
 
 
 @dataclasses.dataclass
 class Made:
-    """What came of a source.
+    """What came of a source."""
 
-    Attributes:
-        shards: The facts of each shard, by file name.
-        quarantined: The images that were set aside, by name, at least the first `MOST_SET_ASIDE` and one more.
-        quarantined_count: How many they are.
-        taken_over: Number of images taken over, by shard of an earlier dataset.
-        damaged: Number of images that could not be, because the shard is damaged.
-        leaks: Images of `test` that are in `train` as well, or nearly.
-    """
-
-    shards: list[ShardFacts]
-    quarantined: list[Quarantined]
+    shards: list[ShardFacts]  # by file name
+    quarantined: list[Quarantined]  # by name; the first `MOST_QUARANTINED` and one more
     quarantined_count: int
-    taken_over: Counter[str]
-    damaged: Counter[str]
+    taken_over: Counter[str]  # images, by shard of an earlier dataset
+    damaged: Counter[str]  # those that could not be taken over
     leaks: list[Leak]
 
 
 def write_shard(key: Key, places: Iterable[Place], plan: Plan, rows_at: Path, folder: Path) -> str:
-    """Write a shard, what is kept beside it, and last its facts; return its name.
-
-    Args:
-        key: Which one.
-        places: Where its rows are.
-        plan: How images become examples.
-        rows_at: The folder of the files of rows.
-        folder: The folder of the dataset.
-
-    Raises:
-        OSError: Rows cannot be read, or a file cannot be written.
-    """
+    """Write a shard to the folder of a dataset, what is kept beside it, and last its facts; return its name."""
     split, number = key
     name = plan.shard_name(split, number)
-    if (folder / f"{name}{_FACTS}").exists():  # somebody wrote it, and the runner did not learn of it
+    if (folder / f"{name}{_FACTS}").exists():  # another attempt at this work wrote it
         return name
     kind = rows.row_type(plan.image)
     blocks = rows.blocks_in_order(places, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
@@ -113,17 +84,7 @@ def write_shard(key: Key, places: Iterable[Place], plan: Plan, rows_at: Path, fo
 
 
 def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
-    """Read what the workers left.
-
-    Args:
-        rows_at: The folder of the files of rows.
-        folder: The folder of the dataset.
-        chunk_count: Number of chunks.
-        plan: How images become examples.
-
-    Raises:
-        TransientError: Something is missing, although no step failed: it could not be written, or not here.
-    """
+    """Read what the workers left; `TransientError` if something is missing, although no step failed."""
     made = Made(_read_facts(folder), [], 0, Counter(), Counter(), [])
     names, indexes = set(), sorted(rows_at.glob(f"*{rows.INDEX}"))
     for index in indexes:
@@ -132,7 +93,7 @@ def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
         made.taken_over.update(outcome.taken_over)
         made.damaged.update(outcome.damaged)
         made.quarantined_count += outcome.quarantined_count
-        made.quarantined = sorted(made.quarantined + outcome.quarantined)[: rows.MOST_SET_ASIDE + 1]
+        made.quarantined = sorted(made.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     found_leaks = {path.name.removesuffix(LEAKS): path for path in folder.glob(f"*{LEAKS}")}
     searched = {facts.shard.file for facts in made.shards if facts.split == "train"}
     is_complete = len(indexes) == chunk_count and names == {facts.shard.file for facts in made.shards}
@@ -150,48 +111,39 @@ def _read_facts(folder: Path) -> list[ShardFacts]:
 
 
 class _Writing:
-    """A shard on its way to its file: a block of records at a time, and what is kept of them on the way.
-
-    Attributes:
-        bytes: Written so far.
-        sha256: Of what was written so far.
-        offsets: Where the pixels of the images of each block begin.
-        histogram: How often each value 0 to 255 occurred in it: int64 [256].
-        class_counts: Number of records by label: int64 [classes].
-        duplicates, contradicting: As `ShardFacts` counts them; the sha256 of all that contradict.
-    """
+    """A shard that is being written, a block of records at a time, and what is kept of them on the way."""
 
     def __init__(self, split: str, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
         self._split, self._name, self._blocks, self._image = split, name, blocks, plan.image
         self.bytes = 0
         self.sha256 = hashlib.sha256()
-        self.offsets: list[np.ndarray] = []
+        self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
         self.histogram = np.zeros(256, np.int64)
         self.class_counts = np.zeros(plan.class_count, np.int64)
         self.duplicates = 0
-        self.contradicting: set[str] = set()
-        self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if there is one
+        self.contradicting: set[str] = set()  # sha256 of all of them
+        self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if any
         self._contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
         self._hashes: list[bytes] = []  # of the pixels of each image
         self._signatures: list[np.ndarray] = []
 
     def parts(self) -> Iterator[bytes]:
-        """Yields the file's content, while another thread measures what comes next."""
+        """Yield the file's content, while another thread measures what comes next."""
         return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
     def signed(self) -> leaks.Signed | None:
-        """What tells images of the shard from others, once all are written; None for splits that are not compared."""
+        """Return the signatures of all records; None for splits that are not searched for leaks."""
         if not self._signatures:
             return None
         signatures, offsets = np.concatenate(self._signatures), np.concatenate(self.offsets)
         return leaks.Signed(self._split, self._name, signatures, leaks.digests(self._hashes), offsets)
 
     def members(self) -> tuple[np.ndarray, list[bytes], np.ndarray]:
-        """Return what the members file says of all records: as `reuse.write_members` takes it."""
+        """Return contents, hashes and offsets of all records, as `reuse.write_members` takes them."""
         return np.concatenate(self._contents), self._hashes, np.concatenate(self.offsets)
 
     def _encoded(self, block: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """A block as records, and its images."""
+        """Return a block as records, and its images."""
         labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
         part = b"".join(tfrecord.frame(map(tfrecord.encode_example, images, labels)))
         sizes, within = np.array([tfrecord.size_and_offset(len(images[0]), label) for label in labels]).T
@@ -214,7 +166,7 @@ class _Writing:
         self._last = block[-1:].copy()
 
     def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
-        """What lets other threads go on meanwhile."""
+        """Measure a block; all of it releases the GIL."""
         part, images = encoded
         self.sha256.update(part)
         self.histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()

@@ -24,6 +24,11 @@ class ImageShape:
     width: int
     channels: int
 
+    @property
+    def size(self) -> int:
+        """How many values an image has."""
+        return self.height * self.width * self.channels
+
     def __str__(self) -> str:
         return f"{self.height}x{self.width}x{self.channels}"
 

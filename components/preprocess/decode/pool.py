@@ -83,7 +83,7 @@ def decode_all(
 
 def images_at_once(shape: ImageShape) -> int:
     """Return how many images a batch may have, so that its pixels take about a megabyte."""
-    return max(1, min(IMAGES_AT_ONCE, _PIXEL_BYTES // (shape.height * shape.width * shape.channels)))
+    return max(1, min(IMAGES_AT_ONCE, _PIXEL_BYTES // shape.size))
 
 
 def wanted() -> int:
@@ -176,7 +176,7 @@ class _Process:
         self.require_ready()
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
-        size = shape.height * shape.width * shape.channels
+        size = shape.size
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
         reasons = json.loads(head)
         if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):

@@ -196,7 +196,7 @@ def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
 def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preprocess, "MOST_SET_ASIDE", 2)
+    monkeypatch.setattr(preprocess, "MOST_QUARANTINED", 2)
     for number in range(40):
         write(tmp_path / "pets" / f"{number}.png", number)
     for number in range(2):

@@ -267,11 +267,11 @@ def say(path: Path, name: str, value: Any) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
     "pixels": (lambda at: flip(shard(at), 60), "00003.tfrecord is damaged or gone; 1 images were decoded again", True),
     "label": (lambda at: flip(shard(at), -6), "", True),  # of no use here
-    "shard cut": (lambda at: os.truncate(shard(at), 100), "cannot be taken over from: it is cut short", True),
+    "shard cut": (lambda at: os.truncate(shard(at), 100), "it is cut short", True),
     "shard gone": (lambda at: shard(at).unlink(), "No such file or directory", True),
     "shard exchanged": (
         lambda at: shutil.copyfile(at / "train-00001-of-00003.tfrecord", shard(at)),
-        "cannot be taken over from: it is cut short",
+        "it is cut short",
         True,
     ),
     "member": (lambda at: flip(members(at), 200), "00003.members is damaged", True),
@@ -286,7 +286,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
         True,
     ),
     "schema": (lambda at: say(at / datasets.MANIFEST, "schema_version", 2), "has schema version 2, expected 1", False),
-    "no source": (lambda at: say(at / datasets.MANIFEST, "source", None), "cannot be taken over from", False),
+    "no source": (lambda at: say(at / datasets.MANIFEST, "source", None), "cannot be reused", False),
     "no JSON": (lambda at: (at / datasets.MANIFEST).write_text("{"), "does not describe a dataset", False),
 }
 
@@ -319,7 +319,7 @@ def test_datasets_that_have_nothing_to_offer(
         run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
         run(tmp_path / "pets", tmp_path / "third", former_datasets=str(tmp_path / "nowhere"))
     assert caplog.text.count("passed over") == 1
-    assert "passed over 1 earlier datasets whose images were made otherwise" in caplog.text
+    assert f"passed over {kept / 'larger'}: its images were made otherwise" in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
     assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
 

@@ -140,15 +140,15 @@ def test_the_outcome_of_a_chunk_is_read_as_it_was_written(tmp_path: Path) -> Non
 
 
 def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
-    names = [f"{number:07d}.png" for number in range(3 * rows.MOST_SET_ASIDE)]
+    names = [f"{number:07d}.png" for number in range(3 * rows.MOST_QUARANTINED)]
     random.Random(0).shuffle(names)
     writer = rows._Writer(of_files(), tmp_path)
     for name in names:
         writer.quarantine(Quarantined(name, "", ""))
-        assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_SET_ASIDE + 1)
+        assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_QUARANTINED + 1)
     assert writer.outcome.quarantined_count == len(names)
     kept = sorted(image.name for image in writer.outcome.quarantined)
-    assert kept[: rows.MOST_SET_ASIDE + 1] == sorted(names)[: rows.MOST_SET_ASIDE + 1]
+    assert kept[: rows.MOST_QUARANTINED + 1] == sorted(names)[: rows.MOST_QUARANTINED + 1]
 
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
