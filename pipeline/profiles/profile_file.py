@@ -1,6 +1,5 @@
 """Profiles as YAML holds them, by name and target."""
 
-import re
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import AfterValidator, StrictStr
@@ -12,7 +11,7 @@ from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, Profile
-from pipeline.profiles.validation import Settings, Text
+from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
 from pipeline.profiles.yaml_files import suggestion
 
@@ -20,13 +19,7 @@ from pipeline.profiles.yaml_files import suggestion
 # retries what a worker lost, and a download without a network should fail within seconds.
 _RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
-
-
-def _profile_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise validation.expected("small letters, digits, dots and dashes", value)
-    return value
+_Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]
 
 
 def _stage_name(value: str) -> str:
@@ -71,7 +64,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """
     what = f"profiles {where}"
     content = yaml_files.load(text, what)
-    found = validation.read(dict[Annotated[StrictStr, AfterValidator(_profile_name)], _Targets], content, what)
+    found = validation.read(dict[_Name, _Targets], content, what)
     return {
         (name, target): _profile(name, target, profile)
         for name, targets in found.items()

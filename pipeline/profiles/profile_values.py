@@ -9,15 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from components.core import settings
 from components.core.errors import ConfigError
 from components.train.config import TrainConfig
-from pipeline.profiles.validation import Settings, Text, expected
+from pipeline.profiles.validation import Settings, Text, expected, matching
 
 # Amounts as Kubernetes writes them and Kubeflow reads them: 500m, 1.5, 16Gi, 32G.
 _CPU = re.compile(r"(?:[0-9]{0,9}\.)?[0-9]{1,9}m?")
 _MEMORY = re.compile(r"([0-9]{1,18})([EPTGMK]?)(i?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-# As Kubernetes names a claim; and folders that need no quotes anywhere.
-_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_FOLDER = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
 # kfp 2.16.1 silently cuts longer ones.
 _LONGEST_WAIT = 3600
 _MOST_REPLICAS = next(field.setting.at_most for field in settings.fields_of(TrainConfig) if field.name == "replicas")
@@ -53,15 +50,6 @@ def _quantity(measure: Callable[[str], float], *of_types: type) -> Callable[[Any
     return check
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        if not pattern.fullmatch(value):
-            raise expected(what, value)
-        return value
-
-    return check
-
-
 def _by_name(value: dict[str, str]) -> dict[str, str]:
     return dict(sorted(value.items()))
 
@@ -72,16 +60,15 @@ def _each_in_its_own_folder(value: dict[str, str]) -> dict[str, str]:
     return _by_name(value)
 
 
-_Claim = Annotated[str, AfterValidator(_matching(_CLAIM, "the name of a volume claim: small letters, digits, - and ."))]
-_Folder = Annotated[
-    str, AfterValidator(_matching(_FOLDER, "a folder: an absolute path of letters, digits, -, _ and ."))
-]
+_CLAIM = matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of a volume claim: small letters, digits, - and .")
+# Folders that need no quotes anywhere.
+_FOLDER = matching(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+", "a folder: an absolute path of letters, digits, -, _ and .")
 Cpu = Annotated[str, BeforeValidator(_quantity(cores, str, int, float))]
 Memory = Annotated[str, BeforeValidator(_quantity(size, str))]
 Seconds = Annotated[int, Field(ge=1, lt=2**31)]
 Devices = Annotated[int, Field(ge=1, le=_MOST_REPLICAS)]
 Labels = Annotated[dict[Text, Text], AfterValidator(_by_name)]
-VolumeClaims = Annotated[dict[_Claim, _Folder], AfterValidator(_each_in_its_own_folder)]
+VolumeClaims = Annotated[dict[Annotated[str, _CLAIM], Annotated[str, _FOLDER]], AfterValidator(_each_in_its_own_folder)]
 
 
 class Toleration(Settings):

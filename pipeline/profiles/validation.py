@@ -3,6 +3,7 @@
 Only verbs that read such a file import this module, and pydantic with it.
 """
 
+import re
 import types
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -43,6 +44,17 @@ def one_line(value: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(one_line)]
+
+
+def matching(pattern: str, what: str) -> AfterValidator:
+    """Return the check of a text: all of it must match; `what` says what it must be."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise expected(what, value)
+        return value
+
+    return AfterValidator(check)
 
 
 def read(kind: type[_T], content: Any, what: str, path: tuple[str, ...] = ()) -> _T:
