@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.core.errors import ConfigError, StageError, TransientError
 
@@ -20,48 +20,26 @@ _UNKNOWN_FIELD = re.compile(r"unknown field \"?([^\s\"]+)")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LOG_IN = "log in with `gcloud auth application-default login`, or name a key by GOOGLE_APPLICATION_CREDENTIALS"
 _ACT_AS = "the role Service Account User (roles/iam.serviceAccountUser) on the run's service account is needed"
-
-
-class _Rule(NamedTuple):
-    """What a code means.
-
-    Attributes:
-        error: `TransientError` if the same request may work later.
-        kubeflow, vertex: What the user can do there.
-    """
-
-    error: type[StageError]
-    kubeflow: str = ""
-    vertex: str = ""
-
-
-_LATER = _Rule(TransientError, "try again, and look at the server's log if that does not help")
-# By the name of the code in google.rpc; a code that is not here is a refusal without a remedy.
-_RULES = {
-    "ABORTED": _LATER,
-    "CANCELLED": _LATER,
-    "DATA_LOSS": _LATER,
-    "DEADLINE_EXCEEDED": _LATER,
-    "INTERNAL": _LATER,
-    "NOT_FOUND": _Rule(ConfigError, "check the id and --host", "look at its id, at project and location"),
-    "PERMISSION_DENIED": _Rule(
-        ConfigError,
-        "ask for permission in {namespace}, or give another --namespace",
-        "the role Vertex AI User (roles/aiplatform.user) in the project is needed",
-    ),
-    "RESOURCE_EXHAUSTED": _LATER._replace(vertex="a quota is used up: try again later, or ask for more"),
-    "UNAUTHENTICATED": _Rule(
-        ConfigError,
-        "give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)",
-        _LOG_IN,
-    ),
-    "UNAVAILABLE": _LATER,
-    "UNIMPLEMENTED": _Rule(
-        ConfigError,
-        f"{{host}} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host",
-        "this is not the address of Vertex AI: look at api_endpoint",
-    ),
-    "UNKNOWN": _LATER,
+_LATER = "try again, and look at the server's log if that does not help"
+# Codes of google.rpc after which the same request may work later; any other is a refusal.
+_PASSING = (
+    *("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE"),
+    "UNKNOWN",
+)
+# What the user can do.
+_OF_KUBEFLOW = {
+    "NOT_FOUND": "check the id and --host",
+    "PERMISSION_DENIED": "ask for permission in {namespace}, or give another --namespace",
+    "UNAUTHENTICATED": "give a token or cookie that is valid (--token_file or KFP_TOKEN, --cookie_file or KFP_COOKIE)",
+    "UNIMPLEMENTED": f"{{host}} is no server of Kubeflow Pipelines {KNOWN_SERVER} or newer; check --host",
+    **dict.fromkeys(_PASSING, _LATER),
+}
+_OF_VERTEX = {
+    "NOT_FOUND": "look at its id, at project and location",
+    "PERMISSION_DENIED": "the role Vertex AI User (roles/aiplatform.user) in the project is needed",
+    "RESOURCE_EXHAUSTED": "a quota is used up: try again later, or ask for more",
+    "UNAUTHENTICATED": _LOG_IN,
+    "UNIMPLEMENTED": "this is not the address of Vertex AI: look at api_endpoint",
 }
 # Statuses of HTTP; another one of 500 or more is INTERNAL. Kubeflow uses 409 for conflicts that do not pass.
 _CODES = {
@@ -104,13 +82,11 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
     """Return the line for an error; None if it comes neither from a server nor from the way there."""
     import urllib3
 
-    if isinstance(error, urllib3.exceptions.HTTPError):
-        return _unreached(error, doing, host)
     status = getattr(error, "status", None)
+    if isinstance(error, urllib3.exceptions.HTTPError) or status == 0:
+        return _unreached(error, doing, host)
     if not isinstance(status, int) or not hasattr(error, "body"):
         return None
-    if status == 0:
-        return _unreached(error, doing, host)
     what = _said(error.body)
     if unknown := _UNKNOWN_FIELD.search(what):
         return ConfigError(
@@ -127,19 +103,23 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
     code = _CODES.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")
     if code == "NOT_FOUND" and not answer.get("details"):
         code = "UNIMPLEMENTED"  # A missing thing has a cause of its own; a missing route has none.
-    rule = _RULES.get(code, _Rule(ConfigError))
-    remedy = rule.kubeflow.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
+    remedy = _OF_KUBEFLOW.get(code, "")
     if status == 401 and answer.get("kind") == "Status":  # that is Kubernetes
-        remedy = f"log in to {host} again"
+        remedy = "log in to {host} again"
+    remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
     says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
-    return rule.error(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
+    return _kind(code)(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
+
+
+def _kind(code: str) -> type[StageError]:
+    return TransientError if code in _PASSING else ConfigError
 
 
 def _said(body: Any) -> str:
     """Return the innermost cause that an answer gives, else all of it, as one line."""
-    text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
-    answer = _as_json(text)
+    answer = _as_json(body)
     if not answer:
+        text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
         return _one_line(_TAG.sub(" ", text))
     details = answer.get("details")
     causes = [each.get("message") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
@@ -162,23 +142,17 @@ def _one_line(text: str) -> str:
 
 
 def _unreached(error: Exception, doing: str, host: str) -> StageError:
-    import urllib3
+    from urllib3 import exceptions
 
     reason = getattr(error, "reason", error)
-    text = _one_line(str(reason))
-    if isinstance(error, urllib3.exceptions.SSLError) or "SSL" in text or "CERTIFICATE" in text.upper():
-        return ConfigError(f"cannot {doing}: {host} cannot be trusted: {text}: give its authority's file (--ca_cert)")
-    if isinstance(error, urllib3.exceptions.LocationValueError):
+    said = _one_line(str(reason.args[0] if getattr(reason, "args", ()) else reason))
+    if isinstance(error, exceptions.SSLError) or "SSL" in said or "CERTIFICATE" in said.upper():
+        return ConfigError(f"cannot {doing}: {host} cannot be trusted: {said}: give its authority's file (--ca_cert)")
+    if isinstance(error, exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
-    if isinstance(error, urllib3.exceptions.NameResolutionError):
-        why = "its name is not known"
-    elif isinstance(error, urllib3.exceptions.NewConnectionError):
-        why = "connection refused" if "refused" in text else text.split(": ", 1)[-1]
-    elif isinstance(error, urllib3.exceptions.TimeoutError):
+    why = said.split(": ", 1)[-1]  # without the connection
+    if isinstance(error, exceptions.TimeoutError) and not isinstance(error, exceptions.NewConnectionError):
         why = "no answer in time"
-    else:
-        # A connection that ends early is two texts, the second inside the first.
-        why = _one_line(str(reason.args[0])) if getattr(reason, "args", ()) else text
     return TransientError(
         f"cannot {doing}: {host} cannot be reached: {why}: check --host and the network, or try again"
     )
@@ -212,14 +186,13 @@ def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
 def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
     status = getattr(error, "grpc_status_code", None)
     code = status.name if status is not None else "UNKNOWN"
-    rule = _RULES.get(code, _Rule(ConfigError))
     said = [getattr(error, "message", None) or str(error)]
     for detail in getattr(error, "details", None) or ():
         said += [f"{each.field}: {each.description}" for each in getattr(detail, "field_violations", ())]
     line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_one_line(each).rstrip('.') for each in said)}"
-    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else rule.vertex
-    perhaps = perhaps_done if rule.error is TransientError else ""
-    return rule.error("; ".join(filter(None, (line, remedy, perhaps))))
+    remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _OF_VERTEX.get(code, "")
+    perhaps = perhaps_done if code in _PASSING else ""
+    return _kind(code)("; ".join(filter(None, (line, remedy, perhaps))))
 
 
 def _of_login(doing: str, error: Exception) -> StageError:
