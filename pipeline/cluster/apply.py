@@ -8,9 +8,9 @@ last, once none of its runs is active; until then it stays, paused.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from components.core.errors import ConfigError, StageError
+from components.core.errors import StageError
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 
 CREATE, REPLACE, PAUSE, RESUME, UNCHANGED, DELETE = "create", "replace", "pause", "resume", "unchanged", "delete"
@@ -59,25 +59,8 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
     return Change(name=schedule.name, action=REPLACE if live else CREATE, wanted=schedule, superseded=tuple(live))
 
 
-def require_expressible(wanted: Iterable[tuple[Schedules, Sequence[Schedule]]]) -> None:
-    """Refuse what places cannot express, before anything is sent to any of them.
-
-    Raises:
-        ConfigError: With every mistake.
-    """
-    problems: list[str] = []
-    for place, schedules in wanted:
-        for schedule in schedules:
-            try:
-                place.require_expressible(schedule)
-            except ConfigError as error:
-                problems += error.problems
-    if problems:
-        raise ConfigError(*problems)
-
-
-def apply(place: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> list[LiveSchedule]:
-    """Bring a place to what a file says.
+def apply(place: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
+    """Bring a place to what a file says; return whether something stays until its runs have ended.
 
     Args:
         place: Where the schedules are.
@@ -85,20 +68,17 @@ def apply(place: Schedules, wanted: Sequence[Schedule], prune: bool, show: Calla
         prune: Whether to delete what the file no longer has.
         show: Is called with a line for each thing done.
 
-    Returns:
-        What is paused and waits for its runs to end; applying later deletes it.
-
     Raises:
         StageError: A refusal of the place. Applying again goes on from there.
     """
-    require_expressible([(place, wanted)])
-    going: list[LiveSchedule] = []
+    going: set[str] = set()
     for change in plan(wanted, place.live()):
-        if change.action == DELETE and not prune:
-            continue
-        _carry_out(place, change, show)
-        going += change.superseded
-    return _remove(place, going, show)
+        if change.action != DELETE or prune:
+            _carry_out(place, change, show)
+            going |= {each.schedule_id for each in change.superseded}
+    # They may have started runs until they were paused: what they have at work is seen only from then on.
+    live = [each for each in place.live() if each.schedule_id in going] if going else []
+    return bool([each for each in live if not _removed(place, each, show)])
 
 
 def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) -> None:
@@ -113,7 +93,7 @@ def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) ->
         try:
             kept = place.create(change.wanted)
         except StageError:
-            # Nothing that starts runs has taken its place: what was there goes on.
+            # Nothing has taken over: the old schedule goes on.
             with contextlib.suppress(StageError):
                 for each in paused[:1]:
                     place.resume(each.schedule_id)
@@ -127,29 +107,14 @@ def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) ->
         show(f"{change.name}: {_DONE[change.action]}{paused_too}")
 
 
-def _remove(place: Schedules, going: Sequence[LiveSchedule], show: Callable[[str], None]) -> list[LiveSchedule]:
-    """Delete schedules that are paused, but for those with an active run, which it returns."""
-    if not going:
-        return []
-    ids = {each.schedule_id for each in going}
-    waiting = []
-    # They may have started runs until they were paused: what they have at work is seen only from then on.
-    for each in place.live():
-        if each.schedule_id not in ids:
-            continue
-        if each.enabled:
-            waiting.append(each)
-            show(f"{each.name}: {each.schedule_id} stays: somebody has resumed it meanwhile")
-        elif each.active_runs:
-            waiting.append(each)
-            show(f"{each.name}: {each.schedule_id} stays, paused, until {_runs(each)}")
-        else:
-            place.delete(each.schedule_id)
-            show(f"{each.name}: {each.schedule_id} deleted")
-    return waiting
-
-
-def _runs(live: LiveSchedule) -> str:
-    """What a schedule waits for, as the end of a sentence."""
-    one = len(live.active_runs) == 1
-    return f"{'run' if one else 'runs'} {', '.join(live.active_runs)} {'has' if one else 'have'} ended"
+def _removed(place: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
+    """Delete a schedule that is paused and has no active run; return whether it is gone."""
+    if live.enabled:
+        show(f"{live.name}: {live.schedule_id} stays: somebody has resumed it meanwhile")
+    elif live.active_runs:
+        show(f"{live.name}: {live.schedule_id} stays, paused, for its active runs: {', '.join(live.active_runs)}")
+    else:
+        place.delete(live.schedule_id)
+        show(f"{live.name}: {live.schedule_id} deleted")
+        return True
+    return False

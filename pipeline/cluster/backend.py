@@ -121,9 +121,6 @@ class Runs(Protocol):
 class Schedules(Protocol):
     """Schedules of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
 
-    def require_expressible(self, schedule: Schedule) -> None:
-        """Refuse, before anything is sent, what the backend cannot express."""
-
     def live(self) -> list[LiveSchedule]:
         """Return all schedules that this program made."""
 

@@ -8,13 +8,13 @@ import logging
 import re
 from pathlib import Path
 
-from components.core import errors
+from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline.cli import tables
-from pipeline.cluster import backend, backends, waiting
+from pipeline.cluster import backend, backends, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
-from pipeline.cluster.submission import ClusterPackage, Submission, read_package, root_problems
+from pipeline.cluster.submission import ClusterPackage, Submission, read_package
 from pipeline.package import parameters
 from pipeline.profiles.profiles import KFP, TARGETS
 
@@ -46,7 +46,9 @@ def main(verb: str, words: list[str]) -> int:
     parser = _parser(verb)
     parser.add_argument("run_id", metavar="RUN_ID", nargs="?" if verb == "status" else None, help=_RUN_ID)
     if verb == "logs":
-        parser.add_argument("stage", metavar="STAGE", nargs="?", help="one stage (default: all that have begun)")
+        parser.add_argument(
+            "stage", metavar="STAGE", nargs="?", choices=stages.ALL, help="one stage (default: all that have begun)"
+        )
         parser.add_argument("--follow", action="store_true", help="go on until the stage ends")
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
@@ -54,12 +56,9 @@ def main(verb: str, words: list[str]) -> int:
         _add_waiting(parser)
     parser.add_argument("--target", default=KFP, choices=TARGETS, help=f"where the run is (default: {KFP})")
     backends.add_flags(parser)
-    parsed, unknown = parser.parse_known_args(words)
-    problems = [*backends.misplaced_flags(parsed, parsed.target), *parameters.unknown_flags(unknown, parsed)]
+    parsed = parser.parse_args(words)
     if getattr(parsed, "wait", False) and not parsed.run_id:
-        problems.append("wait is for one run: give its id as well")
-    if problems:
-        raise ConfigError(*problems)
+        raise ConfigError("wait is for one run: give its id as well")
     place = backends.runs(parsed.target, parsed)
     if not parsed.run_id:
         _print_runs(place.recent(_SHOWN_RUNS), parsed.json)
@@ -84,53 +83,37 @@ def main(verb: str, words: list[str]) -> int:
 
 def _parser(verb: str, add_help: bool = True) -> cli.Parser:
     waits = f" {waiting.EXIT_CODES_HELP}" if verb in ("submit", "status", "retry") else ""
-    return cli.Parser(
-        prog=f"wgan {verb}",
-        description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}",
-        allow_abbrev=False,
-        add_help=add_help,
-    )
+    description = f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}"
+    return cli.Parser(prog=f"wgan {verb}", description=description, allow_abbrev=False, add_help=add_help)
 
 
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait for its end, and show stages as they change")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=float,
         metavar="SECONDS",
-        help="wait this long at most; the run goes on (default: no limit)",
+        help="with --wait: wait this long at most; the run goes on (default: no limit)",
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
-    return found
 
 
 def _submit(words: list[str]) -> int:
     # The package decides which flags there are, so it is read first.
     first = _parser("submit", add_help=False)
     _add_package(first)
-    named = first.parse_known_args(words)[0]
+    path = first.parse_known_args(words)[0].package
     parser = _parser("submit")
     _add_submit_flags(parser)
-    if not named.package.exists() and {"-h", "--help"} & set(words):
+    if not path.exists() and {"-h", "--help"} & set(words):
+        backends.add_flags(parser)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
-    package = read_package(named.package, named.target)
-    known = parameters.fields(package.found)
-    if "root" in known:
-        parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
-    parameters.add_flags(parser, known)
+    package = read_package(path)
+    backends.add_flags(parser, [package.target])
+    parameters.add_flags(parser, parameters.fields(package.found))
     parsed, unknown = parser.parse_known_args(words)
-    problems = [*backends.misplaced_flags(parsed, package.target), *parameters.unknown_flags(unknown, parsed)]
-    submission, place = _checked(parsed, package, problems)
-    run = place.submit(submission)
+    wanted, place = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
+    run = place.submit(wanted)
     log.info("run %s (%s) is started", run.run_id, run.name)
     print(run.link or run.run_id, flush=True)
     return _wait(place, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
@@ -140,7 +123,6 @@ def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
     )
-    parser.add_argument("--target", choices=TARGETS, help="refuse a package that was compiled for another one")
 
 
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +143,7 @@ def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
         help="account to start the run as (default: that of the profile, else the target's)",
     )
     _add_waiting(parser)
-    backends.add_flags(parser)
+    parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
@@ -171,10 +153,11 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         ConfigError: With every mistake; nothing was sent.
     """
     given = parameters.given_in(parsed)
-    root = getattr(parsed, "root", None)
-    if root is not None:
-        given["root"] = root
-        problems.extend(root_problems(root))
+    if parsed.root is not None:
+        given["root"] = parsed.root
+        problems += submission.root_problems(parsed.root)
+    if backends.BACKENDS[package.target].needs_pipeline_root:
+        problems += submission.pipeline_root_problems(parsed.pipeline_root)
     now = datetime.datetime.now(datetime.UTC)
     experiment = package.name if parsed.experiment is None else parsed.experiment
     run_name = f"{package.name} {now:%Y-%m-%d %H:%M:%S}" if parsed.run_name is None else parsed.run_name
@@ -183,14 +166,12 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
     if parsed.timeout is not None and not parsed.wait:
         problems.append("timeout is for waiting: give --wait as well")
-    place: Runs | None = None
     try:
         place = backends.runs(package.target, parsed)
     except ConfigError as error:
-        problems.extend(error.problems)
-    values = parameters.parse(package.found, given, problems)
-    assert place is not None  # noqa: S101 - parse raises the problems that it is given
-    submission = Submission(
+        problems += error.problems
+    values = parameters.parse(package.found, given, problems)  # which raises the problems found so far, too
+    wanted = Submission(
         package=package,
         parameters={name: value for name, value in values.items() if name in given},
         experiment=experiment,
@@ -198,7 +179,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )
-    return submission, place
+    return wanted, place
 
 
 def _found(place: Runs, text: str) -> str:
@@ -207,7 +188,7 @@ def _found(place: Runs, text: str) -> str:
     Raises:
         ConfigError: It could be several of the newest runs.
     """
-    words = text.split("?")[0].rstrip("/").rpartition("/")[2] if "/" in text else text
+    words = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(words):
         return words
     ids = [run.run_id for run in place.recent(_SEARCHED_RUNS)]

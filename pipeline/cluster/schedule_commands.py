@@ -9,7 +9,7 @@ from components.core import errors
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from pipeline.cli import tables
-from pipeline.cluster import apply, backends, schedule_file
+from pipeline.cluster import apply, backends
 from pipeline.cluster.apply import Change
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.profiles import profiles
@@ -55,7 +55,6 @@ def main(verb: str, words: list[str]) -> int:
         return _pause(places, parsed.name)
     if parsed.action == _RESUME:
         return _resume(places, parsed.name)
-    apply.require_expressible((place.schedules, place.wanted) for place in places)
     return _diff(places, parsed.exit_code) if parsed.action == _DIFF else _apply(places, parsed.prune)
 
 
@@ -72,31 +71,33 @@ def _parser(verb: str) -> cli.Parser:
     verbs = parser.add_subparsers(
         dest="action", required=True, metavar="VERB", title=f"verbs (wgan {verb} VERB --help)"
     )
-    for name, text in _VERBS.items():
-        description = f"{text[0].upper()}{text[1:]}."
-        action = verbs.add_parser(name, help=text, description=description, parents=[shared], allow_abbrev=False)
-        if name in (_PAUSE, _RESUME):
-            action.add_argument("name", metavar="NAME", help="the schedule's name")
-        if name == _DIFF:
-            action.add_argument(
-                *("--exit_code", "--exit-code"),
-                action="store_true",
-                help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
-            )
-        if name == _APPLY:
-            action.add_argument(
-                "--prune",
-                action="store_true",
-                help="also delete the schedules that were made by apply and that the file no longer has",
-            )
+    actions = {
+        name: verbs.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[shared], allow_abbrev=False
+        )
+        for name, text in _VERBS.items()
+    }
+    for name in (_PAUSE, _RESUME):
+        actions[name].add_argument("name", metavar="NAME", help="the schedule's name")
+    actions[_DIFF].add_argument(
+        *("--exit_code", "--exit-code"),
+        action="store_true",
+        help=f"exit with {DIFFERENT} where apply would change anything, else with 0 (default: 0 either way)",
+    )
+    actions[_APPLY].add_argument(
+        "--prune",
+        action="store_true",
+        help="also delete the schedules that were made by apply and that the file no longer has",
+    )
     return parser
 
 
 def _wanted(parsed: argparse.Namespace) -> list[Schedule] | None:
     """Return the file's schedules; None if there is no file, none was named, and the verb works without."""
-    optional = parsed.action in (_LIST, _PAUSE, _RESUME)
-    if parsed.file is None and optional and not _DEFAULT_FILE.exists():
+    if parsed.file is None and parsed.action not in (_DIFF, _APPLY) and not _DEFAULT_FILE.exists():
         return None
+    from pipeline.cluster import schedule_file  # which needs pydantic
+
     return schedule_file.read(parsed.file or _DEFAULT_FILE)
 
 
@@ -130,9 +131,7 @@ def _described(change: Change, target: str) -> list[str]:
         lines = [f"{change.action} {change.name} ({target}{paused})"]
     for each in change.superseded:
         waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
-        # The first line says already that what is deleted or replaced goes.
-        if waits or change.action not in (apply.DELETE, apply.REPLACE):
-            lines.append(f"  {each.schedule_id} is to be deleted{waits}")
+        lines.append(f"  {each.schedule_id} is to be deleted{waits}")
     return lines
 
 

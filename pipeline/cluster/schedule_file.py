@@ -1,22 +1,74 @@
-"""A user's schedules.yaml: read strictly, each schedule checked against its package, before anything is sent."""
+"""A user's schedules.yaml: read strictly, each schedule checked against its package, before anything is sent.
 
+Only verbs that read such a file import this module, and pydantic with it.
+"""
+
+import difflib
 import functools
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from components.core import errors
 from components.core.errors import ConfigError
-from pipeline.cluster import cron, submission
+from pipeline.cluster import backends, cron, submission
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import ClusterPackage, Submission, root_problems
+from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package import parameters
 from pipeline.package.reader import Package
-from pipeline.profiles import profiles, yaml_files
+from pipeline.profiles import validation, yaml_files
+from pipeline.profiles.profiles import TARGETS
+from pipeline.profiles.validation import Settings, Text, matching, one_line
 from pipeline.profiles.yaml_files import shown
 
-if TYPE_CHECKING:
-    from pipeline.cluster.schedule_model import ScheduleSettings
+_UTC = "UTC"
+_MOST_RUNS = 10  # that Kubeflow takes
+_LONGEST_EXPERIMENT = 128  # that Kubeflow keeps
+# Names in IANA's database that are no zones.
+_NO_ZONES = {"localtime", "posixrules", "Factory"}
+
+
+def _time_zone(value: str) -> str:
+    zones = zoneinfo.available_timezones() - _NO_ZONES
+    if value == _UTC or value in zones:
+        return value
+    if not zones:
+        raise ValueError(f"cannot be looked up, got {shown(value)}: install the package tzdata, or write UTC")
+    close = difflib.get_close_matches(value, sorted(zones), n=1)
+    meant = f"did you mean {close[0]}?" if close else "there is none of that name"
+    raise ValueError(f"must be a time zone as IANA names it, such as Europe/Berlin, got {shown(value)}; {meant}")
+
+
+_TimeZone = Annotated[str, AfterValidator(_time_zone)]
+_Name = Annotated[
+    str, matching(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", "at most 63 small letters, digits and dashes between them")
+]
+
+
+class ScheduleSettings(Settings):
+    """One schedule."""
+
+    cron: Annotated[str, AfterValidator(cron.parse)]
+    package: Text
+    target: Annotated[str, matching("|".join(TARGETS), " or ".join(TARGETS))]
+    experiment: Annotated[str, Field(max_length=_LONGEST_EXPERIMENT), AfterValidator(one_line)]
+    time_zone: _TimeZone = _UTC
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    enabled: bool = True
+    concurrency: Annotated[int, Field(ge=1, le=_MOST_RUNS)] = 1
+    catch_up: bool = False
+    pipeline_root: Text = ""
+    service_account: Text = ""
+
+
+class FileSettings(Settings):
+    """The whole file."""
+
+    controller_time_zone: _TimeZone = _UTC
+    schedules: dict[_Name, ScheduleSettings]
 
 
 def read(path: Path) -> list[Schedule]:
@@ -26,10 +78,6 @@ def read(path: Path) -> list[Schedule]:
         ConfigError: With every mistake in the file, a line each: file, path, value and remedy; if there is none, with
             every mistake that a package shows.
     """
-    # They need pydantic, and most verbs read no schedules.
-    from pipeline.cluster.schedule_model import FileSettings
-    from pipeline.profiles import validation
-
     try:
         text = yaml_files.read_bytes(path)
     except OSError as error:
@@ -53,7 +101,7 @@ def read(path: Path) -> list[Schedule]:
 
 def _schedule(
     name: str,
-    settings: "ScheduleSettings",
+    settings: ScheduleSettings,
     folder: Path,
     controller_time_zone: str,
     read_package: Callable[[Path, str], ClusterPackage],
@@ -64,17 +112,20 @@ def _schedule(
         ConfigError: With every problem, each beginning with the setting's name.
     """
     problems = []
-    if settings.target == profiles.KFP and not cron.same_zone(settings.time_zone, controller_time_zone):
+    backend = backends.BACKENDS[settings.target]
+    if backend.has_one_clock and not cron.same_zone(settings.time_zone, controller_time_zone):
         problems.append(
             f"time_zone must be {controller_time_zone}, the one clock of Kubeflow's controller, "
             f"got {settings.time_zone!r}: write the cron in {controller_time_zone}, or say controller_time_zone at "
             "the top of the file if the controller has another (its CRON_SCHEDULE_TIMEZONE)"
         )
+    if backend.needs_pipeline_root:
+        problems += submission.pipeline_root_problems(settings.pipeline_root)
     try:
         package = read_package(folder / settings.package, settings.target)
         given = _parameters(package.found, settings.parameters)
     except ConfigError as error:
-        raise ConfigError(*problems, *error.problems) from None
+        problems += error.problems
     if problems:
         raise ConfigError(*problems)
     return Schedule(
@@ -105,7 +156,7 @@ def _parameters(package: Package, given: dict[str, Any]) -> dict[str, Any]:
         if name not in known
     ]
     if isinstance(given.get("root"), str):
-        problems += root_problems(given["root"])
+        problems += submission.root_problems(given["root"])
     try:
         values = parameters.parse(package, given, problems)
     except ConfigError as error:

@@ -54,11 +54,7 @@ class Submission:
 def root_problems(root: str) -> list[str]:
     """Return what is wrong with `root` where stages run on other machines than this."""
     if buckets.is_uri(root):
-        try:
-            buckets.split(root)
-        except ConfigError as error:
-            return [f"root: {error}"]
-        return []
+        return _bucket_problems("root", root)
     if root.startswith("/"):
         return []
     return [
@@ -67,8 +63,27 @@ def root_problems(root: str) -> list[str]:
     ]
 
 
-def read_package(path: Path, target: str | None) -> ClusterPackage:
-    """Read a package for a target, or for its own if that is None, and refuse what would not run there.
+def pipeline_root_problems(root: str) -> list[str]:
+    """Return what is wrong with `pipeline_root` where the target has none of its own."""
+    if buckets.is_uri(root):
+        return _bucket_problems("pipeline_root", root)
+    return [f"pipeline_root must be in a bucket, gs://BUCKET/FOLDER, got {root!r}"]
+
+
+def _bucket_problems(name: str, uri: str) -> list[str]:
+    try:
+        buckets.split(uri)
+    except ConfigError as error:
+        return [f"{name}: {error}"]
+    return []
+
+
+def read_package(path: Path, target: str = "") -> ClusterPackage:
+    """Read a package, and refuse what would not run on its target.
+
+    Args:
+        path: The file.
+        target: The target that it must be for; empty for its own.
 
     Raises:
         ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
@@ -81,16 +96,11 @@ def read_package(path: Path, target: str | None) -> ClusterPackage:
     origin = package_origin.read(found.description)
     if origin is None:
         raise ConfigError(f"package {path} does not say what it was compiled for: compile it with `wgan compile`")
-    target = target or origin.target
-    if origin.target != target:
+    if target and origin.target != target:
         raise ConfigError(
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
     return ClusterPackage(
-        path=path,
-        text=text,
-        found=found,
-        target=target,
-        service_account=origin.service_account,
+        path=path, text=text, found=found, target=origin.target, service_account=origin.service_account
     )

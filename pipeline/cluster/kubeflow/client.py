@@ -13,22 +13,12 @@ from components.core.errors import ConfigError
 
 
 class Client:
-    """The services of one server, which has said what it is.
-
-    Attributes:
-        namespace: The namespace to send; empty on a server of one user, where some requests would fail with one.
-    """
+    """The services of one server, which has said what it is."""
 
     def __init__(
         self, configuration: kfp_server_api.Configuration, namespace: str, cookie: str, seconds: tuple[float, float]
     ) -> None:
-        """Ask the server for its version and whom it serves.
-
-        Args:
-            configuration: Address and credentials.
-            namespace: The namespace of the runs, on a server of many users.
-            cookie: Cookie header; empty for none.
-            seconds: Limits for a connection, and for an answer.
+        """Ask the server for its version and whom it serves; `seconds` limit a connection, and an answer.
 
         Raises:
             ConfigError: It is no server of Kubeflow Pipelines, or it needs a namespace.
@@ -49,7 +39,7 @@ class Client:
         multi_user = bool(answer.get("multi_user"))
         if multi_user and not namespace:
             raise ConfigError(f"{host} serves many users: say whose runs these are (--namespace)")
-        self.namespace = namespace if multi_user else ""
+        self.namespace = namespace if multi_user else ""  # with one, a server of one user refuses some requests
 
 
 class _BoundedRequests(RESTClientObject):  # type: ignore[misc] # kfp_server_api has no types

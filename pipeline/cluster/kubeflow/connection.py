@@ -9,10 +9,10 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from components.core import errors
 from components.core.errors import ConfigError
@@ -26,8 +26,6 @@ INSTALLED_IN = "kubeflow"
 _IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
 _SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
 _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
-
-
 _FLAGS: dict[str, dict[str, Any]] = {
     "host": {
         "metavar": "URL",
@@ -36,6 +34,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "namespace": {"default": "", "help": "whose runs these are, on a server of many users"},
     "kube_context": {
         "metavar": "NAME",
+        "default": "",
         "help": "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
     },
     "token_file": {
@@ -53,7 +52,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where a server is, and whom we are there."""
+    """Add the flags that `from_flags` reads."""
     group = parser.add_argument_group("the Kubeflow server")
     for name, options in _FLAGS.items():
         group.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **options)
@@ -75,14 +74,19 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
             host, token_file = _IN_CLUSTER, token_file or volume
         elif not host:
             problems.append("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME")
-    if host and not host.startswith(("http://", "https://")):
-        problems.append(f"host must begin with http:// or https://, got {host}")
-    elif host and not urlsplit(host).hostname:
-        problems.append(f"host must name a server, got {host}")
+    if host and not re.match(r"https?://[^/]", host):
+        problems.append(f"host must begin with http:// or https:// and name a server, got {host}")
     if token_file and not host:
         problems.append("kube_context has credentials of its own: leave out --token_file")
-    token = _secret("token_file", token_file, "KFP_TOKEN" if host else "", problems)
-    cookie = _secret("cookie_file", parsed.cookie_file, "KFP_COOKIE", problems)
+    secrets = []
+    for name, path, variable in (
+        ("token_file", token_file, "KFP_TOKEN" if host else ""),
+        ("cookie_file", parsed.cookie_file, "KFP_COOKIE"),
+    ):
+        try:
+            secrets.append(_secret(name, path, variable))
+        except ConfigError as error:
+            problems += error.problems
     if parsed.ca_cert is not None and not parsed.ca_cert.is_file():
         problems.append(f"ca_cert must be a file, got {parsed.ca_cert}")
     if problems:
@@ -90,42 +94,30 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     return KubeflowConnection(
         host=host.rstrip("/"),
         namespace=parsed.namespace,
-        kube_context=parsed.kube_context or "",
-        token=token,
+        kube_context=parsed.kube_context,
+        token=secrets[0],
         token_file=token_file,
-        cookie=cookie,
-        ca_cert=str(parsed.ca_cert) if parsed.ca_cert else "",
+        cookie=secrets[1],
+        ca_cert=str(parsed.ca_cert or ""),
         ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if host == _IN_CLUSTER else host),
     )
 
 
-def _secret(name: str, path: Path | None, variable: str, problems: list[str]) -> str:
-    try:
-        return read_secret(path, name) if path is not None else _checked(os.environ.get(variable, ""), variable)
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return ""
-
-
-def read_secret(path: Path, name: str) -> str:
-    """Return what a file holds, which is sent as a header and never shown.
+def _secret(name: str, path: Path | None, variable: str = "") -> str:
+    """Return what a file, or without one a variable, holds; it is sent as a header and never shown.
 
     Raises:
         ConfigError: It cannot be read, is empty, or cannot be a header.
     """
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{name} must hold text, and {path} does not") from None
-    if not text.strip():
-        raise ConfigError(f"{name} must hold something, and {path} is empty")
-    return _checked(text, name)
-
-
-def _checked(secret: str, name: str) -> str:
-    found = secret.strip()
+    if path is None:
+        name, found = variable, os.environ.get(variable, "").strip()
+    else:
+        try:
+            found = path.read_text(errors="replace").strip()
+        except OSError as error:
+            raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
+        if not found:
+            raise ConfigError(f"{name} must hold something, and {path} is empty")
     if not found.isascii() or not found.isprintable():
         raise ConfigError(f"{name} must hold one line of plain ASCII")
     return found
@@ -143,8 +135,7 @@ class KubeflowConnection:
     cookie: str = dataclasses.field(default="", repr=False)
     ca_cert: str = ""  # file with the CA bundle; empty for the usual one
     ui: str = ""  # URL of the pages that people look at
-    connect_seconds: float = 5.0
-    read_seconds: float = 30.0
+    seconds: tuple[float, float] = (5.0, 30.0)  # limits for a connection, and for an answer
 
     @functools.cached_property
     def client(self) -> "Client":
@@ -156,8 +147,7 @@ class KubeflowConnection:
         from pipeline.cluster.kubeflow.client import Client
 
         with self.explained("reach the server"):
-            seconds = (self.connect_seconds, self.read_seconds)
-            return Client(self._configuration(), self.namespace, self.cookie, seconds)
+            return Client(self._configuration(), self.namespace, self.cookie, self.seconds)
 
     def explained(self, doing: str) -> contextlib.AbstractContextManager[None]:
         """Return where errors of this server become one line (see `answers.of_kubeflow`)."""
@@ -193,8 +183,7 @@ class KubeflowConnection:
         return found
 
     def _renew(self, configuration: Any) -> None:
-        if self.token_file is not None:
-            configuration.api_key["authorization"] = read_secret(self.token_file, "token_file")
+        configuration.api_key["authorization"] = _secret("token_file", self.token_file)
 
 
 def load_kube_config(configuration: Any, context: str) -> None:

@@ -26,11 +26,10 @@ def from_pods(connection: KubeflowConnection, run_id: str, stage: str, follow: b
     from kubernetes import client
 
     api = client.CoreV1Api(client.ApiClient(_configuration(connection, run_id)))
-    seconds = (connection.connect_seconds, connection.read_seconds)
     where = f"context {connection.kube_context}" if connection.kube_context else "the cluster"
     with answers.of_kubeflow(f"read the logs of {stage}", where, connection.pod_namespace):
         found = api.list_namespaced_pod(
-            connection.pod_namespace, label_selector=f"{_RUN_LABEL}={run_id}", _request_timeout=seconds
+            connection.pod_namespace, label_selector=f"{_RUN_LABEL}={run_id}", _request_timeout=connection.seconds
         )
         pods = [pod for pod in found.items if _stage_of(pod) == stage]
         if not pods:
@@ -47,7 +46,7 @@ def from_pods(connection: KubeflowConnection, run_id: str, stage: str, follow: b
             container=_CONTAINER,
             follow=follow,
             # A stage may be silent for long.
-            _request_timeout=(connection.connect_seconds, None) if follow else seconds,
+            _request_timeout=(connection.seconds[0], None) if follow else connection.seconds,
             _preload_content=False,
         )
         yield from _lines(answer)

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.core import stages
 from components.core.errors import ConfigError, TransientError
@@ -18,9 +18,6 @@ from pipeline.cluster.backend import RunStatus, StageStatus
 from pipeline.cluster.kubeflow import canceled_runs, logs
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.submission import ClusterPackage, Submission
-
-if TYPE_CHECKING:
-    from pipeline.cluster.kubeflow.client import Client
 
 _STATES = (backend.PENDING, backend.RUNNING, backend.PAUSED, backend.CANCELING, *backend.ENDED)
 _CONFLICT = 409
@@ -34,10 +31,6 @@ class KubeflowRuns:
     def __init__(self, connection: KubeflowConnection) -> None:
         self.connection = connection
 
-    @property
-    def client(self) -> "Client":
-        return self.connection.client
-
     def submit(self, submission: Submission) -> RunStatus:
         """Start a run; upload the package unless the server has it."""
         import kfp_server_api
@@ -47,10 +40,10 @@ class KubeflowRuns:
         body = kfp_server_api.V2beta1Run(display_name=submission.run_name, description=mark, **start)
         try:
             with self.connection.explained(f"submit the run {submission.run_name}"):
-                run = self.client.runs.run_service_create_run(run=body)
+                run = self.connection.client.runs.run_service_create_run(run=body)
         except TransientError as error:
             run = self._started(start["experiment_id"], mark, error)
-        return self._status(run, with_stages=False)
+        return self._status(run)
 
     def _started(self, experiment_id: str, mark: str, error: TransientError) -> Any:
         """Return the run that was started although its answer was lost.
@@ -59,19 +52,21 @@ class KubeflowRuns:
             TransientError: It was not started, or the server does not say.
         """
         try:
-            with self.connection.explained("list runs"):
-                found = self.client.runs.run_service_list_runs(
-                    experiment_id=experiment_id,
-                    namespace=self.client.namespace or None,
-                    page_size=50,
-                    sort_by="created_at desc",
-                )
+            newest = self._newest(50, experiment_id=experiment_id)
         except TransientError:
             raise TransientError(f"{error}; whether it was started is not known: `wgan status` tells") from None
-        for run in found.runs or []:
+        for run in newest:
             if run.description == mark:
                 return run
         raise TransientError(f"{error}; it was not started") from None
+
+    def _newest(self, count: int, **scope: str) -> list[Any]:
+        client = self.connection.client
+        with self.connection.explained("list runs"):
+            found = client.runs.run_service_list_runs(
+                namespace=client.namespace or None, page_size=count, sort_by="created_at desc", **scope
+            )
+        return found.runs or []
 
     def start_of(self, submission: Submission) -> dict[str, Any]:
         """Return what a run and a schedule say alike; make the experiment and upload the package if needed."""
@@ -92,7 +87,7 @@ class KubeflowRuns:
     def _experiment_id(self, name: str) -> str:
         import kfp_server_api
 
-        api, namespace = self.client.experiments, self.client.namespace or None
+        api, namespace = self.connection.client.experiments, self.connection.client.namespace or None
         body = kfp_server_api.V2beta1Experiment(display_name=name, namespace=namespace)
         with self.connection.explained(f"make the experiment {name}"):
             return _find_or_make(
@@ -107,7 +102,8 @@ class KubeflowRuns:
 
         Versions are named by content, so that one package is uploaded once, by however many at once.
         """
-        api, uploads, namespace = self.client.pipelines, self.client.uploads, self.client.namespace or None
+        client = self.connection.client
+        api, uploads, namespace = client.pipelines, client.uploads, client.namespace or None
         with tempfile.TemporaryDirectory() as folder, self.connection.explained(f"upload {package.path}"):
             # The bytes that were checked, under a name that servers take.
             path = Path(folder, "pipeline.yaml")
@@ -129,16 +125,10 @@ class KubeflowRuns:
         return pipeline_id, version_id
 
     def status(self, run_id: str) -> RunStatus:
-        """Return the state of a run and of its stages."""
-        return self._status(self._run(run_id), with_stages=True)
+        return self._status(self._run(run_id))
 
     def recent(self, count: int) -> list[RunStatus]:
-        """Return the newest runs, newest first, without their stages."""
-        with self.connection.explained("list runs"):
-            found = self.client.runs.run_service_list_runs(
-                namespace=self.client.namespace or None, page_size=count, sort_by="created_at desc"
-            )
-        return [self._status(run, with_stages=False) for run in found.runs or []]
+        return [self._status(run) for run in self._newest(count)]
 
     def cancel(self, run_id: str) -> None:
         """End a run that has not ended. Once is enough: the server refuses a second time."""
@@ -148,26 +138,20 @@ class KubeflowRuns:
             raise ConfigError(f"cannot cancel run {run_id}: it has ended already ({state})")
         if state != backend.CANCELING:
             with self.connection.explained(f"cancel run {run_id}"):
-                self.client.runs.run_service_terminate_run(run_id)
+                self.connection.client.runs.run_service_terminate_run(run_id)
         canceled_runs.add(run_id, _began(run))
 
     def retry(self, run_id: str) -> RunStatus:
-        """Start a failed run again, from what failed."""
         state = _state(self._run(run_id))
         if state not in (backend.FAILED, backend.CANCELED):
             what = "it has not ended" if state not in backend.ENDED else f"it has not failed ({state})"
             raise ConfigError(f"cannot retry run {run_id}: {what}")
         with self.connection.explained(f"retry run {run_id}"):
-            self.client.runs.run_service_retry_run(run_id)
+            self.connection.client.runs.run_service_retry_run(run_id)
         canceled_runs.forget(run_id)
         return self.status(run_id)
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        """Yield the lines that a stage has logged; with `follow`, until the stage ends."""
-        begun = [each.name for each in self.status(run_id).stages]
-        if stage not in begun:
-            known = f"; those that have begun are {', '.join(begun)}" if begun else ": none has begun"
-            raise ConfigError(f"run {run_id} has no logs of {stage}{known}")
         return logs.from_pods(self.connection, run_id, stage, follow)
 
     def flags(self, verb: str) -> tuple[str, ...]:
@@ -176,15 +160,15 @@ class KubeflowRuns:
 
     def _run(self, run_id: str) -> Any:
         with self.connection.explained(f"ask for run {run_id}"):
-            return self.client.runs.run_service_get_run(run_id)
+            return self.connection.client.runs.run_service_get_run(run_id)
 
-    def _status(self, run: Any, with_stages: bool) -> RunStatus:
+    def _status(self, run: Any) -> RunStatus:
         state = _state(run)
         return RunStatus(
             run_id=run.run_id,
             name=run.display_name or "",
             state=state,
-            stages=_stages(run, state) if with_stages else (),
+            stages=_stages(run, state),
             link=self.connection.run_link(run.run_id),
             created=_time(run.created_at),
             finished=_time(run.finished_at) if state in backend.ENDED else None,
@@ -261,8 +245,4 @@ def _time(found: datetime.datetime | None) -> datetime.datetime | None:
 
 def _message(found: Any) -> str:
     """What the server says of a failure, as one line; empty if nothing."""
-    history = [each.error for each in found.state_history or []]
-    for error in (found.error, *reversed(history)):
-        if error is not None and error.message:
-            return " ".join(str(error.message).split())
-    return ""
+    return " ".join(str(found.error.message or "").split()) if found.error else ""

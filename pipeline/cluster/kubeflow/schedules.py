@@ -29,9 +29,6 @@ class KubeflowSchedules:
         self._connection, self._runs = connection, KubeflowRuns(connection)
         self._exists: dict[tuple[str, ...], bool] = {}
 
-    def require_expressible(self, schedule: Schedule) -> None:
-        """Refuse nothing: a file of schedules has been checked for what the server takes."""
-
     def live(self) -> list[LiveSchedule]:
         """Return all schedules that this program made, with all of their active runs."""
         client = self._connection.client
@@ -69,7 +66,6 @@ class KubeflowSchedules:
         )
 
     def pause(self, schedule_id: str) -> None:
-        """Stop a schedule from starting runs; active runs go on."""
         with self._connection.explained(f"pause schedule {schedule_id}"):
             self._connection.client.recurring_runs.recurring_run_service_disable_recurring_run(schedule_id)
 

@@ -11,7 +11,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -47,7 +47,6 @@ _WORDS = {
     "NOT_TRIGGERED": backend.SKIPPED,
 }
 _FROM_CACHE = "result of an earlier run"
-_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")
 # What a list of runs asks for: neither graphs nor tasks.
 _OF_A_LIST = ("name", "display_name", "state", "create_time", "end_time", "labels")
 
@@ -55,21 +54,17 @@ _OF_A_LIST = ("name", "display_name", "state", "create_time", "end_time", "label
 class VertexRuns:
     """Runs of a project's region (see `backend.Runs`); nothing is sent before a method is called."""
 
-    def __init__(self, connection: VertexConnection, waits: Sequence[float] = _WAITS) -> None:
-        """Take the connection, and the seconds before each further attempt to start a run."""
-        self._connection, self._waits = connection, waits
+    def __init__(self, connection: VertexConnection) -> None:
+        self._connection = connection
 
     @functools.cached_property
     def _client(self) -> Any:
-        """The client, logged in."""
         return self._connection.pipelines()
 
     def submit(self, submission: Submission) -> RunStatus:
-        """Start a run, once, however often it must be asked for."""
         return self._start(job_of(submission, self._connection), submission.package.name)
 
     def status(self, run_id: str) -> RunStatus:
-        """Return the state of a run and of its stages."""
         return self._status_of(self._job(run_id))
 
     def recent(self, count: int) -> list[RunStatus]:
@@ -88,17 +83,8 @@ class VertexRuns:
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
-        """Refuse, with the command that shows the lines: they are in Cloud Logging, another service.
-
-        Raises:
-            ConfigError: Always.
-        """
-        details = _stages(self._job(run_id))
-        detail = next((detail for detail in details if detail.task_name == stage), None)
-        if detail is None:
-            known = ", ".join(detail.task_name for detail in details) or "none yet"
-            raise ConfigError(f"run {run_id} has no stage {stage}: there are {known}")
-        jobs = _custom_jobs(detail)
+        """Refuse, with the command that shows the lines: they are in Cloud Logging, another service."""
+        jobs = [job for task in _stages(self._job(run_id)) if task.task_name == stage for job in _custom_jobs(task)]
         if not jobs:
             raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
         ids = " OR ".join(f'"{job}"' for job in jobs)
@@ -108,11 +94,9 @@ class VertexRuns:
         )
 
     def flags(self, verb: str) -> tuple[str, ...]:
-        """Return the words that `wgan VERB RUN_ID` needs for a run on Vertex."""
         return ("--target", VERTEX)
 
     def cancel(self, run_id: str) -> None:
-        """End a run that has not ended."""
         job = self._job(run_id)
         state = self._status_of(job).state
         if state in backend.ENDED:
@@ -154,7 +138,7 @@ class VertexRuns:
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         perhaps = f"`wgan status {run_id} --target vertex` tells whether it was started"
         with answers.of_vertex(f"start run {run_id}", perhaps):
-            for attempt in range(len(self._waits) + 1):
+            for attempt, seconds in enumerate((*_WAITS, None)):
                 try:
                     return self._status_of(self._client.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
                 except AlreadyExists:
@@ -162,9 +146,9 @@ class VertexRuns:
                         raise
                     return self.status(run_id)
                 except (DeadlineExceeded, ServiceUnavailable):
-                    if attempt == len(self._waits):
+                    if seconds is None:
                         raise
-                    time.sleep(self._waits[attempt])
+                    time.sleep(seconds)
         raise AssertionError("every attempt returns or raises")
 
     def _job(self, run_id: str) -> Any:
@@ -196,18 +180,7 @@ def job_of(submission: Submission, connection: VertexConnection) -> Any:
 
 
 def job_content(submission: Submission, connection: VertexConnection) -> dict[str, Any]:
-    """Return the request for a run as JSON, made without Vertex' libraries.
-
-    Raises:
-        ConfigError: The pipeline root is missing or in no bucket. The rest has been checked with the package.
-    """
-    root = submission.pipeline_root
-    if not root:
-        raise ConfigError("pipeline_root is required for Vertex: give a folder gs://BUCKET/FOLDER")
-    if not _BUCKET.fullmatch(root):
-        raise ConfigError(
-            f"pipeline_root must be in a bucket of Google Cloud Storage for Vertex, gs://BUCKET/FOLDER, got {root!r}"
-        )
+    """Return the request for a run as JSON, made without Vertex' libraries."""
     content: dict[str, Any] = {
         "displayName": submission.run_name,
         "pipelineSpec": copy.deepcopy(_spec(submission.package.text)),
@@ -216,14 +189,13 @@ def job_content(submission: Submission, connection: VertexConnection) -> dict[st
             EXPERIMENT_LABEL: _as_label(submission.experiment),
         },
         "runtimeConfig": {
-            "gcsOutputDirectory": root,
+            "gcsOutputDirectory": submission.pipeline_root,
             "parameterValues": {name: value for name, value in submission.parameters.items() if value is not None},
             # Not FAST, which would start no more tasks after a failure: an exit handler is one.
             "failurePolicy": "PIPELINE_FAILURE_POLICY_FAIL_SLOW",
         },
     }
-    account = submission.service_account or submission.package.service_account
-    if account:
+    if account := submission.service_account or submission.package.service_account:
         content["serviceAccount"] = account
     if connection.network:
         content["network"] = connection.network
@@ -280,13 +252,8 @@ def _stage(detail: Any) -> StageStatus:
 
 def _custom_jobs(detail: Any) -> list[str]:
     """Ids of the custom jobs that a task ran in: Vertex' own, and the one that it started if it is a launcher."""
-    executor = detail.executor_detail
-    names = [
-        *executor.container_detail.failed_main_jobs,
-        executor.container_detail.main_job,
-        *executor.custom_job_detail.failed_jobs,
-        executor.custom_job_detail.job,
-    ]
+    container, custom = detail.executor_detail.container_detail, detail.executor_detail.custom_job_detail
     launched = (detail.execution.metadata or {}).get("output:gcp_resources", "")
+    names = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
     names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
     return list(dict.fromkeys(name.rpartition("/")[2] for name in names if name))

@@ -11,7 +11,6 @@ import functools
 import json
 from typing import Any
 
-from components.core.errors import ConfigError
 from pipeline.cluster import answers, backend, cron
 from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
@@ -38,26 +37,19 @@ class VertexSchedules:
 
     @functools.cached_property
     def _client(self) -> Any:
-        """The client, logged in."""
         return self._connection.schedules()
 
     @functools.cached_property
     def _pipelines(self) -> Any:
         return self._connection.pipelines()
 
-    def require_expressible(self, schedule: Schedule) -> None:
-        """Refuse, before anything is sent, what Vertex cannot express."""
-        _content(schedule, self._connection, _now())
-
     def live(self) -> list[LiveSchedule]:
-        """Return all schedules that this program made."""
         request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with answers.of_vertex("list schedules"):
             found = list(self._client.list_schedules(request=request, timeout=REQUEST_SECONDS))
         return [self._live(schedule) for schedule in found if _digest(schedule)]
 
     def create(self, schedule: Schedule) -> LiveSchedule:
-        """Create a paused schedule; it never starts anything before it is resumed."""
         wanted = message("Schedule", _content(schedule, self._connection, _now()))
         with answers.of_vertex(f"create schedule {schedule.name}"):
             made = self._client.create_schedule(
@@ -67,7 +59,6 @@ class VertexSchedules:
         return self._live(made)
 
     def pause(self, schedule_id: str) -> None:
-        """Stop a schedule from starting runs; active runs go on."""
         found = self._found(schedule_id)
         if found.state.name == "ACTIVE":
             with answers.of_vertex(f"pause schedule {found.display_name}"):
@@ -132,15 +123,8 @@ class VertexSchedules:
 
 
 def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
-    """Return the request for a schedule that starts nothing within the year after `now`, as JSON.
-
-    Raises:
-        ConfigError: With everything that Vertex cannot express or would refuse.
-    """
-    try:
-        job = job_content(schedule.submission, connection)
-    except ConfigError as error:
-        raise ConfigError(*(f"schedule {schedule.name}: {problem}" for problem in error.problems)) from None
+    """Return the request for a schedule that starts nothing within the year after `now`, as JSON."""
+    job = job_content(schedule.submission, connection)
     note = json.dumps({"digest": schedule.digest()})
     job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
     return {

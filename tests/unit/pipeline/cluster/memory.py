@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from components.core.errors import ConfigError
 from pipeline.cluster.backend import LiveSchedule, Schedule
 
 
@@ -23,7 +22,6 @@ class Place:
         # At which request, before or after it acted, and how.
         self.fault: tuple[int, bool, type[BaseException]] | None = None
         self.requests = 0
-        self.inexpressible: set[str] = set()
 
     def _request(self) -> Iterator[None]:
         """One request: acts between its two halves."""
@@ -32,10 +30,6 @@ class Place:
             if self.fault and self.fault[:2] == (self.requests, after):
                 raise self.fault[2]("as the test says")
             yield
-
-    def require_expressible(self, schedule: Schedule) -> None:
-        if schedule.name in self.inexpressible:
-            raise ConfigError(f"schedule {schedule.name}: cannot be")
 
     def live(self) -> list[LiveSchedule]:
         for _ in self._request():

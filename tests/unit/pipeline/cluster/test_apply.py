@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from components.core.errors import ConfigError, TransientError
+from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
@@ -82,10 +82,10 @@ def test_what_has_a_run_at_work_is_deleted_once_it_has_ended(place: Place) -> No
     place.tick()
     assert run(place, [schedule("weekly", 10)]) == [
         "weekly: replaced",
-        "weekly: id-1 stays, paused, until run run-of-id-1 has ended",
+        "weekly: id-1 stays, paused, for its active runs: run-of-id-1",
     ]
     assert place.enabled() == ["weekly"]
-    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 stays, paused, until run run-of-id-1 has ended"]
+    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 stays, paused, for its active runs: run-of-id-1"]
     place.end_runs()
     assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 deleted"]
     assert place.ended_at_work == []
@@ -107,14 +107,6 @@ def test_two_of_one_name_become_one(place: Place) -> None:
     run(place, [schedule("weekly")])
     assert [each.schedule_id for each in place.held.values()] == ["id-1"]
     assert place.enabled() == ["weekly"]
-
-
-def test_what_cannot_be_is_told_before_anything_is_asked(place: Place) -> None:
-    place.inexpressible = {"weekly", "nightly"}
-    with pytest.raises(ConfigError) as raised:
-        run(place, [schedule("weekly"), schedule("hourly"), schedule("nightly")])
-    assert raised.value.problems == ("schedule weekly: cannot be", "schedule nightly: cannot be")
-    assert place.requests == 0
 
 
 def test_what_cannot_be_replaced_goes_on(place: Place) -> None:

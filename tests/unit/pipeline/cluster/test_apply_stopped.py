@@ -98,7 +98,7 @@ def applied(world: Memory | World, wanted: list[Schedule]) -> list[Any]:
 
 def test_stopped_at_every_request_and_applied_again(world: Memory | World, package: Path) -> None:
     """From one to keep, one to replace at work, one to replace, one to pause and one to delete."""
-    read = read_package(package, None)
+    read = read_package(package)
 
     def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
         run = Submission(

@@ -18,7 +18,7 @@ import yaml
 from pipeline.__main__ import main
 from pipeline.cluster import schedule_file, submission
 from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
-from pipeline.cluster.schedule_model import ScheduleSettings
+from pipeline.cluster.schedule_file import ScheduleSettings
 from tests.fakes.kubeflow.server import Answer, Request, Server, serving
 from tests.unit.pipeline.cluster import schedule_files
 
@@ -154,7 +154,7 @@ def test_all_pages_are_read(desk: Desk, server: Server, wgan: Wgan, monkeypatch:
     assert wgan("apply")[1] == ["kfp: nothing to change"]
     desk.write(**{name: {} for name in names[:-1]})
     # The run at work is on the last page of many.
-    assert wgan("apply", "--prune")[1][0] == "schedule-4: ID stays, paused, until run ID has ended"
+    assert wgan("apply", "--prune")[1][0] == "schedule-4: ID stays, paused, for its active runs: ID"
 
 
 def test_on_a_server_of_many_users(desk: Desk, bare_desk: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +174,7 @@ def test_a_version_that_is_gone_is_pinned_anew(desk: Desk, server: Server, wgan:
     wgan("apply")
     pinned = recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"]
     del server.store.versions[pinned]
-    assert wgan("diff")[1] == ["replace weekly (kfp)"]
+    assert wgan("diff")[1][0] == "replace weekly (kfp)"
     assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
     again = recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"]
     assert again in server.store.versions
@@ -188,7 +188,7 @@ def test_an_experiment_that_is_gone_is_made_anew_and_its_run_goes_on(desk: Desk,
     server.store.experiments.pop(recurring(server)[0]["experiment_id"])
     assert wgan("apply")[1] == [
         "weekly: replaced",
-        "weekly: ID stays, paused, until run ID has ended",
+        "weekly: ID stays, paused, for its active runs: ID",
         "kfp: apply again later to delete what stays",
     ]
     server.set_run(run, "SUCCEEDED")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.core.errors import ConfigError
 from pipeline.cluster import schedule_file, submission
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.schedule_model import ScheduleSettings
+from pipeline.cluster.schedule_file import ScheduleSettings
 from pipeline.profiles.yaml_files import shown
 
 Reads = Callable[[Any], list[Schedule]]
@@ -122,6 +122,7 @@ def test_one_file_is_for_both_targets(read: Reads) -> None:
         **content["schedules"]["weekly"],
         "target": "vertex",
         "package": "vertex.yaml",
+        "pipeline_root": "gs://bucket/root",
         "time_zone": "America/New_York",
     }
     found = read(content)
@@ -135,6 +136,7 @@ def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
 
 FIELDS = ".cron must be five fields (minute, hour, day of month, month, day of week), got"
 ZONE = ".time_zone must be a time zone as IANA names it, such as Europe/Berlin, got"
+VERTEX = {"target": "vertex", "package": "vertex.yaml"}
 GIVEN = {"source": "digits", "root": "/r"}
 
 
@@ -158,7 +160,10 @@ GIVEN = {"source": "digits", "root": "/r"}
         ({"package": "."}, ".package cannot be read: Is a directory"),
         ({"package": "vertex.yaml"}, ".package "),
         ({"package": "schedules.yaml"}, ".package "),
-        ({"target": "vertexai"}, ".target must be 'kfp' or 'vertex', got 'vertexai'"),
+        ({"target": "vertexai"}, ".target must be kfp or vertex, got 'vertexai'"),
+        (VERTEX, ".pipeline_root must be in a bucket, gs://BUCKET/FOLDER, got ''"),
+        (VERTEX | {"pipeline_root": "minio://bucket"}, ".pipeline_root must be in a bucket"),
+        (VERTEX | {"pipeline_root": "gs://"}, ".pipeline_root: gs:// is no place in a bucket"),
         ({"experiment": " "}, ".experiment must be text on one line, got ' '"),
         ({"experiment": "e" * 129}, ".experiment must have at most 128 characters, got 'eee"),
         ({"enabled": "yes"}, ".enabled must be true or false, got 'yes'"),

@@ -27,7 +27,7 @@ def _package(path: Path) -> object:
 
 
 def _package_to_submit(path: Path) -> object:
-    return submission.read_package(path, None)
+    return submission.read_package(path)
 
 
 READERS = [_profile, _schedules, _package, _package_to_submit]

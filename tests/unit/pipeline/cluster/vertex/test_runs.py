@@ -18,6 +18,7 @@ from google.rpc.error_details_pb2 import BadRequest
 from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import answers, backend, submission
 from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.runs import VertexRuns, job_of, state_of
 from tests.fakes.vertex.server import Refused, VertexServer, serving
@@ -52,8 +53,9 @@ def server() -> Iterator[VertexServer]:
 
 
 @pytest.fixture
-def vertex(server: VertexServer) -> VertexRuns:
-    return VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=server.url), waits=(0.0, 0.0))
+def vertex(server: VertexServer, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
+    monkeypatch.setattr(vertex_runs, "_WAITS", (0.0, 0.0))
+    return VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=server.url))
 
 
 def test_a_custom_job_on_a_tpu_survives(wanted: Submission) -> None:
@@ -79,15 +81,6 @@ def test_jobs_are_in_the_network_that_is_given(wanted: Submission) -> None:
     network = "projects/12345/global/networks/default"
     assert job_of(wanted, CONNECTION).network == ""
     assert job_of(wanted, dataclasses.replace(CONNECTION, network=network)).network == network
-
-
-@pytest.mark.parametrize("root", ["", "minio://bucket", "gs://"])
-def test_a_pipeline_root_that_vertex_cannot_use_is_refused_first(
-    vertex: VertexRuns, server: VertexServer, wanted: Submission, root: str
-) -> None:
-    with pytest.raises(ConfigError, match=r"^pipeline_root "):
-        vertex.submit(dataclasses.replace(wanted, pipeline_root=root))
-    assert not server.requests
 
 
 def test_states_and_stages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
@@ -233,10 +226,11 @@ def test_refused_fields_are_named() -> None:
     )
 
 
-def test_nobody_is_there(wanted: Submission) -> None:
+def test_nobody_is_there(wanted: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vertex_runs, "_WAITS", ())
     with serving() as gone:
         url = gone.url
-    vertex = VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=url), waits=())
+    vertex = VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=url))
     with pytest.raises(TransientError, match=r"^cannot start run \S+: Vertex answers UNAVAILABLE: [^\n]*$"):
         vertex.submit(wanted)
 
@@ -270,11 +264,7 @@ def test_a_run_that_does_not_exist(vertex: VertexRuns, run_id: str, refusal: str
 
 def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
     run_id = vertex.submit(wanted).run_id
-    with pytest.raises(ConfigError, match="has no stage train: there are none yet"):
-        vertex.logs(run_id, "train")
     server.set_run(run_id, "FAILED", {"train": ("FAILED", "exit code 1"), "embed": ("PENDING", "")})
-    with pytest.raises(ConfigError, match="has no stage trian: there are train, embed"):
-        vertex.logs(run_id, "trian")
     with pytest.raises(ConfigError, match=r"stage embed of run \S+ has logged nothing: it has not begun"):
         vertex.logs(run_id, "embed")
     detail = next(iter(server.jobs.values())).job_detail.task_details[1]

@@ -71,16 +71,6 @@ def enabled(vertex: VertexSchedules) -> dict[str, bool]:
     return {each.schedule_id: each.enabled for each in vertex.live()}
 
 
-def test_a_pipeline_root_that_vertex_cannot_use_is_refused_first(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
-) -> None:
-    for refuse in (vertex.require_expressible, vertex.create):
-        with pytest.raises(ConfigError, match=r"^schedule nightly: pipeline_root must be in a bucket"):
-            refuse(nightly(pipeline_root="minio://bucket"))
-    assert not server.requests
-    vertex.require_expressible(nightly())
-
-
 def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]) -> None:
     wanted = nightly(concurrency=3, catch_up=True)
     made = vertex.create(wanted)
