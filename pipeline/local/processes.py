@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 # A stage that is asked to end gets this many seconds to keep what it has.
 GRACE_SECONDS = 30.0
 _PIPE_SECONDS = 5.0
+# A stage begins when its reaper knows it: with a line on stdin. A runner that is killed before leaves an end of file.
+_GATE = ["/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh"]
 # TensorFlow's remarks on the processor, which no setting of its silences; the log file keeps them.
 _STARTUP_NOISE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} [\d:.]+ +\d+ (port|cpu_feature_guard)\.cc|"
@@ -90,15 +92,18 @@ class Processes:
                 if self.stopping.is_set():
                     return 128 + signal.SIGTERM
                 process = subprocess.Popen(
-                    process_command(call.words),
+                    [*_GATE, *process_command(call.words)],
                     env=process_environment(self._variables()),
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
                 self._running.add(process)
             with self.session.process(process.pid):
+                assert process.stdin is not None  # noqa: S101 - it is a pipe
+                with contextlib.suppress(BrokenPipeError), process.stdin as gate:
+                    gate.write(b"\n")
                 listener = threading.Thread(target=copy_lines, args=(process.stdout, file, call.prefix), daemon=True)
                 listener.start()
                 try:

@@ -2,6 +2,8 @@
 
 import ctypes
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,3 +116,29 @@ def test_interrupted_wait_before_a_retry_ends_at_once(desk: Desk, parts: Parts) 
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert desk.states() == {"shell": "interrupted"}
+
+
+def test_stage_does_not_begin_before_its_reaper_knows_it(tmp_path: Path) -> None:
+    """A runner that is killed between the two leaves no stage."""
+    script = """
+import os, signal
+from pathlib import Path
+from pipeline.local import session
+from pipeline.local.processes import Call, Processes
+
+def killed(self, group):
+    Path("group").write_text(str(group))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+session.Session.process = killed
+with session.session(Path("sessions"), "docker") as opened:
+    processes = Processes()
+    processes.begin(opened)
+    words = ["sh", "-c", "touch began; exec sleep 300"]
+    processes.run(Call(None, words, Path("."), Path("log"), ""))
+"""
+    runner = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
+    assert runner.returncode == -signal.SIGKILL
+    stage = int((tmp_path / "group").read_text())
+    wait_until(lambda: not is_running(stage))
+    assert not (tmp_path / "began").exists()
