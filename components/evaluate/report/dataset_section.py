@@ -21,51 +21,53 @@ _BLANK = 255  # as the ground of a sheet
 
 
 def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
-    """What the section of the report asks for.
+    """The content of the section.
 
     Args:
         dataset: The dataset's folder.
-        manifest: What it says of itself.
+        manifest: Its description.
         loaded: The splits that are in memory, whole. Of the others the first records are read.
 
     Returns:
-        sheets: A `png` of each split that has images, and of the leaks if any is told and loaded, with `caption`.
+        sheets: A `png` of each split that has images, and of the leaks if any is known and loaded, with `caption`.
         counts: A row for each class with its `name` and the `counts` of the splits.
-        rejected: The first images that were set aside, with `name` and `reason`.
-        remarks: Sentences, each with whether it is `serious`.
+        rejected: The first quarantined images, with `name` and `reason`.
+        remarks: `text`, each with whether it is `serious`.
 
     Raises:
         DataError: A shard is missing or is not the one that the manifest describes.
     """
     image = manifest.image
     most = min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // (image.height * image.width * image.channels)))
-    size = _PICTURE_BYTES // (len(SPLITS) + 1)
     sheets = []
     for split in SPLITS:
         images, labels = loaded[split] if split in loaded else dataset_reader.load_first(dataset, manifest, split, most)
         if len(images):
-            sheet = contact_sheet(images, labels, min(manifest.class_count, _CLASSES_SHOWN))
             caption = f"{manifest.splits[split].records:,} images of {split}: {_rows_in_words(manifest.classes)}"
-            sheets.append({"caption": caption, "png": grids.bounded_grid(sheet, size, GRID_COLUMNS)})
+            sheets.append((caption, contact_sheet(images, labels, min(manifest.class_count, _CLASSES_SHOWN))))
     pairs = leaking_pairs(manifest, loaded)
     if len(pairs):
         caption = "held-out images that are in train as well, or nearly, each with the training image to its right"
-        sheets.append({"caption": caption, "png": grids.bounded_grid(pairs, size, GRID_COLUMNS)})
+        sheets.append((caption, pairs))
+    size = _PICTURE_BYTES // (len(SPLITS) + 1)
     return {
-        "sheets": sheets,
-        "counts": _counts(manifest),
+        "sheets": [{"caption": text, "png": grids.bounded_grid(sheet, size, GRID_COLUMNS)} for text, sheet in sheets],
+        "counts": [
+            {"name": name, "counts": [manifest.splits[split].class_counts[label] for split in SPLITS]}
+            for label, name in enumerate(manifest.classes)
+        ],
         "rejected": manifest.quarantine.get("entries", [])[:_REASONS_SHOWN],
         "remarks": remarks(manifest),
     }
 
 
 def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> np.ndarray:
-    """The images of a sheet of 8 columns: the first of each class in a row, blanks where there are no more.
+    """The images of a sheet of 8 columns: a row of the first of each class, filled up with blanks.
 
     Args:
         images: uint8 [n, height, width, channels].
         labels: int32 [n].
-        class_count: How many classes are shown, the first ones; 0 for the first images whatever their label.
+        class_count: How many classes are shown, the first ones; 0 for the first images of any label.
 
     Returns:
         uint8 [8 x rows, height, width, channels]; without classes 8 rows at most.
@@ -81,30 +83,33 @@ def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> n
 
 def leaking_pairs(manifest: Manifest, loaded: Loaded) -> np.ndarray:
     """The first leaks of loaded splits, each held-out image followed by its training image: uint8 [2 x leaks, ...]."""
-    first = manifest.source.get("leaks", {}).get("first", [])
-    pairs = [
-        image
-        for leak in first
-        if leak["split"] in loaded and "train" in loaded
-        for image in (
-            loaded[leak["split"]][0][_number(manifest, leak["split"], leak["shard"], leak["record"])],
-            loaded["train"][0][_number(manifest, "train", leak["train_shard"], leak["train_record"])],
-        )
-    ]
+    pairs = []
+    for leak in manifest.source.get("leaks", {}).get("first", []):
+        if leak["split"] in loaded and "train" in loaded:
+            pairs.append(_image(manifest, loaded, leak["split"], leak["shard"], leak["record"]))
+            pairs.append(_image(manifest, loaded, "train", leak["train_shard"], leak["train_record"]))
     shape = manifest.image
     return np.array(pairs, np.uint8).reshape(-1, shape.height, shape.width, shape.channels)
 
 
+def _image(manifest: Manifest, loaded: Loaded, split: str, file: str, record: int) -> np.ndarray:
+    """The image of a record of a shard."""
+    shards = manifest.splits[split].shards
+    shard = [each.file for each in shards].index(file)
+    image: np.ndarray = loaded[split][0][sum(each.records for each in shards[:shard]) + int(record)]
+    return image
+
+
 def remarks(manifest: Manifest) -> list[dict[str, Any]]:
-    """What was set aside, what is there twice, and what leaks, as `text`, each with whether it is `serious`."""
+    """Sentences on quarantined, repeated and leaking images: `text`, each with whether it is `serious`."""
     source, found = manifest.source, []
 
     def add(text: str, serious: bool = False) -> None:
         found.append({"text": text, "serious": serious})
 
-    set_aside = manifest.quarantine["count"]
-    if set_aside:
-        add(f"Set aside, as they cannot be used: {set_aside:,} images.")
+    quarantined = manifest.quarantine["count"]
+    if quarantined:
+        add(f"Set aside, as they cannot be used: {quarantined:,} images.")
     if source.get("duplicates"):
         add(f"In a split more than once: {source['duplicates']:,} images.")
     if source.get("contradictions"):
@@ -123,23 +128,9 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     return found
 
 
-def _counts(manifest: Manifest) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "counts": [manifest.splits[split].class_counts[label] for split in SPLITS]}
-        for label, name in enumerate(manifest.classes)
-    ]
-
-
 def _rows_in_words(classes: list[str]) -> str:
     if not classes:
         return "the first ones"
     if len(classes) > _CLASSES_SHOWN:
         return f"a row for each of the first {_CLASSES_SHOWN} of {len(classes):,} classes"
     return f"a row for each class, {', '.join(classes)}"
-
-
-def _number(manifest: Manifest, split: str, file: str, record: int) -> int:
-    """The number of a record among all of its split."""
-    shards = manifest.splits[split].shards
-    shard = [each.file for each in shards].index(file)
-    return sum(each.records for each in shards[:shard]) + int(record)

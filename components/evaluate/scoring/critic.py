@@ -1,4 +1,4 @@
-"""What the critic makes of images that it was trained on and of others: whether it has learnt them by heart."""
+"""Whether the critic has learnt training images by heart: its scores of training images, test images and samples."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ Labelled = tuple[np.ndarray, np.ndarray | None]  # images uint8 [n, height, widt
 def gaps(
     critic: keras.Model, classes: int, samples: Iterable[Labelled], train: Labelled, test: Labelled
 ) -> dict[str, float]:
-    """How much higher the critic scores real images than samples.
+    """Measure how much higher the critic scores real images than samples.
 
     Only differences of its scores mean anything, and only within one training.
 

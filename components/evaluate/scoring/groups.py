@@ -12,17 +12,11 @@ _REAL_PER_BIN = 50
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """How images are put into groups.
+    """A partition of images by their features or logits."""
 
-    Attributes:
-        kind: `class` for those of a classifier, `bin` for those of a clustering.
-        centres: Of the bins, float64 [bins, k] in the first space; None for classes.
-        count: How many groups.
-    """
-
-    kind: str
+    kind: str  # `class` for those of a classifier, `bin` for those of a clustering
     count: int
-    centres: np.ndarray | None = None
+    centres: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
 
     def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
         """The group of each image, int64 [n], by its features [n, k] in the first space or its logits [n, classes]."""
@@ -43,12 +37,12 @@ def classes(count: int) -> Groups:
 
 
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
-    """Clusters real features [n, k] by k-means; for about 50 images or more in each of at most 20 bins."""
+    """Cluster real features [n, k] by k-means into at most 20 bins of about 50 images or more."""
     count = max(2, min(_BINS_AT_MOST, len(features) // _REAL_PER_BIN))
     features = np.unique(features, axis=0)
     count = min(count, len(features))
     with warnings.catch_warnings():
-        # A bin may stay empty, which then counts for nothing.
+        # An empty bin has no share, and so no weight.
         warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
         centres, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
     return Groups("bin", len(centres), centres)

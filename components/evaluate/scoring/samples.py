@@ -1,4 +1,4 @@
-"""Samples to be scored: latents and labels from a seed, images from a generator, pixels as they will be seen."""
+"""Samples to be scored: latents and labels from a seed, images from a generator, rounded to pixels."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -15,30 +15,20 @@ _BATCH_PIXELS = 2**20  # so that large images are drawn a few at a time
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Generator:
-    """What draws.
+    """A model to draw from."""
 
-    Attributes:
-        images: From float32 latents [n, latent_size], and labels int32 [n] if it takes them, else None, to float32
-            images [n, height, width, channels] in [-1, 1].
-        latent_size: Numbers in a latent vector.
-        classes: Names of the classes that it was trained on.
-        class_counts: How many training images each had, if it takes labels; else empty.
-    """
-
+    # From float32 latents [n, latent_size], and labels int32 [n] if it takes them, else None, to float32 images
+    # [n, height, width, channels] in [-1, 1].
     images: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
     latent_size: int
-    classes: Sequence[str]
-    class_counts: Sequence[int]
+    classes: Sequence[str]  # that it was trained on
+    class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
 
 
 def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Draws samples, rounded to pixels so that they are compared with real images on equal terms.
+    """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
 
-    Args:
-        generator: What draws.
-        image: Shape of the images.
-        count: How many samples.
-        seed: Decides latents and labels; two generators of one latent size get the same latents.
+    Two generators with latents of one size get the same latents from a seed.
 
     Yields:
         Batch after batch, uint8 [n, height, width, channels], and how many of its samples have a pixel that is not
@@ -52,19 +42,19 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
 
 
 def draw_chosen(generator: Generator, count: int, seed: int, chosen: np.ndarray) -> np.ndarray:
-    """Some of the samples of `draw` again, uint8 [len(chosen), height, width, channels], by their indices."""
+    """Draw some of the samples of `draw` again, by their indices: uint8 [len(chosen), height, width, channels]."""
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
     some = None if labels is None else tf.gather(labels, chosen)
     return _pixels(generator.images(tf.gather(latents, chosen), some))[0]
 
 
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
-    """The labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
+    """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
     return conditioning.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
 
 
 def draw_rows(generator: Generator, seed: int) -> np.ndarray | None:
-    """A row of images for each class, all rows from the same latents: uint8; None if the generator takes no labels."""
+    """Draw a row of images for each class, all rows from the same latents: uint8; None if it takes no labels."""
     if not generator.class_counts:
         return None
     latents = _latents(generator, conditioning.GRID_COLUMNS, seed)
