@@ -1,4 +1,4 @@
-"""What an evaluation is made of: the artefacts that it is given, and the champion to compare with."""
+"""The inputs of an evaluation: the artefacts given, and the champion to compare with."""
 
 import dataclasses
 import logging
@@ -9,29 +9,24 @@ from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.judging.verdict import Rival
+from components.evaluate.judging.verdict import Champion
 
 if TYPE_CHECKING:
     from components.evaluate.checkpoint_scores import Choice
 
 log = logging.getLogger(__name__)
 
-_UNREADABLE = "unreadable"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What the evaluation is made of; `rival` is the champion before it is scored, None if there is none.
-
-    `choice` says why that checkpoint; None if it is the last.
-    """
+    """The descriptions of the inputs."""
 
     checkpoint: checkpoints.Description
     manifest: datasets.Manifest
     embedding: embeddings.Description
     champion_digest: str
-    rival: Rival | None
-    choice: "Choice | None" = None
+    champion: Champion | None  # before it is scored; None if there is none
+    choice: "Choice | None" = None  # why that checkpoint; None if it is the last
 
     @property
     def digests(self) -> dict[str, str]:
@@ -49,6 +44,7 @@ def training_of(config: EvaluateConfig) -> Location:
 
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
+    """Read the inputs, and refuse those that do not belong together."""
     checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest)
     embedding = embeddings.Description.fetch(config.embedding, config.embedding_digest)
@@ -63,26 +59,32 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     if strangers:
         raise ConfigError(*strangers)
     embeddings.require_certified(config.embedding, embedding)
-    champion_digest, rival = read_rival(config.registry)
+    champion_digest, champion = read_champion(config.registry)
     return Inputs(
-        checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion_digest=champion_digest, rival=rival
+        checkpoint=checkpoint,
+        manifest=manifest,
+        embedding=embedding,
+        champion_digest=champion_digest,
+        champion=champion,
     )
 
 
-def read_rival(place: str) -> tuple[str, Rival | None]:
-    """The champion's digest and description; a champion that cannot be read is a rival with a problem."""
+def read_champion(place: str) -> tuple[str, Champion | None]:
+    """Read the champion's digest and description; one that cannot be read is returned with its problem."""
     try:
-        champion = registry.read_champion(place) if place else None
-        if champion is None:
+        pointed = registry.read_champion(place) if place else None
+        if pointed is None:
             return evaluations.NO_CHAMPION, None
-        model = models.Description.of(registry.version_location(place, champion.version))
+        model = models.Description.of(registry.version_location(place, pointed.version))
     except (DataError, OSError) as error:
-        return _UNREADABLE, unreadable_champion(place, error)
-    rival = Rival(version=champion.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
-    return champion.model_digest, rival
+        return "unreadable", unreadable_champion(place, error)
+    champion = Champion(version=pointed.version, checkpoint_digest=model.checkpoint_digest, image=model.image)
+    return pointed.model_digest, champion
 
 
-def unreadable_champion(place: str, error: Exception) -> Rival:
+def unreadable_champion(place: str, error: Exception) -> Champion:
     log.error("evaluate: the champion of %s cannot be read: %s", place, error)
     location = Location.of(place)
-    return Rival(problem=str(error).replace(location.uri, "the registry").replace(str(location.path), "the registry"))
+    return Champion(
+        problem=str(error).replace(location.uri, "the registry").replace(str(location.path), "the registry")
+    )

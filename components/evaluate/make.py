@@ -14,14 +14,14 @@ from components.core.errors import DataError
 from components.core.metrics import feature_spaces
 from components.core.networks.conditioning import GRID_COLUMNS
 from components.core.registry import registry
-from components.core.reporting import charts, grids, metric_labels, pages, training_curves
+from components.core.reporting import grids, metric_labels, pages, training_curves
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, training_of, unreadable_champion
 from components.evaluate.judging import candidates, intervals
-from components.evaluate.judging.candidates import Judged
-from components.evaluate.judging.verdict import Limits, Rival, Standing, Verdict, judge
+from components.evaluate.judging.candidates import Candidate
+from components.evaluate.judging.verdict import Champion, Scores, incomparable, judge
 from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import scores
 
@@ -32,6 +32,7 @@ _TIMELINE_BYTES = 200_000
 
 
 def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
+    """Make an evaluation at a location."""
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
@@ -45,81 +46,89 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     gaps = candidates.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
     model.scores.update(gaps)
-    rival, champion = _score_rival(config, inputs, reference, train[0], model)
-    spaces = reference.spaces
+    to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
+    version = to_beat.version if to_beat else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
     verdict = judge(
-        Standing(scores=model.scores, measured=model.scored.measured, blocks=model.scored.blocks),
-        limits_of(config),
-        rival,
-        floor_errors={space: reference.floor[metric_labels.name_of("kcd_error", space, spaces)] for space in spaces},
+        Scores(values=model.scores, measured=model.scored.measured, blocks=model.scored.blocks),
+        config,
+        to_beat,
+        floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
         labelled=reference.groups.kind == "class",
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
         uncertified=uncertified,
-        hold_uncertified=config.uncertified != JUDGE,
         remarks=inputs.embedding.remarks,
     )
+    numbers, training = _numbers(config, inputs, reference, model, champion), _training(config, inputs)
+    origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
+    page = pages.render(
+        _REPORT,
+        numbers=numbers,
+        choice=inputs.choice.reason if inputs.choice else None,
+        verdict=verdict,
+        once_in=round(1 / intervals.LEVEL),
+        tables=contents.metric_tables(reference, model, champion, version),
+        grids=contents.pictures(model, champion, test[0]),
+        group_chart=contents.group_chart(numbers["groups"]),
+        splits=datasets.SPLITS,
+        data=data,
+        timeline=training_folder.timeline(training_of(config).path, inputs.checkpoint.step, _TIMELINE_BYTES),
+        curves=training_curves.draw({"training": training}),
+        warnings=training["warnings"],
+        **contents.provenance(config, inputs, origin),
+    )
     with location.new_folder(evaluations.MANIFEST) as folder:
-        numbers = _numbers(config, inputs, reference, model, champion)
-        atomic_files.write_json(folder / evaluations.METRICS, numbers)
+        for name, value in (
+            (evaluations.METRICS, numbers),
+            (evaluations.LINEAGE, origin.to_json()),
+            (evaluations.TRAINING, training),
+        ):
+            atomic_files.write_json(folder / name, value)
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         atomic_files.write_file(folder / evaluations.SAMPLES, sheet)
-        origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
-        atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
-        training = _training(config, inputs)
-        atomic_files.write_json(folder / evaluations.TRAINING, training)
-        page = _report(config, inputs, reference, data, test[0], model, champion, rival, verdict, origin, training)
         atomic_files.write_file(folder / evaluations.REPORT, page.encode())
-        description = evaluations.Description(
+        evaluations.Description(
             verdict=verdict.verdict,
             reasons=verdict.reasons,
             rules=[dataclasses.asdict(rule) for rule in verdict.rules],
-            champion_version=rival.version if rival else 0,
+            champion_version=version,
             settings=settings.values_in_key(config),
             files=atomic_files.files_in(folder),
             uncertified=uncertified,
             source=inputs.manifest.made_with.get("source", ""),
             **inputs.digests,
-        )
-        description.write(folder)
+        ).write(folder)
 
 
-def limits_of(config: EvaluateConfig) -> Limits | None:
-    """The limits that are set; None if there are none."""
-    if not config.distance_limit:
-        return None
-    names = [field.name for field in dataclasses.fields(Limits)]
-    return Limits(**{name: getattr(config, f"{name}_limit") for name in names})
-
-
-def _score_rival(
-    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Judged
-) -> tuple[Rival | None, Judged | None]:
-    """Scores the champion as the model was, from what is published of it, unless that is pointless or impossible."""
-    rival, image = inputs.rival, inputs.manifest.image
-    if rival is None or rival.problem or rival.image != image or rival.checkpoint_digest == inputs.checkpoint.digest:
-        return rival, None
+def _score_champion(
+    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Candidate
+) -> tuple[Champion | None, Candidate | None]:
+    """Score the published champion as the model was, unless that is pointless or impossible."""
+    champion = inputs.champion
+    if champion is None or incomparable(champion, inputs.checkpoint.digest, inputs.manifest.image):
+        return champion, None
     try:
-        folder = registry.version_folder(config.registry, rival.version)
-        published = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
+        folder = registry.version_folder(config.registry, champion.version)
+        generator = candidates.published(folder, models.Description.of(folder, inputs.champion_digest))
     except DataError as error:
         return unreadable_champion(config.registry, error), None
     what = "samples of the champion"
-    scored = candidates.score(published, reference, train, inputs.manifest, config.sample_count, what)
-    differences = scores.differences(model.scored, scored.scored, reference)
-    return dataclasses.replace(rival, blocks=scored.scored.blocks, differences=differences), scored
+    found = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, what)
+    differences = scores.differences(model.scored, found.scored, reference)
+    return dataclasses.replace(champion, blocks=found.scored.blocks, differences=differences), found
 
 
 def _numbers(
-    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, model: Judged, champion: Judged | None
+    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, model: Candidate, champion: Candidate | None
 ) -> dict[str, Any]:
     """The JSON value of metrics.json."""
 
     def shares(values: np.ndarray | None) -> list[float] | None:
-        return None if values is None else [float(value) for value in values]
+        return None if values is None else values.tolist()
 
-    spaces = reference.spaces
+    spaces, kind = reference.spaces, reference.groups.kind
+    bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
         "step": inputs.checkpoint.step,
         "choice": inputs.choice.to_json() if inputs.choice else None,
@@ -132,15 +141,15 @@ def _numbers(
             for name, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
-        "distance": metric_labels.name_of("fcd", spaces[0], spaces),
+        "distance": reference.name("fcd"),
         "names": metric_labels.in_words(spaces, model.scores),
         "model": model.scores,
         "champion": champion.scores if champion else None,
         "real": reference.floor,
         "noise": reference.noise,
         "groups": {
-            "kind": reference.groups.kind,
-            "names": _group_names(inputs.manifest, reference),
+            "kind": kind,
+            "names": inputs.manifest.classes if kind == "class" else bins,
             "model": shares(model.scored.shares),
             "champion": shares(champion.scored.shares) if champion else None,
             "real": shares(reference.shares),
@@ -148,14 +157,8 @@ def _numbers(
     }
 
 
-def _group_names(manifest: datasets.Manifest, reference: scores.Reference) -> list[str]:
-    if reference.groups.kind == "class":
-        return manifest.classes
-    return [f"bin {index + 1}" for index in range(reference.groups.count)]
-
-
 def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
-    """The JSON value of training.json: what the training's folder tells of the way to the checkpoint."""
+    """The JSON value of training.json: the course of the training up to the checkpoint."""
     folder, step = training_of(config).path, inputs.checkpoint.step
     same = {"dataset_digest": inputs.manifest.digest, "embedding_digest": inputs.embedding.digest}
     return {
@@ -165,52 +168,3 @@ def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
         "warnings": training_folder.read_warnings(folder, step),
         "scores": training_folder.read_scores(folder, step, same),
     }
-
-
-def _report(
-    config: EvaluateConfig,
-    inputs: Inputs,
-    reference: scores.Reference,
-    data: dict[str, Any],
-    test: np.ndarray,
-    model: Judged,
-    champion: Judged | None,
-    rival: Rival | None,
-    verdict: Verdict,
-    origin: lineage.Lineage,
-    training: dict[str, Any],
-) -> str:
-    shares = {"test images": reference.shares, "samples": model.scored.shares}
-    if champion:
-        shares["champion's samples"] = champion.scored.shares
-    known = {name: values for name, values in shares.items() if values is not None}
-    given, trained = settings.values_in_key(config), inputs.checkpoint.settings
-    timeline = training_folder.read_samples(training_of(config).path, inputs.checkpoint.step, _TIMELINE_BYTES)
-    return pages.render(
-        _REPORT,
-        step=inputs.checkpoint.step,
-        choice=inputs.choice.reason if inputs.choice else None,
-        verdict=verdict,
-        tables=contents.metric_tables(reference, model, champion, rival.version if rival else 0),
-        count=reference.count,
-        searched=len(reference.searched),
-        train_count=inputs.manifest.splits["train"].records,
-        samples=config.sample_count,
-        test_accuracy=inputs.embedding.test_accuracy,
-        once_in=round(1 / intervals.LEVEL),
-        low_n=reference.low_n,
-        grids=contents.pictures(model, champion, test),
-        timeline=[{"caption": f"step {step:,}", "png": sheet} for step, sheet in timeline],
-        group_kind=reference.groups.kind,
-        group_chart=charts.bars(_group_names(inputs.manifest, reference), known),
-        splits=datasets.SPLITS,
-        data=data,
-        curves=training_curves.draw({"training": training}),
-        warnings=training["warnings"],
-        setting_rows=[
-            {"name": name, "evaluation": given.get(name, ""), "training": trained.get(name, "")}
-            for name in sorted(given.keys() | trained.keys())
-        ],
-        lineage_rows=[*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
-        libraries=lineage.libraries_of(origin.rows()),
-    )

@@ -1,4 +1,4 @@
-"""The evaluate stage, top to bottom: which checkpoint, which inputs, the evaluation unless it is there, its outputs."""
+"""The evaluate stage, top to bottom: read the inputs, choose the checkpoint, make the evaluation, its outputs."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: EvaluateConfig) -> StageResult:
-    """Judges a checkpoint, or the best of its training, beside the registry's champion if there is one.
+    """Judge a checkpoint, or the best of its training, against the registry's champion if there is one.
 
     Returns:
         evaluation_uri, evaluation_digest: The artefact.
@@ -28,8 +28,8 @@ def run(config: EvaluateConfig) -> StageResult:
 
     Raises:
         ConfigError: The folder holds something else, or the inputs do not belong together.
-        DataError: An input is missing or damaged, or there are too few images. A champion that cannot be read is none
-            of these: it means REJECT.
+        DataError: An input is missing or damaged, or there are too few images. A champion that cannot be read raises
+            nothing: it means REJECT.
     """
     inputs = read_inputs(config)
     if config.export_checkpoint == BEST:
@@ -38,7 +38,7 @@ def run(config: EvaluateConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.evaluation, parts))
 
     def make() -> None:
-        # Only here, so that an evaluation that is there is found without TensorFlow.
+        # Imported here, so that a finished evaluation is found without TensorFlow.
         from components.evaluate.make import make
 
         if inputs.choice is None:  # else it was fetched to choose
@@ -46,12 +46,12 @@ def run(config: EvaluateConfig) -> StageResult:
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}
-    described, kept = made_once(location, evaluations.Description, identity, make)
-    return _result(config, location, described, kept)
+    description, kept = made_once(location, evaluations.Description, identity, make)
+    return _result(config, location, description, kept)
 
 
 def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inputs]:
-    """The same with the best checkpoint of the training in place of the last."""
+    """Replace the last checkpoint by the best of the training."""
     from components.evaluate.checkpoint_scores import Scorer
 
     scorer = Scorer(
@@ -75,7 +75,9 @@ def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inp
     )
 
 
-def _result(config: EvaluateConfig, location: Location, described: evaluations.Description, kept: bool) -> StageResult:
+def _result(
+    config: EvaluateConfig, location: Location, description: evaluations.Description, kept: bool
+) -> StageResult:
     numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
     rows = {
@@ -95,11 +97,11 @@ def _result(config: EvaluateConfig, location: Location, described: evaluations.D
     return StageResult(
         parameters={
             "evaluation_uri": location.uri,
-            "evaluation_digest": described.digest,
+            "evaluation_digest": description.digest,
             "judged_checkpoint_uri": Location.of(config.checkpoint).uri,
-            "judged_checkpoint_digest": described.checkpoint_digest,
-            "verdict": described.verdict,
-            "summary": "; ".join([f"{described.verdict}: {distance}", *described.reasons]),
+            "judged_checkpoint_digest": description.checkpoint_digest,
+            "verdict": description.verdict,
+            "summary": "; ".join([f"{description.verdict}: {distance}", *description.reasons]),
         },
         kept=kept,
         metrics={name: value for name, value in rows.items() if value is not None},

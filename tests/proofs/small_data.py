@@ -23,12 +23,10 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
-from components.core.reporting import metric_labels
 from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging import candidates
-from components.evaluate.judging.verdict import Standing, Verdict, judge
-from components.evaluate.make import limits_of
+from components.evaluate.judging.verdict import Scores, Verdict, judge
 from components.evaluate.scoring import samples, scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs.stages import arguments, make_embedding, stage
@@ -181,20 +179,18 @@ def verdicts(
         embedding, pools["train"], drawn, pools["real"].rows(test), pools["noise"].rows(np.arange(count)), seed[-1]
     )
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
-    errors = [metric_labels.name_of("kcd_error", space, reference.spaces) for space in reference.spaces]
     found = {}
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
         found[name] = judge(
-            Standing(scores={**scored.scores, "bad_samples": 0}, measured=scored.measured, blocks=scored.blocks),
-            limits_of(config),
+            Scores(values={**scored.scores, "bad_samples": 0}, measured=scored.measured, blocks=scored.blocks),
+            config,
             None,
-            floor_errors={space: reference.floor[error] for space, error in zip(reference.spaces, errors, strict=True)},
+            floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
             labelled=True,
             checkpoint_digest="",
             image=embedding.description.image,
             uncertified=f"{count:,} test images" if count < CERTIFIED else "",
-            hold_uncertified=config.uncertified != JUDGE,
         )
     return found
 

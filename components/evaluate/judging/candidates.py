@@ -1,4 +1,4 @@
-"""The model under judgement and the champion: drawn from and scored alike."""
+"""The models that an evaluation compares: drawn from and scored alike."""
 
 import dataclasses
 import logging
@@ -22,29 +22,21 @@ _CRITIC_SAMPLES = 2000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One model.
+class Candidate:
+    """The scores of one model, and what is shown of it: images uint8 [n, height, width, channels]."""
 
-    Attributes:
-        first: Its first samples.
-        rows: A row of samples for each class, if it takes labels.
-        scored: Its scores, none if a sample is not finite.
-        copies: The samples closest to training images, each followed by the image that it is closest to.
-    """
-
-    first: np.ndarray
-    rows: np.ndarray | None
-    scored: scores.Scored
-    copies: np.ndarray | None
+    first: np.ndarray  # its first samples
+    rows: np.ndarray | None  # a row of samples for each class, if it takes labels
+    scored: scores.Scored  # without scores if a sample is not finite
+    copies: np.ndarray | None  # the samples closest to training images, each followed by that training image
 
     @property
-    def scores(self) -> scores.Scores:
-        """By name; None for what could not be computed."""
+    def scores(self) -> scores.ByName:
         return self.scored.scores
 
 
 def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Generator:
-    """The generator of a checkpoint.
+    """Load the averaged generator of a checkpoint.
 
     Raises:
         DataError: It is missing, damaged or another, or does not fit the networks of this version.
@@ -64,7 +56,7 @@ def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Gene
 
 
 def published(folder: Path, model: models.Description) -> samples.Generator:
-    """A published generator, drawn from as whoever serves it does.
+    """Load a published generator, to be drawn from as in serving.
 
     Raises:
         DataError: TensorFlow cannot load it.
@@ -87,16 +79,16 @@ def score(
     manifest: datasets.Manifest,
     sample_count: int,
     what: str,
-) -> Judged:
-    """Draws a generator's samples and scores them; no score at all if one of them is not finite.
+) -> Candidate:
+    """Draw a generator's samples and score them; without scores if one of them is not finite.
 
     Args:
-        generator: What draws.
+        generator: The model.
         reference: What samples are compared with; its seed decides the samples.
         train: The training images that `reference` was made of, uint8 [n, height, width, channels].
         manifest: Of the dataset.
-        sample_count: How many samples.
-        what: What the samples are called in the log.
+        sample_count: Samples to draw.
+        what: The name of the samples in the log.
     """
     first: list[np.ndarray] = []
     bad, seed = 0, reference.seed
@@ -110,18 +102,17 @@ def score(
 
     log.info("evaluate: drawing %d %s", sample_count, what)
     labels = samples.draw_labels(generator, sample_count, seed)
-    if labels is not None:
-        # A champion of other classes cannot be asked for these.
-        labels = labels.numpy() if generator.classes == manifest.classes else None
-    scored = scores.score(reference, pixels(), what, labels)
+    # The labels of a champion of other classes have another meaning.
+    asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
+    scored = scores.score(reference, pixels(), what, asked)
     if bad:
-        scored = scores.no_score(reference)
+        scored = scores.Scored(reference.no_scores)
     copies = None
     if len(scored.copies):
         drawn = samples.draw_chosen(generator, sample_count, seed, scored.copies)
         pairs = np.stack([drawn, train[scored.originals]], axis=1)
         copies = pairs.reshape(-1, *train.shape[1:])
-    return Judged(
+    return Candidate(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),
         scored=dataclasses.replace(scored, scores={**scored.scores, "bad_samples": bad}),
@@ -136,16 +127,8 @@ def critic_gaps(
     image: datasets.ImageShape,
     train: tuple[np.ndarray, np.ndarray],
     test: tuple[np.ndarray, np.ndarray],
-) -> scores.Scores:
-    """What the critic of a checkpoint makes of images that it was trained on and of others, as of `critic.gaps`.
-
-    Args:
-        config: Says which checkpoint, how many images at most, and the seed.
-        checkpoint: What the checkpoint says of itself.
-        generator: What draws the samples.
-        image: Shape of the images.
-        train, test: Images uint8 [n, height, width, channels] and labels int32 [n].
-    """
+) -> scores.ByName:
+    """Compare the critic's scores of training images, test images and samples of its checkpoint: `critic.gaps`."""
     classes = len(checkpoint.class_counts)
     count = min(config.sample_count, _CRITIC_SAMPLES)
     labels = samples.draw_labels(generator, count, config.seed)

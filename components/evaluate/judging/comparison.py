@@ -1,7 +1,7 @@
-"""Whether one model is better than another: a paired test on the blocks of the kernel distance.
+"""A paired test of whether one model is better than another, on the blocks of the kernel distance.
 
-The kernel distance of a block is unbiased, and both models are compared with the same real images in each block, so
-that the differences between them are independent and free of what the real images have in common.
+The kernel distance of a block is unbiased, and both models are compared with the same real images in each block. So the
+differences between them are independent, and free of what the real images have in common.
 """
 
 import dataclasses
@@ -10,49 +10,43 @@ from collections.abc import Sequence
 
 import scipy.stats
 
-LEVEL = 0.01  # most that the chance of calling an equal model better may be
+from components.evaluate.judging.intervals import Measured, around
+
+LEVEL = 0.01  # largest chance of calling an equal model better
 MARGIN = 0.1  # of the champion's distance, by which a model that is not worse may seem worse
 _ERRORS = 3  # standard errors of real against real, by which it may at least
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The challenger's kernel distance less the champion's, in one space.
+    """The challenger's kernel distance less the champion's, in one space."""
 
-    Attributes:
-        mean: Over the blocks.
-        lower, upper: Between them lies the true difference, but for a chance of `level` at each end.
-        margin: Most that it may be for the challenger to count as not worse.
-    """
-
-    mean: float
-    lower: float
-    upper: float
-    margin: float
+    excess: Measured  # the mean over the blocks; each end misses the true difference with probability `level`
+    margin: float  # largest difference at which the challenger counts as not worse
 
     @property
     def better(self) -> bool:
-        """Whether the challenger is surely better."""
-        return self.upper < 0
+        """Whether the challenger is significantly better."""
+        return self.excess.high < 0
 
     @property
     def worse(self) -> bool:
-        """Whether the challenger is surely worse, by more than the margin or not."""
-        return self.lower > 0
+        """Whether the challenger is significantly worse, by more than the margin or not."""
+        return self.excess.low > 0
 
     @property
     def not_worse(self) -> bool:
-        """Whether the challenger is surely not worse by more than the margin."""
-        return self.upper <= self.margin
+        """Whether the challenger is significantly not worse by more than the margin."""
+        return self.excess.high <= self.margin
 
 
 def compare(challenger: Sequence[float], champion: Sequence[float], floor_error: float, spaces: int) -> Difference:
-    """Compares two models in one space by Student's t for paired differences.
+    """Compare two models in one space by Student's t for paired differences.
 
     Args:
         challenger, champion: Kernel distance of each block, both from the same real images, in the same order.
         floor_error: Standard error of the kernel distance of real images.
-        spaces: In how many spaces they are compared; the level is shared among them, as one is enough to be better.
+        spaces: Number of spaces that they are compared in; they share the level, as one is enough to be better.
 
     Raises:
         ValueError: Fewer than two blocks, unequally many, or a number that is not finite.
@@ -62,9 +56,9 @@ def compare(challenger: Sequence[float], champion: Sequence[float], floor_error:
     differences = [ours - theirs for ours, theirs in zip(challenger, champion, strict=True)]
     count, mean = len(differences), math.fsum(differences) / len(differences)
     variance = math.fsum((difference - mean) ** 2 for difference in differences) / (count - 1)
-    reach = float(scipy.stats.t.ppf(1 - LEVEL / spaces, count - 1)) * math.sqrt(variance / count)
+    half_width = float(scipy.stats.t.ppf(1 - LEVEL / spaces, count - 1)) * math.sqrt(variance / count)
+    excess = around(mean, half_width)
     margin = max(MARGIN * math.fsum(champion) / count, _ERRORS * floor_error)
-    found = Difference(mean, mean - reach, mean + reach, margin)
-    if not all(math.isfinite(value) for value in (*dataclasses.astuple(found), floor_error)):
+    if not all(math.isfinite(value) for value in (*dataclasses.astuple(excess), margin, floor_error)):
         raise ValueError("the distances or the standard error are not finite")
-    return found
+    return Difference(excess, margin)

@@ -17,7 +17,7 @@ LEVEL = 0.001
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """An estimate and the interval in which the true value lies; `low` and `high` may be infinite."""
+    """An estimate and its confidence interval, whose ends may be infinite."""
 
     value: float
     low: float
@@ -25,7 +25,7 @@ class Measured:
 
     @property
     def finite(self) -> bool:
-        """Whether the value is a number and the interval is one."""
+        """Whether the value is finite and no end is NaN."""
         return math.isfinite(self.value) and not math.isnan(self.low) and not math.isnan(self.high)
 
 
@@ -34,38 +34,31 @@ def exact(value: float) -> Measured:
     return Measured(value, value, value)
 
 
-def share(value: float, count: float, level: float = LEVEL) -> Measured:
-    """A share of `count` independent observations (Clopper and Pearson, 1934): never narrower than it should be.
+def around(value: float, half_width: float) -> Measured:
+    """A value and its confidence half-width."""
+    return Measured(value, value - half_width, value + half_width)
 
-    Args:
-        value: The share, from 0 to 1.
-        count: Effective number of independent observations; need not be whole.
-        level: Of each end.
-    """
+
+def share(value: float, count: float, level: float = LEVEL) -> Measured:
+    """A share of `count` independent observations, whole or not (Clopper and Pearson, 1934): never too narrow."""
     return Measured(value, float(_lowest(value, count, level)), float(_highest(value, count, level)))
 
 
 def mean(values: np.ndarray, level: float = LEVEL) -> Measured:
     """The mean of independent values [n] (Student's t)."""
     count, found = len(values), float(np.mean(values))
-    reach = float(scipy.stats.t.isf(level, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
-    return Measured(found, found - reach, found + reach)
+    return around(found, float(scipy.stats.t.isf(level, count - 1) * np.std(values, ddof=1) / math.sqrt(count)))
 
 
 def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
-    """A Fréchet distance per direction without the bias that comes from few images (`metrics.frechet_halves`).
+    """A Fréchet distance per direction without the bias of few images, from that of random halves [n].
 
-    The interval is Student's t on the spread of the halves. It is about 0 for real images, and 1 if, for instance, the
-    mean is one standard deviation away in every direction.
-
-    Args:
-        distance: Of the whole sets.
-        halves: Those of random halves, [n].
-        directions: Dimensions of the space.
+    The interval is Student's t on the spread of the halves. The value is about 0 for real images, and 1 if, for
+    instance, the mean is one standard deviation away in every direction.
     """
     value = (2 * distance - float(np.mean(halves))) / directions
-    reach = float(scipy.stats.t.isf(LEVEL, len(halves) - 1) * np.std(halves, ddof=1)) / directions
-    return Measured(value, value - reach, value + reach)
+    half_width = float(scipy.stats.t.isf(LEVEL, len(halves) - 1) * np.std(halves, ddof=1)) / directions
+    return around(value, half_width)
 
 
 def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
@@ -76,16 +69,12 @@ def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
         count: Effective number of independent images.
     """
     difference = of.astype(float) - less
-    value = float(difference.mean())
-    reach = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(float(difference.var()) / count) + 1 / count
-    return Measured(value, value - reach, value + reach)
+    half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(float(difference.var()) / count) + 1 / count
+    return around(float(difference.mean()), half_width)
 
 
 def ratio(of: Measured, to: Measured) -> Measured:
-    """The ratio of two quantities that are not negative, each with an interval at half the level (Bonferroni).
-
-    It holds however the two depend on each other.
-    """
+    """The ratio of two non-negative quantities, dependent or not, with intervals at half the level (Bonferroni)."""
     return Measured(_over(of.value, to.value), max(of.low, 0.0) / to.high, _over(of.high, to.low))
 
 
@@ -149,8 +138,8 @@ def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int,
     signs_p, signs_other = np.sign(p - q), np.sign(other - q)
     parts = ((signs_p, p, n), (signs_other, other, k), (signs_p - signs_other, q, m))
     variance = sum(float((sign**2 * of).sum() - (sign * of).sum() ** 2) / size for sign, of, size in parts) / 4
-    reach = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(variance)
-    return Measured(value, value - reach - of_p[1] + of_p[0], value + reach + of_other[1] - of_other[0])
+    half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(variance)
+    return Measured(value, value - half_width - of_p[1] + of_p[0], value + half_width + of_other[1] - of_other[0])
 
 
 def _folded_bias(p: np.ndarray, n: int, q: np.ndarray, m: int) -> tuple[float, float]:
@@ -194,8 +183,8 @@ def chance_of_less(x: np.ndarray, y: np.ndarray) -> Measured:
     value = float(of_x.mean())
     # At least that of one value on the wrong side, so that samples that do not overlap are not taken for certain.
     variance = max(float(of_x.var(ddof=1) / n + of_y.var(ddof=1) / m), 1 / min(n, m) ** 2)
-    reach = float(scipy.stats.t.isf(LEVEL, min(n, m) - 1)) * math.sqrt(variance)
-    return Measured(value, max(value - reach, 0.0), min(value + reach, 1.0))
+    half_width = float(scipy.stats.t.isf(LEVEL, min(n, m) - 1)) * math.sqrt(variance)
+    return Measured(value, max(value - half_width, 0.0), min(value + half_width, 1.0))
 
 
 def _lowest(value: np.ndarray | float, count: np.ndarray | float, level: float) -> np.ndarray:

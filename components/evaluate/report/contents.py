@@ -1,19 +1,23 @@
-"""What the report shows of the scores and of the images, in words."""
+"""What the report shows of the scores, of the images and of the inputs."""
 
 from typing import Any
 
 import numpy as np
 
+from components.core import settings
+from components.core.artifacts import lineage
 from components.core.networks.conditioning import GRID_COLUMNS
-from components.core.reporting import grids, metric_labels
-from components.evaluate.judging.candidates import GRID_COUNT, Judged
+from components.core.reporting import charts, grids, metric_labels
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.inputs import Inputs
+from components.evaluate.judging.candidates import GRID_COUNT, Candidate
 from components.evaluate.scoring import scores
 
 _PICTURE_BYTES = 1_000_000  # of all sheets together, so that the page stays small
 
 
-def pictures(model: Judged, champion: Judged | None, test: np.ndarray) -> list[dict[str, Any]]:
-    """The sheets of the report as `png`, each with its `caption`."""
+def pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> list[dict[str, Any]]:
+    """The sheets of images as `png`, each with its `caption`."""
     sheets = [("samples of this model", model.first, 0)]
     if model.rows is not None:
         sheets.append(
@@ -32,17 +36,40 @@ def pictures(model: Judged, champion: Judged | None, test: np.ndarray) -> list[d
 
 
 def metric_tables(
-    reference: scores.Reference, model: Judged, champion: Judged | None, champion_version: int
+    reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
 ) -> list[dict[str, Any]]:
-    """The tables of `score_names`, each with a `note` on its space."""
+    """The tables of `metric_labels`, each with a `note` on its space; `version` is the champion's."""
     columns = {"this model": model.scores}
     if champion:
-        columns[f"champion, version {champion_version}"] = champion.scores
+        columns[f"champion, version {version}"] = champion.scores
     columns |= {"real images": reference.floor, "noise": reference.noise}
     tables = metric_labels.tables(
         [metric_labels.Column(heading, found, reference.spaces) for heading, found in columns.items()]
     )
     return [{**table, "note": _note(reference, table["space"])} for table in tables]
+
+
+def group_chart(groups: dict[str, Any]) -> bytes:
+    """A chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
+    shares = {
+        "test images": groups["real"],
+        "samples": groups["model"],
+        "champion's samples": groups["champion"],
+    }
+    return charts.bars(groups["names"], {name: np.array(found) for name, found in shares.items() if found is not None})
+
+
+def provenance(config: EvaluateConfig, inputs: Inputs, origin: lineage.Lineage) -> dict[str, Any]:
+    """The rows of the tables of settings and of the lineage, and the libraries of each stage."""
+    given, trained = settings.values_in_key(config), inputs.checkpoint.settings
+    return {
+        "setting_rows": [
+            {"name": name, "evaluation": given.get(name, ""), "training": trained.get(name, "")}
+            for name in sorted(given.keys() | trained.keys())
+        ],
+        "lineage_rows": [*origin.rows(), lineage.Row("champion", inputs.champion_digest)],
+        "libraries": lineage.libraries_of(origin.rows()),
+    }
 
 
 def _note(reference: scores.Reference, space: str) -> str:

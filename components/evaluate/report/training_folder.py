@@ -1,50 +1,51 @@
-"""What the folder of a training tells of the way to a checkpoint: its log, scores of its checkpoints, its samples.
+"""What the folder of a training tells of the way to a checkpoint: its log, its checkpoints' scores, its samples.
 
-All of it is there to be shown, and decides nothing; what is missing or damaged is passed over.
+The report shows it, and nothing is decided by it: missing or damaged parts are left out.
 """
 
 import contextlib
+import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from components.core.artifacts import training_log
 from components.core.reporting import grids
 from components.core.storage.location import Location
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison
 
-_SAMPLES = "samples"
+_LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
 
 
 def fetch(training: Location) -> None:
-    """Brings what is read here from the bucket, if the training is in one."""
-    training.fetch_files(training_log.SUFFIX)
+    """Fetch what is read here, if the training is in a bucket."""
+    training.fetch_files(".jsonl")
     (training / _SAMPLES).fetch_files(".png")
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
-    """Rows of a training's log up to a step, thinned out if there are many: the finite numbers by their names."""
-    rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
+    """Rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by their names."""
+    rows = [_numbers(row) for row in _rows(folder / _LOG, last_step)]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
 
 
 def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
-    """What training was warned of up to a step: for each signal the first warning, its step, the last one, how many.
+    """The warnings of a training up to a step, by signal; None if it was not monitored.
 
     Returns:
-        `warning`, `first`, `last` and `windows` of each; None if the training was not watched.
+        `warning` (the first of the signal), `first` and `last` (steps), and `windows` (how many).
     """
-    if not (folder / training_log.HEALTH).is_file():
+    if not (folder / _HEALTH).is_file():
         return None
     found: dict[str, dict[str, Any]] = {}
-    for row in training_log.read(folder / training_log.HEALTH, last_step):
+    for row in _rows(folder / _HEALTH, last_step):
         warnings = row.get("warnings")
         for warning in warnings if isinstance(warnings, list) else []:
             match warning:
@@ -65,7 +66,7 @@ def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str,
     Args:
         folder: The training's.
         last_step: The step of the last row.
-        same: What rows must say of their comparison, such as its `embedding_digest`.
+        same: Fields that a row's comparison must have, such as `embedding_digest`.
 
     Returns:
         Rows by step: the finite numbers by their names. Of a split that was scored in several ways, with other seeds
@@ -79,24 +80,34 @@ def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str,
     return {split: max(ways[split].values(), key=len) for split in sorted(ways)}
 
 
-def read_samples(folder: Path, last_step: int, size: int) -> list[tuple[int, bytes]]:
-    """Steps, and the sheet of samples that was drawn at each, as PNG; shrunk, so that all have `size` bytes at most."""
-    shown = []
-    chosen = _chosen_sheets(folder / _SAMPLES, last_step)
-    for step, path in chosen:
-        with contextlib.suppress(OSError, ValueError):
-            shown.append((step, grids.shrunk_sheet(path.read_bytes(), size // len(chosen))))
-    return shown
+def timeline(folder: Path, last_step: int, size: int) -> list[dict[str, Any]]:
+    """Up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
 
-
-def _chosen_sheets(folder: Path, last_step: int) -> list[tuple[int, Path]]:
-    """Up to 8 sheets whose steps grow by about the same factor, as most changes early; the first and last are in."""
-    found = {int(match[1]): path for path in folder.glob("*") if (match := _SHEET.fullmatch(path.name))}
+    Their steps grow by about the same factor, as most changes early; the first and last are in.
+    """
+    sheets = folder / _SAMPLES
+    found = {int(match[1]): path for path in sheets.glob("*") if (match := _SHEET.fullmatch(path.name))}
     steps = sorted(step for step in found if 0 < step <= last_step)
     if len(steps) > _SHEETS:
         wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
         steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in wanted.tolist()})
-    return [(step, found[step]) for step in steps]
+    shown = []
+    for step in steps:
+        with contextlib.suppress(OSError, ValueError):
+            png = grids.shrunk_sheet(found[step].read_bytes(), size // len(steps))
+            shown.append({"caption": f"step {step:,}", "png": png})
+    return shown
+
+
+def _rows(path: Path, last_step: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows up to a step; skips lines that are no rows, such as one that is being written."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and _is_finite(row.get("step")) and row["step"] <= last_step:
+            yield row
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:

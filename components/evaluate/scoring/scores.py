@@ -1,4 +1,4 @@
-"""The numbers by which samples are judged, against real test images in the spaces of an embedding.
+"""The numbers that samples are judged by, against real test images in the spaces of an embedding.
 
 Where checkpoints are compared with each other, the test images are those of the validation split.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, neighbours, set_distances
-from components.core.reporting.metric_labels import name_of
+from components.core.reporting.metric_labels import OF_SPACE, name_of
 from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
 from components.evaluate.scoring import groups
@@ -22,41 +22,30 @@ log = logging.getLogger(__name__)
 
 LEAST = 2 * set_distances.KERNEL_BLOCKS  # images of each kind
 CROWDING = 3.0  # images that count as one in recall and coverage, as one sample may lie in the balls of several
-_COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
-_NOTHING = np.empty(0, np.int64)
-_TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
 ENOUGH = 1000  # images, below which distances are noisy
+_COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
+_TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
 _GROUP_LEAST = 10  # real images, below which the coverage of a group says next to nothing
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
-Scores = dict[str, float | None]
-OF_SPACE = (
-    *("fcd", "fcd_error", "fcd_ratio", "fcd_corrected", "kcd", "kcd_error"),
-    *("precision", "recall", "density", "coverage"),
-)
 _OF_GROUPS = ("distance", "ratio", "coverage")
-_OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio", "distinct_share")
+_OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio")
 _OF_COPIES = ("copy_z", "copy_nearness", "copy_share")
+
+ByName = dict[str, float | None]  # scores; None for what could not be computed
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What the embedding makes of a set of images.
+    """A set of n images as the embedding sees them."""
 
-    Attributes:
-        features: Whitened features float64 [n, components], by the name of the space.
-        logits: float64 [n, classes]; None without classes.
-        digests: Of each image.
-        brightness, power: Mean of the pixels of each image, from 0 to 255, and of their squares, float64 [n].
-    """
-
-    features: dict[str, np.ndarray]
-    logits: np.ndarray | None
-    digests: list[bytes]
-    brightness: np.ndarray
-    power: np.ndarray
+    features: dict[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
+    logits: np.ndarray | None  # float64 [n, classes]; None without classes
+    digests: list[bytes]  # of each image
+    brightness: np.ndarray  # mean of each image's pixels, from 0 to 255, float64 [n]
+    power: np.ndarray  # mean of their squares, float64 [n]
 
     @property
     def pixels(self) -> tuple[Measured, Measured]:
@@ -86,58 +75,34 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """Scores of a set of images, and what is shown beside them.
+    """The scores of a set of images; without them if a number is not finite."""
 
-    Attributes:
-        scores: By name; None for what could not be computed.
-        measured: What there are limits on, with its confidence interval; nothing if there are no scores.
-        blocks: Kernel distance of each block, by the name of the space; none if there are no scores.
-        overlap: How samples and test images overlap in the first space; None if there are no scores.
-        shares: Share of each group.
-        count: How many samples the shares are of.
-        copies: Up to 16 samples that are closest to a training image: their indices among the samples, [n].
-        originals: The training images that they are closest to, indices among those given, [n].
-    """
-
-    scores: Scores
-    measured: dict[str, Measured]
-    blocks: dict[str, list[float]]
-    overlap: neighbours.Overlap | None
-    shares: np.ndarray | None
-    count: int
-    copies: np.ndarray
-    originals: np.ndarray
+    scores: ByName
+    measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # what rules judge, by the rule's name
+    blocks: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # kernel distances, by the space's name
+    overlap: neighbours.Overlap | None = None  # with the test images, in the first space
+    shares: np.ndarray | None = None  # of each group
+    count: int = 0  # samples that the shares are of
+    # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
+    copies: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
+    originals: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """What samples are compared with.
-
-    Attributes:
-        embedding: From images to whitened features and logits.
-        seed: Decides the halves that standard errors are taken from.
-        real: Features of the test images, with their balls, by the name of the space.
-        groups: Classes, or bins where there are none.
-        members: The group of each test image, as the embedding sees it.
-        pixels: Mean and standard deviation of the pixels of the test images, each at half the level.
-        searched: Training images that are searched for copies: ascending indices, int64 [m]; a seeded sample.
-        train: Their features in the first space, [m, components].
-        held_out: Squared distance of each test image to the nearest of them.
-        floor: Scores of as many training images: real against real.
-        noise: Scores of as many images of uniform noise.
-    """
+    """What samples are compared with."""
 
     embedding: feature_spaces.FeatureSpaces
-    seed: int
-    real: dict[str, neighbours.Balls]
-    groups: groups.Groups
-    members: np.ndarray
-    pixels: tuple[Measured, Measured]
-    searched: np.ndarray
-    train: np.ndarray
-    held_out: np.ndarray
-    floor: Scores
-    noise: Scores
+    seed: int  # decides the halves that standard errors are taken from
+    real: dict[str, neighbours.Balls]  # around the features of the test images, by the name of the space
+    groups: groups.Groups  # classes, or bins without classes
+    members: np.ndarray  # the group of each test image, as the embedding sees it
+    pixels: tuple[Measured, Measured]  # mean and standard deviation in the test images, each at half the level
+    searched: np.ndarray  # training images that are searched for copies, a seeded sample: ascending indices, int64 [m]
+    train: np.ndarray  # their features in the first space, [m, components]
+    held_out: np.ndarray  # squared distance of each test image to the nearest of them
+    floor: ByName  # scores of as many training images: real against real
+    noise: ByName  # scores of as many images of uniform noise
 
     @property
     def spaces(self) -> list[str]:
@@ -172,11 +137,15 @@ class Reference:
         return self.groups.shares(self.members)
 
     @property
-    def no_scores(self) -> Scores:
-        """Every score but what only images of classes that were asked for have, missing."""
-        of_spaces = [name_of(score, space, self.spaces) for space in self.spaces for score in OF_SPACE]
+    def no_scores(self) -> ByName:
+        """Every score, missing, except for the one of images whose classes were asked for."""
+        of_spaces = [self.name(score, space) for space in self.spaces for score in OF_SPACE]
         of_groups = [f"{self.groups.kind}_{score}" for score in _OF_GROUPS]
-        return dict.fromkeys([*of_spaces, *of_groups, *_OF_PIXELS, *_OF_COPIES])
+        return dict.fromkeys([*of_spaces, *of_groups, *_OF_PIXELS, "distinct_share", *_OF_COPIES])
+
+    def name(self, score: str, space: str = "") -> str:
+        """The name of a score of a space; of the first space if it is not given."""
+        return name_of(score, space or self.spaces[0], self.spaces)
 
 
 def image_count(sample_count: int, train: int, held_out: int, split: str = "test") -> int:
@@ -197,12 +166,12 @@ def image_count(sample_count: int, train: int, held_out: int, split: str = "test
 def make_reference(
     embedding: feature_spaces.FeatureSpaces, train: np.ndarray, test: np.ndarray, count: int, seed: int
 ) -> Reference:
-    """Embeds real images and noise, and measures real against real and noise against real.
+    """Embed real images and noise, and measure real against real and noise against real.
 
     Args:
         embedding: From images to whitened features and logits.
         train, test: Real images, uint8 [n, height, width, channels].
-        count: What `image_count` said.
+        count: Images of each kind, as of `image_count`.
         seed: Decides which images are taken, their order, and the noise.
 
     Raises:
@@ -225,7 +194,7 @@ def make_reference(
 def measure_reference(
     embedding: feature_spaces.FeatureSpaces, train: Seen, drawn: np.ndarray, test: Seen, noise: Seen, seed: int
 ) -> Reference:
-    """Measures real against real and noise against real.
+    """Measure real against real and noise against real.
 
     Args:
         embedding: What all images were seen with.
@@ -256,7 +225,7 @@ def measure_reference(
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scored:
-    """Scores samples, given in batches uint8 [n, height, width, channels].
+    """Score samples, given in batches uint8 [n, height, width, channels].
 
     `labels`, int32 [samples], are the classes that were asked for, if any were.
     """
@@ -264,98 +233,88 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
 
 
 def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scored:
-    """Scores samples that were seen with the embedding of the reference.
+    """Score samples that were seen with the embedding of the reference.
 
-    The first samples, as many as there are real images, are compared by distance and neighbours; copies are looked for
-    among at least 2,000; groups and duplicates are those of all.
+    The first samples, as many as there are real images, are compared by distance and neighbours. Copies are searched
+    for among at least 2,000; groups and duplicates are those of all.
     """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
-        return no_score(reference)
+        return Scored(reference.no_scores)
     found = _measure(reference, seen)
     if labels is not None and seen.logits is not None:
         found.scores["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
-    candidates = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
-    distances, originals = neighbours.nearest(candidates, reference.train)
+    among = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
+    distances, originals = neighbours.nearest(among, reference.train)
     nearness = intervals.chance_of_less(distances, reference.held_out)
     share = intervals.share_below(distances, reference.held_out, neighbours.TAIL)
-    found.scores["copy_z"] = neighbours.copy_z(distances, reference.held_out)
-    found.scores["copy_nearness"], found.scores["copy_share"] = nearness.value, share.value
+    copy_z = neighbours.copy_z(distances, reference.held_out)
+    found.scores.update(copy_z=copy_z, copy_nearness=nearness.value, copy_share=share.value)
     found.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
     return dataclasses.replace(found, copies=closest, originals=reference.searched[originals[closest]])
 
 
-def no_score(reference: Reference) -> Scored:
-    """What is said of samples that cannot be scored."""
-    return Scored(reference.no_scores, {}, {}, None, None, 0, _NOTHING, _NOTHING)
-
-
 def differences(model: Scored, champion: Scored, reference: Reference) -> dict[str, Measured]:
     """By how much a model exceeds the champion, both scored against the same test images; nothing without scores."""
-    if model.overlap is None or champion.overlap is None:
+    if model.overlap is None or champion.overlap is None or model.shares is None or champion.shares is None:
         return {}
-    first, spaces = reference.spaces[0], reference.spaces
-    pairs = {
-        name_of("recall", first, spaces): (model.overlap.recalled, champion.overlap.recalled),
-        name_of("coverage", first, spaces): (model.overlap.covered, champion.overlap.covered),
-    }
-    found = {name: intervals.paired_shares(*pair, reference.count / CROWDING) for name, pair in pairs.items()}
-    if model.shares is not None and champion.shares is not None:
-        found[f"{reference.groups.kind}_distance"] = intervals.total_variation_difference(
+    effective = reference.count / CROWDING
+    return {
+        reference.name("recall"): intervals.paired_shares(model.overlap.recalled, champion.overlap.recalled, effective),
+        reference.name("coverage"): intervals.paired_shares(model.overlap.covered, champion.overlap.covered, effective),
+        f"{reference.groups.kind}_distance": intervals.total_variation_difference(
             model.shares, model.count, champion.shares, champion.count, reference.shares, reference.count
-        )
-    return found
+        ),
+    }
 
 
 def _measure(reference: Reference, seen: Seen) -> Scored:
     """Everything but what is said of copies and of classes that were asked for."""
-    scores, measured, first = reference.no_scores, {}, reference.spaces[0]
-    blocks, overlaps = {}, {}
+    scores, measured, blocks, overlaps = reference.no_scores, {}, {}, {}
     for space in reference.spaces:
         drawn, real = neighbours.make_balls(seen.features[space][: reference.count]), reference.real[space]
-        blocks[space] = set_distances.kernel_distances(drawn.features, real.features)
-        overlaps[space] = neighbours.overlap(drawn, real)
+        overlaps[space] = overlap = neighbours.overlap(drawn, real)
+        kernel = set_distances.kernel_distances(drawn.features, real.features)
+        blocks[space] = [float(value) for value in kernel]
+        kcd, kcd_error = set_distances.mean_and_error(kernel)
         distance = set_distances.frechet_distance(drawn.features, real.features)
         halves = set_distances.frechet_halves(drawn.features, real.features, reference.seed)
         corrected = intervals.corrected(distance, halves, reference.components[space])
-        floor = reference.floor.get(name_of("fcd", space, reference.spaces), distance)
-        kcd, kcd_error = set_distances.mean_and_error(blocks[space])
-        found: Scores = {
+        measured[reference.name("fcd_corrected", space)] = corrected
+        floor = reference.floor.get(reference.name("fcd", space), distance)
+        found: ByName = {
             "fcd": distance,
             "fcd_error": float(np.std(halves, ddof=1)),
             "fcd_ratio": distance / floor if floor else None,
             "fcd_corrected": corrected.value,
             "kcd": kcd,
             "kcd_error": kcd_error,
-            "precision": overlaps[space].precision,
-            "recall": overlaps[space].recall,
-            "density": overlaps[space].density,
-            "coverage": overlaps[space].coverage,
+            "precision": overlap.precision,
+            "recall": overlap.recall,
+            "density": overlap.density,
+            "coverage": overlap.coverage,
         }
-        scores |= {name_of(score, space, reference.spaces): value for score, value in found.items()}
-        measured[name_of("fcd_corrected", space, reference.spaces)] = corrected
-    count, members, overlap = len(seen.digests), reference.members, overlaps[first]
-    for score, ours in (("recall", overlap.recall), ("coverage", overlap.coverage)):
-        name = name_of(score, first, reference.spaces)
-        theirs, effective, level = reference.floor.get(name), reference.count / CROWDING, intervals.LEVEL / 2
-        if theirs is not None:
-            of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
-            measured[f"{name} against real images"] = intervals.ratio(of, to)
+        scores |= {reference.name(score, space): value for score, value in found.items()}
+    first, count = reference.spaces[0], len(seen.digests)
+    effective, level = reference.count / CROWDING, intervals.LEVEL / 2
+    for score in ("recall", "coverage"):
+        ours, floor = scores[reference.name(score)], reference.floor.get(reference.name(score))
+        if ours is not None and floor is not None:
+            of, to = intervals.share(ours, effective, level), intervals.share(floor, effective, level)
+            measured[f"{reference.name(score)} against real images"] = intervals.ratio(of, to)
     shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
-    of_groups = {
-        "distance": intervals.total_variation(shares, count, reference.shares, reference.count),
-        "ratio": intervals.smallest_ratio(shares, count, reference.shares, reference.count),
-        "coverage": _smallest_coverage(overlap.covered, members),
-    }
-    measured |= {f"{reference.groups.kind}_{name}": value for name, value in of_groups.items()}
-    for name, drawn_pixels, real_pixels in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=False):
+    sizes = shares, count, reference.shares, reference.count
+    kind = reference.groups.kind
+    measured[f"{kind}_distance"] = intervals.total_variation(*sizes)
+    measured[f"{kind}_ratio"] = intervals.smallest_ratio(*sizes)
+    measured[f"{kind}_coverage"] = _smallest_coverage(overlaps[first].covered, reference.members)
+    for name, drawn_pixels, real_pixels in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=True):
         measured[name] = intervals.ratio(drawn_pixels, real_pixels)
     measured["distinct_share"] = intervals.share(len(set(seen.digests)) / count, count)
     scores |= {name: value.value for name, value in measured.items() if name in scores}
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    of_blocks = {space: [float(value) for value in of_space] for space, of_space in blocks.items()}
-    return Scored(finite, measured, of_blocks, overlap, shares, count, _NOTHING, _NOTHING)
+    return Scored(finite, measured, blocks, overlaps[first], shares, count)
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
@@ -376,24 +335,21 @@ def _chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], what: str) -> Seen:
-    """Embeds images, given in batches uint8 [n, height, width, channels], which the log calls `what`."""
-    features: dict[str, list[np.ndarray]] = {space.name: [] for space in embedding.description.spaces}
-    logits: list[np.ndarray] = []
-    digests: list[bytes] = []
-    brightness: list[np.ndarray] = []
-    power: list[np.ndarray] = []
+    """Embed images, given in batches uint8 [n, height, width, channels], which the log calls `what`."""
+    parts: list[Seen] = []
+    count = 0
     for images in batches:
-        some_features, some_logits = embedding.embed(images)
-        for name, values in some_features.items():
-            features[name].append(values)
-        if some_logits is not None:
-            logits.append(some_logits)
-        if (len(digests) + len(images)) // _LOG_EVERY > len(digests) // _LOG_EVERY:
-            log.info("evaluate: %d %s seen", len(digests) + len(images), what)
         pixels = images.reshape(len(images), -1).astype(np.float64)
-        brightness.append(pixels.mean(axis=1))
-        power.append(np.square(pixels).mean(axis=1))
-        digests += [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
-    together = {name: np.concatenate(parts) for name, parts in features.items()}
-    all_logits = np.concatenate(logits) if logits else None
-    return Seen(together, all_logits, digests, np.concatenate(brightness), np.concatenate(power))
+        hashes = [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images]
+        parts.append(Seen(*embedding.embed(images), hashes, pixels.mean(axis=1), np.square(pixels).mean(axis=1)))
+        if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
+            log.info("evaluate: %d %s seen", count + len(images), what)
+        count += len(images)
+    logits = [part.logits for part in parts if part.logits is not None]
+    return Seen(
+        {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features},
+        np.concatenate(logits) if logits else None,
+        [digest for part in parts for digest in part.digests],
+        np.concatenate([part.brightness for part in parts]),
+        np.concatenate([part.power for part in parts]),
+    )

@@ -357,19 +357,19 @@ def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Se
     """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
     gcs.create_bucket("b")
     place = "gs://b/runs/registry"
-    assert inputs.read_rival(place) == (evaluations.NO_CHAMPION, None)
+    assert inputs.read_champion(place) == (evaluations.NO_CHAMPION, None)
     for path in champion_registry.rglob("*"):
         if path.is_file():
             buckets.create(f"{place}/{path.relative_to(champion_registry).as_posix()}", path)
-    assert inputs.read_rival(place) == inputs.read_rival(str(champion_registry))
+    assert inputs.read_champion(place) == inputs.read_champion(str(champion_registry))
     gcs.outage(True)
     with pytest.raises(TransientError):
-        inputs.read_rival(place)
+        inputs.read_champion(place)
     gcs.outage(False)
     buckets.put(f"{place}/versions/1/saved_model.pb", b"another")
-    digest, rival = inputs.read_rival(place)
-    assert rival is not None
-    assert rival.problem.startswith("model the registry/versions/1 is damaged: saved_model.pb")
+    digest, champion = inputs.read_champion(place)
+    assert champion is not None
+    assert champion.problem.startswith("model the registry/versions/1 is damaged: saved_model.pb")
     assert digest == "unreadable"
 
 

@@ -15,8 +15,8 @@ def test_the_bounds_are_those_of_the_paired_t_test() -> None:
     challenger, champion = random.normal(1.0, 0.1, 10), random.normal(1.1, 0.1, 10)
     found = compare(list(challenger), list(champion), 0.001, spaces=2)
     interval = scipy.stats.ttest_rel(challenger, champion).confidence_interval(1 - LEVEL)
-    assert found.mean == pytest.approx(np.mean(challenger - champion))
-    assert (found.lower, found.upper) == pytest.approx(tuple(interval))
+    assert found.excess.value == pytest.approx(np.mean(challenger - champion))
+    assert (found.excess.low, found.excess.high) == pytest.approx(tuple(interval))
     assert found.margin == pytest.approx(0.1 * champion.mean())
     assert compare(list(challenger), [0.0] * 10, 0.5, 1).margin == 1.5
     one_sided = scipy.stats.ttest_rel(challenger, champion, alternative="less")
@@ -25,7 +25,7 @@ def test_the_bounds_are_those_of_the_paired_t_test() -> None:
 
 def test_equal_blocks_are_neither_better_nor_worse() -> None:
     found = compare([0.01, 0.02, 0.03], [0.01, 0.02, 0.03], 0.001, spaces=2)
-    assert (found.mean, found.better, found.not_worse) == (0, False, True)
+    assert (found.excess.value, found.better, found.not_worse) == (0, False, True)
 
 
 @pytest.mark.parametrize(

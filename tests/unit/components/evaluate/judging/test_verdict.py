@@ -9,8 +9,9 @@ import pytest
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
-from components.evaluate.judging.intervals import Measured
-from components.evaluate.judging.verdict import Limits, Rival, Standing, Verdict, judge
+from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.judging.intervals import Measured, around
+from components.evaluate.judging.verdict import Champion, Scores, Verdict, judge
 
 SHAPE = ImageShape(8, 8, 1)
 # What there are limits on: the value, and half the width of its interval.
@@ -28,16 +29,20 @@ GOOD: dict[str, tuple[float, float]] = {
     "copy_share": (0.01, 0.005),
     "copy_nearness": (0.4, 0.1),
 }
-LIMITS = Limits(
-    distance=0.05,
-    recall=0.5,
-    coverage=0.6,
-    class_distance=0.1,
-    class_ratio=0.5,
-    class_coverage=0.6,
-    distinct_share=0.999,
-    copy_share=0.03,
-    copy_nearness=0.55,
+CONFIG = EvaluateConfig(
+    checkpoint="-",
+    dataset="-",
+    embedding="-",
+    evaluation="-",
+    distance_limit=0.05,
+    recall_limit=0.5,
+    coverage_limit=0.6,
+    class_distance_limit=0.1,
+    class_ratio_limit=0.5,
+    class_coverage_limit=0.6,
+    distinct_share_limit=0.999,
+    copy_share_limit=0.03,
+    copy_nearness_limit=0.55,
 )
 # A value that is beyond the limit, and half the width of an interval that is too.
 BEYOND: list[tuple[str, float, float]] = [
@@ -61,10 +66,10 @@ BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020
 
 
 def _around(values: Mapping[str, tuple[float, float]]) -> dict[str, Measured]:
-    return {name: Measured(value, value - reach, value + reach) for name, (value, reach) in values.items()}
+    return {name: around(value, half_width) for name, (value, half_width) in values.items()}
 
 
-CHAMPION = Rival(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=_around(DIFFERENCES))
+CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=_around(DIFFERENCES))
 
 
 def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
@@ -79,8 +84,8 @@ def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
 
 def _judge(
     measured: Mapping[str, Measured] | None = None,
-    rival: Rival | None = None,
-    limits: Limits | None = LIMITS,
+    champion: Champion | None = None,
+    config: EvaluateConfig = CONFIG,
     scores: dict[str, float | None] | None = None,
     blocks: Mapping[str, Sequence[float]] | None = None,
     without: Sequence[str] = (),
@@ -95,15 +100,15 @@ def _judge(
         "image": SHAPE,
         **changes,
     }
-    standing = Standing(
-        scores={**own, **(scores or {})}, measured=known, blocks=_moved(-0.005) if blocks is None else blocks
+    model = Scores(
+        values={**own, **(scores or {})}, measured=known, blocks=_moved(-0.005) if blocks is None else blocks
     )
-    return judge(standing, limits, rival, **given)
+    return judge(model, config, champion, **given)
 
 
-def _with(rival: Rival, **differences: tuple[float, float]) -> Rival:
-    """A champion that the model differs otherwise from."""
-    return dataclasses.replace(rival, differences=_around({**DIFFERENCES, **differences}))
+def _champion(**differences: tuple[float, float]) -> Champion:
+    """The champion, which the model differs otherwise from."""
+    return dataclasses.replace(CHAMPION, differences=_around({**DIFFERENCES, **differences}))
 
 
 def _outcomes(found: Verdict) -> dict[str, str]:
@@ -120,17 +125,17 @@ def test_the_first_good_model_is_promoted() -> None:
     assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
 
 
-@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
-def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, reach: float) -> None:
-    found = _judge(_around({name: (value, reach)}))
+@pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
+def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_width: float) -> None:
+    found = _judge(_around({name: (value, half_width)}))
     assert found.verdict == REJECT
     assert _outcomes(found) == {name: FAILED}
     assert found.reasons[0].startswith(f"{name} is {value:g} (")
 
 
-@pytest.mark.parametrize(("name", "value", "reach"), BEYOND)
+@pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
 @pytest.mark.parametrize("good", [True, False])
-def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, reach: float, good: bool) -> None:
+def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, half_width: float, good: bool) -> None:
     """Whichever side of the limit the value is on."""
     middle = GOOD[name][0] if good else value
     found = _judge(_around({name: (middle, abs(value - GOOD[name][0]))}))
@@ -154,7 +159,7 @@ def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
 @pytest.mark.parametrize("name", ["bad_samples", "density"])
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
-    found = _judge(scores={name: value}, rival=CHAMPION)
+    found = _judge(scores={name: value}, champion=CHAMPION)
     assert found.verdict == REJECT
     assert found.reasons == [f"the scores {name} are missing or not finite; expected finite, every one"]
 
@@ -175,24 +180,27 @@ def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
 
 
 def test_without_limits_nothing_is_promoted() -> None:
-    found = _judge(limits=None)
+    found = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0))
     assert found.verdict == REJECT
     assert found.reasons == ["the limits are not set; expected limits to keep to"]
 
 
-@pytest.mark.parametrize(("hold", "verdict"), [(True, HOLD), (False, PROMOTE)])
-def test_without_a_certificate_a_good_model_is_held_unless_told_to_judge(hold: bool, verdict: str) -> None:
-    found = _judge(uncertified="34 test images, 2,000 needed", hold_uncertified=hold)
+@pytest.mark.parametrize(("uncertified", "outcome", "verdict"), [("hold", HELD, HOLD), (JUDGE, PASSED, PROMOTE)])
+def test_without_a_certificate_a_good_model_is_held_unless_it_is_to_judge(
+    uncertified: str, outcome: str, verdict: str
+) -> None:
+    config = dataclasses.replace(CONFIG, uncertified=uncertified)
+    found = _judge(config=config, uncertified="34 test images, 2,000 needed")
     assert found.verdict == verdict
     assert "uncertified: 34 test images, 2,000 needed" in found.reasons
-    assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [HELD if hold else PASSED]
-    assert _judge(_around({"class_ratio": (0.1, 0.1)}), uncertified="x", hold_uncertified=hold).verdict == REJECT
+    assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [outcome]
+    assert _judge(_around({"class_ratio": (0.1, 0.1)}), config=config, uncertified="x").verdict == REJECT
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> None:
     known = {score: value for score, value in CHAMPION.differences.items() if score != name}
-    assert _judge(rival=dataclasses.replace(CHAMPION, differences=known)).verdict == REJECT
+    assert _judge(champion=dataclasses.replace(CHAMPION, differences=known)).verdict == REJECT
 
 
 def test_limits_on_classes_are_left_out_without_classes() -> None:
@@ -203,39 +211,39 @@ def test_limits_on_classes_are_left_out_without_classes() -> None:
 
 
 def test_challenger_and_champion_both_ways_round() -> None:
-    better = _judge(rival=CHAMPION)
+    better = _judge(champion=CHAMPION)
     assert better.verdict == PROMOTE
     assert better.reasons == ["significantly within every limit and better than the champion, version 3"]
-    swapped = _judge(rival=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
+    swapped = _judge(champion=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
     assert swapped.verdict == REJECT
     assert "excess over the champion's kernel distance (classifier)" in swapped.reasons[0]
 
 
 def test_the_same_samples_hold() -> None:
-    found = _judge(rival=CHAMPION, blocks=BLOCKS)
+    found = _judge(champion=CHAMPION, blocks=BLOCKS)
     assert found.verdict == HOLD
     assert len(found.reasons) == 1
     assert "version 3" in found.reasons[0]
 
 
 def test_one_space_is_enough_to_be_better_unless_the_other_is_worse() -> None:
-    assert _judge(rival=CHAMPION, blocks=_moved(-0.005, "untrained")).verdict == PROMOTE
+    assert _judge(champion=CHAMPION, blocks=_moved(-0.005, "untrained")).verdict == PROMOTE
     mixed = {**_moved(-0.005, "classifier"), "untrained": _moved(0.005)["untrained"]}
-    assert _judge(rival=CHAMPION, blocks=mixed).verdict == REJECT
+    assert _judge(champion=CHAMPION, blocks=mixed).verdict == REJECT
 
 
 @pytest.mark.parametrize("spread", [2e-4, 4e-3])
 def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> None:
     """Whether it is small enough to be within the margin, or too large to tell."""
     apart = {space: [value + (-1) ** index * spread for index, value in enumerate(BLOCKS[space])] for space in BLOCKS}
-    assert _judge(rival=CHAMPION, blocks=apart).verdict == HOLD
+    assert _judge(champion=CHAMPION, blocks=apart).verdict == HOLD
 
 
 @pytest.mark.parametrize(("name", "beyond"), [("class_distance", 0.2), ("recall", -0.2), ("coverage", -0.2)])
 def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(name: str, beyond: float) -> None:
     rule = f"{name} less the champion's"
-    for reach, outcome in ((0.05, FAILED), (0.15, HELD)):
-        found = _judge(rival=_with(CHAMPION, **{name: (beyond, reach)}))
+    for half_width, outcome in ((0.05, FAILED), (0.15, HELD)):
+        found = _judge(champion=_champion(**{name: (beyond, half_width)}))
         assert _outcomes(found) == {rule: outcome}
         assert found.verdict == (REJECT if outcome == FAILED else HOLD)
 
@@ -250,28 +258,28 @@ def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_hold
     ],
 )
 def test_blocks_that_are_missing_unlike_or_not_finite_reject(blocks: dict[str, list[float]]) -> None:
-    assert _judge(rival=CHAMPION, blocks=blocks).verdict == REJECT
-    assert _judge(rival=dataclasses.replace(CHAMPION, blocks=blocks)).verdict == REJECT
+    assert _judge(champion=CHAMPION, blocks=blocks).verdict == REJECT
+    assert _judge(champion=dataclasses.replace(CHAMPION, blocks=blocks)).verdict == REJECT
 
 
 @pytest.mark.parametrize("error", [None, math.nan, math.inf])
 def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
-    assert _judge(rival=CHAMPION, floor_errors={**FLOOR_ERRORS, "untrained": error}).verdict == REJECT
+    assert _judge(champion=CHAMPION, floor_errors={**FLOOR_ERRORS, "untrained": error}).verdict == REJECT
 
 
 def test_the_champion_itself_is_held() -> None:
-    found = _judge(rival=CHAMPION, checkpoint_digest="old")
+    found = _judge(champion=CHAMPION, checkpoint_digest="old")
     assert found.verdict == HOLD
     assert "is already the champion, version 3" in found.reasons[0]
 
 
 @pytest.mark.parametrize(
-    "rival",
+    "champion",
     [
-        Rival(problem="champion.json is not JSON"),
+        Champion(problem="champion.json is not JSON"),
         dataclasses.replace(CHAMPION, blocks=None),
         dataclasses.replace(CHAMPION, image=ImageShape(28, 28, 1)),
     ],
 )
-def test_a_champion_that_cannot_be_compared_with_rejects(rival: Rival) -> None:
-    assert _judge(rival=rival).verdict == REJECT
+def test_a_champion_that_cannot_be_compared_with_rejects(champion: Champion) -> None:
+    assert _judge(champion=champion).verdict == REJECT

@@ -70,17 +70,23 @@ def write_sheet(folder: Path, step: int) -> bytes:
     return path.read_bytes()
 
 
+def captions(folder: Path, last_step: int) -> list[str]:
+    return [sheet["caption"] for sheet in training_folder.timeline(folder, last_step, 10**6)]
+
+
 def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
-    assert training_folder.read_samples(tmp_path, 1000, 10**6) == []
+    assert training_folder.timeline(tmp_path, 1000, 10**6) == []
     sheets = {step: write_sheet(tmp_path, step) for step in range(100, 2100, 100)}
     chosen = (100, 200, 400, 600, 800, 1300, 2000)
-    assert training_folder.read_samples(tmp_path, 2000, 10**6) == [(step, sheets[step]) for step in chosen]
-    assert [step for step, _ in training_folder.read_samples(tmp_path, 350, 10**6)] == [100, 200, 300]
+    assert training_folder.timeline(tmp_path, 2000, 10**6) == [
+        {"caption": f"step {step:,}", "png": sheets[step]} for step in chosen
+    ]
+    assert captions(tmp_path, 350) == ["step 100", "step 200", "step 300"]
 
 
 def test_sheets_of_a_timeline_are_smaller_where_they_have_too_many_bytes(tmp_path: Path) -> None:
     whole = [len(write_sheet(tmp_path, step)) for step in (100, 200)]
-    shown = [png for _, png in training_folder.read_samples(tmp_path, 200, sum(whole) // 4)]
+    shown = [sheet["png"] for sheet in training_folder.timeline(tmp_path, 200, sum(whole) // 4)]
     assert len(shown) == 2
     assert sum(map(len, shown)) <= sum(whole) // 4
 
@@ -97,4 +103,4 @@ def test_a_damaged_sheet_is_passed_over(tmp_path: Path, content: bytes | str) ->
         path.write_bytes(path.read_bytes()[:-300])
     elif isinstance(content, bytes):
         path.write_bytes(content)
-    assert [step for step, _ in training_folder.read_samples(tmp_path, 200, 10**6)] == [100]
+    assert captions(tmp_path, 200) == ["step 100"]
