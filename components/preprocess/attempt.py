@@ -1,8 +1,7 @@
 """One attempt to make a dataset: a folder that all workers see, which the driver renames to the dataset at the end.
 
-Workers leave files there that the driver reads. A worker stops as soon as the folder is gone, because the driver ended,
-or holds a failure. Errors travel as a file too: an exception would reach the user as a page of Beam's tracebacks, whose
-form and place depend on the runner.
+A worker stops as soon as the folder is gone, because the driver ended, or holds a failure. Errors travel as a file: an
+exception would reach the user as a page of Beam's tracebacks, whose form depends on the runner.
 """
 
 import contextlib
@@ -21,11 +20,7 @@ _STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, Transi
 
 
 def results(place: str, work: Callable[[], Iterable[Result]]) -> list[Result]:
-    """Return the results of some work for the attempt at a place.
-
-    Returns:
-        Nothing if the attempt is over, or if this work fails, which ends the attempt.
-    """
+    """Return the results of some work; none if the attempt is over, or if the work fails, which ends the attempt."""
     if not Path(place).is_dir() or (Path(place) / _FAILED).exists():
         return []
     try:
@@ -37,10 +32,7 @@ def results(place: str, work: Callable[[], Iterable[Result]]) -> list[Result]:
 
 
 def raise_failure(place: Path) -> None:
-    """Raise the error that ended the attempt, if one did.
-
-    An `OSError` that names no file is about the folder in which the place lies.
-    """
+    """Raise the error that ended the attempt, if one did; an `OSError` names at least the folder above."""
     if not (place / _FAILED).exists():
         return
     failure = atomic_files.read_json(place / _FAILED, "failure")

@@ -1,4 +1,4 @@
-"""What the preprocess stage can be told."""
+"""Settings of the preprocess stage."""
 
 from dataclasses import dataclass
 from typing import Annotated

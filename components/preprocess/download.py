@@ -1,4 +1,4 @@
-"""Downloading the official Fashion-MNIST files, checked against the sums that their authors publish."""
+"""Download the official Fashion-MNIST files, checked against the sums that their authors publish."""
 
 import hashlib
 import logging
@@ -22,11 +22,7 @@ _SECONDS_BETWEEN_LINES = 3
 
 
 def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
-    """The folder of the four official files; those that are not kept there yet are downloaded.
-
-    Args:
-        downloads: Folder under which downloads are kept.
-        url: Where the files are.
+    """Return the folder of the four official files, and download those that it lacks.
 
     Raises:
         TransientError: The server does not answer within seconds, or breaks off.
@@ -51,14 +47,14 @@ def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
 
 def _get(address: str) -> bytes:
     log.info("downloading %s", address)
-    content, told = bytearray(), time.monotonic()
+    content, logged = bytearray(), time.monotonic()
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS_TO_ANSWER) as answer:  # noqa: S310 - a constant http URL
             while block := answer.read(_BLOCK_BYTES):
                 content += block
-                if time.monotonic() - told > _SECONDS_BETWEEN_LINES:
+                if time.monotonic() - logged > _SECONDS_BETWEEN_LINES:
                     log.info("downloaded %.1f MB", len(content) / 1e6)
-                    told = time.monotonic()
+                    logged = time.monotonic()
     except urllib.error.HTTPError as error:
         error.close()
         raise _failed(address, error) from None

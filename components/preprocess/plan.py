@@ -22,29 +22,17 @@ _WORDS = 4  # of 64 bits in a sha256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How the images of a source become examples.
+    """How the images of a source become examples."""
 
-    Attributes:
-        stored: Shape of images that are plain pixels; None where they are image files.
-        image: Shape of the examples.
-        resize: As in `pixels.fitted`.
-        made_splits: The share of each split that the source lacks, which is taken from `train`.
-        shard_counts: Number of shards of each split.
-        class_count: Number of classes; 0 where there are none.
-        seed: Decides the order within shards.
-        recipe: `reuse.recipe` where shards get members files, which is where the source has image files.
-        cache: Where the pixels of images are in earlier datasets; None if nothing is to be reused.
-    """
-
-    stored: ImageShape | None
-    image: ImageShape
+    stored: ImageShape | None  # of plain pixels; None for image files
+    image: ImageShape  # of the examples
     resize: str
-    made_splits: dict[str, float]
-    shard_counts: dict[str, int]
-    class_count: int
-    seed: int
-    recipe: bytes = b""
-    cache: DatasetCache | None = None
+    made_splits: dict[str, float]  # share of `train` that becomes each split which the source lacks
+    shard_counts: dict[str, int]  # by split
+    class_count: int  # 0 without classes
+    seed: int  # decides the order within shards
+    recipe: bytes = b""  # see `reuse.recipe`; empty without image files
+    cache: DatasetCache | None = None  # of earlier datasets, if pixels are to be reused
 
     def shard_name(self, split: str, number: int) -> str:
         """Return the file name of a shard."""
@@ -65,11 +53,9 @@ def shard_counts(given: dict[str, int], made: dict[str, float], images_per_shard
 
 
 def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return split and shard of images, from the first 16 bytes of their sha256: the split that each was found in, but
-    made splits take their shares of `train`.
+    """Return the split (uint8 [n], numbers in `datasets.SPLITS`) and shard (int64 [n]) of images, from their sha256.
 
-    Returns:
-        uint8 [n], numbers in `datasets.SPLITS`; int64 [n], numbers within the split.
+    The split is the one that each was found in, but made splits take their shares of `train`.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
     numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
@@ -84,10 +70,6 @@ def split_and_shard(hashes: Sequence[bytes], found_in: Sequence[str], plan: Plan
 
 
 def orders(hashes: Sequence[bytes], seed: int) -> np.ndarray:
-    """Return what images are sorted by within their shard, from their sha256.
-
-    Returns:
-        uint64 [n, 4]: the numbers that a hash is if read as big-endian.
-    """
+    """Return what images are sorted by within their shard: uint64 [n, 4], a hash of their sha256 read as big-endian."""
     found = b"".join(hashlib.sha256(b"%d:" % seed + content_hash).digest() for content_hash in hashes)
     return np.frombuffer(found, ">u8").reshape(-1, _WORDS)

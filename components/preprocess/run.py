@@ -1,4 +1,4 @@
-"""The preprocess stage, top to bottom: source, folder, what is there already, shards, description."""
+"""The preprocess stage: source, folder, dataset that exists already, shards, description."""
 
 import dataclasses
 import functools
@@ -38,25 +38,26 @@ log = logging.getLogger(__name__)
 _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
-_LARGEST_SHARD = 256 << 20  # bytes of pixels; a shard is sorted in memory
+_LARGEST_SHARD = 256 << 20  # bytes of pixels
 
 
 def run(config: PreprocessConfig) -> StageResult:
-    """Turns a source of images into a dataset.
-
-    Returns:
-        dataset_uri, dataset_digest: Where the dataset is, and what names its content.
+    """Turn a source of images into a dataset.
 
     Raises:
         ConfigError: The folder belongs to another dataset, or Beam does not know an option.
         DataError: The source is missing, damaged, changed, too small, or has too many images that cannot be decoded.
         TransientError: A download failed.
     """
-    held = _contents(config)
-    fingerprint = held.fingerprint
-    parts = cache_key.key_parts("preprocess", config, source_fingerprint=fingerprint)
+    held = sources.contents(config.source, config.source_index)
+    if config.source_fingerprint not in ("", held.fingerprint):
+        raise DataError(
+            f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
+            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline anew"
+        )
+    parts = cache_key.key_parts("preprocess", config, source_fingerprint=held.fingerprint)
     location = Location.of(cache_key.fill_key(config.dataset, parts))
-    identity = {**settings.values_in_key(config), "source_fingerprint": fingerprint}
+    identity = {**settings.values_in_key(config), "source_fingerprint": held.fingerprint}
     make = functools.partial(_make, config, held, location)
     manifest, kept = made_once(location, Manifest, identity, make, whole=False)
     if kept and not location.in_bucket:
@@ -65,48 +66,50 @@ def run(config: PreprocessConfig) -> StageResult:
 
 
 def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
-    found = survey(_place_of(config), held.listing)
-    plan = _plan(config, found)
-    log.info("preprocess: %s images of %s to %s", f"{sum(found.counts.values()):,}", config.source, location)
+    is_downloaded = config.source == sources.FASHION_MNIST
+    found = survey(str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source, held.listing)
+    plan, images = _plan(config, found), sum(found.counts.values())
+    log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
     with location.new_folder(datasets.MANIFEST) as folder:
         if found.stored is None and not config.former_datasets and not config.beam_options:
-            pool.start(sum(found.counts.values()))
+            pool.start(images)
         make_shards = _make_shards()
         plan = dataclasses.replace(plan, cache=_cache(config, plan, held, folder))
-        images = sum(found.counts.values())
         made = make_shards(found.parts, plan, images, folder, config.beam_options)
-        shards, quarantined = made.shards, made.quarantined
-        quarantine = _quarantine(made, images, config.bad_images_limit, folder)
-        if quarantined:
-            log.warning("set aside %s images; all, with reasons: %s", f"{len(quarantined):,}", location / QUARANTINE)
-        splits = _splits(shards, len(found.classes))
-        _require_images(splits, found, len(quarantined))
-        _require_classes(splits, found.classes, plan.made_splits)
-        taken_over = _taken_over(made, images) if plan.recipe and config.former_datasets else {}
+        quarantine = _quarantine(made, images, config.bad_images_limit, folder, location)
+        splits = _splits(made.shards, len(found.classes))
+        if sum(split.records for split in splits.values()) + made.quarantined_count != images:
+            raise AssertionError(f"{splits} and {made.quarantined_count} quarantined came of {found.counts}")
+        _require_images(splits, found.classes, plan.made_splits)
+        reused = _reused(made, images) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
             splits=splits,
-            statistics=_statistics([shard for shard in shards if shard.split == "train"], plan.image),
+            statistics=_statistics([shard for shard in made.shards if shard.split == "train"], plan.image),
             source={
                 "kind": found.kind,
                 "fingerprint": held.fingerprint,
                 "images": images,
-                **_repeated(shards),
+                **_repeated(made.shards),
                 "leaks": _leaks(made.leaks, splits["test"]),
             },
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
-            made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **taken_over),
+            made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **reused),
         )
-        files = [shard.shard.file for shard in shards]
-        members = [reuse.members_name(file) for file in files if plan.recipe]
-        _leave_only(folder, [*files, *members, *([QUARANTINE] if quarantined else [])])
+        files = [shard.shard.file for shard in made.shards]
+        belonging = {*files, *(reuse.members_name(file) for file in files if plan.recipe), QUARANTINE}
+        for path in folder.iterdir():  # what only workers and driver needed, or a worker that died left
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in belonging:
+                path.unlink()
         manifest.write(folder)
 
 
 def _make_shards() -> Callable[..., Made]:
-    """What needs Beam, imported only here, so that everything before is told without the seconds that it takes."""
+    """Import what needs Beam: only here, so that mistakes are reported without the seconds that it takes."""
     logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
     gc.disable()  # it would look through all that is imported, again and again, and find it in use
     try:
@@ -118,48 +121,31 @@ def _make_shards() -> Callable[..., Made]:
     return make_shards
 
 
-def _contents(config: PreprocessConfig) -> Contents:
-    held = sources.contents(config.source, config.source_index)
-    if config.source_fingerprint and config.source_fingerprint != held.fingerprint:
-        raise DataError(
-            f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
-            f"and is {held.fingerprint} now; fingerprint it again, by starting the pipeline anew"
-        )
-    return held
-
-
 def _require_whole(location: Location, manifest: Manifest) -> None:
-    """Refuses a dataset of which a file is missing or cut short."""
-    made = [(shard.file, shard.bytes) for split in manifest.splits.values() for shard in split.shards]
+    """Refuse a dataset of which a file is missing or cut short."""
+    made = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
     if "list" in manifest.quarantine:
-        made.append((manifest.quarantine["list"]["file"], manifest.quarantine["list"]["bytes"]))
-    for name, size in made:
+        made[manifest.quarantine["list"]["file"]] = manifest.quarantine["list"]["bytes"]
+    for name, size in made.items():
         path = location.path / name
         if not path.is_file() or path.stat().st_size != size:
             raise DataError(f"{path} is missing or cut short; delete {location} and run this again")
-
-
-def _place_of(config: PreprocessConfig) -> str:
-    if config.source == sources.FASHION_MNIST:
-        return str(download.fashion_mnist(config.downloads))
-    return config.source
 
 
 def _plan(config: PreprocessConfig, found: Survey) -> Plan:
     channels = {"source": found.natural.channels, "grey": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
     made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
-    largest = max(1, _LARGEST_SHARD // image.size)
-    from_files = found.stored is None
+    images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
     return Plan(
         stored=found.stored,
         image=image,
         resize=config.resize,
         made_splits=made,
         class_count=len(found.classes),
-        shard_counts=shard_counts(found.counts, made, min(config.images_per_shard, largest)),
+        shard_counts=shard_counts(found.counts, made, images_per_shard),
         seed=config.seed,
-        recipe=reuse.recipe(image, config.resize) if from_files else b"",
+        recipe=reuse.recipe(image, config.resize) if found.stored is None else b"",
     )
 
 
@@ -172,41 +158,31 @@ def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -
     return reuse.cache_of(config.former_datasets, plan.recipe, None if in_bucket else hashes, folder)
 
 
-def _taken_over(made: Made, images: int) -> dict[str, Any]:
-    """Tells what was taken over from earlier datasets; returns it as the dataset's record of it."""
+def _reused(made: Made, images: int) -> dict[str, Any]:
+    """Log what was taken over from earlier datasets; return it as the dataset records it."""
     for shard, count in made.damaged.items():
         log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
-    taken = sum(made.taken_over.values())
+    taken = made.taken_over.total()
     names = sorted({Path(shard).parent.name for shard, count in made.taken_over.items() if count})
-    log.info(
-        "%s images: %s new, %s taken over%s",
-        *(f"{count:,}" for count in (images, images - taken, taken)),
-        f" from {', '.join(names)}" if names else "",
-    )
+    source = f" from {', '.join(names)}" if names else ""
+    log.info("%s images: %s new, %s taken over%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
     return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str, Any]:
-    """Writes the list of what was set aside; returns what the dataset says of it.
-
-    Raises:
-        DataError: They are more than allowed.
-    """
+def _quarantine(made: Made, images: int, limit: float, folder: Path, location: Location) -> dict[str, Any]:
+    """Write the list of quarantined images, and describe it; `DataError` if they are too many."""
     quarantined, count = made.quarantined, made.quarantined_count
+    reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
     if count > min(limit * images, MOST_QUARANTINED):
-        reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
-        allowed = (
-            f"bad_images_limit {limit:g} allows"
-            if count > limit * images
-            else f"the {MOST_QUARANTINED:,} that may be set aside"
-        )
+        most = f"the {MOST_QUARANTINED:,} that may be quarantined"
+        allowed = f"bad_images_limit {limit:g} allows" if count > limit * images else most
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         remedy = "mend or remove them, or raise the limit. The first:"
         raise DataError("\n".join([problem + remedy, *reasons]))
-    for entry in quarantined[:_REASONS_SHOWN]:
-        log.warning("set aside: %s %s", entry.name, entry.reason)
     found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
     if quarantined:
+        listed = location / QUARANTINE
+        log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
         atomic_files.write_file(folder / QUARANTINE, content)
         found["list"] = {"file": QUARANTINE, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -214,26 +190,18 @@ def _quarantine(made: Made, images: int, limit: float, folder: Path) -> dict[str
 
 
 def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
-    """How many images lie in a split more than once, and how many of them with different labels. Both stay: which of
-    the labels is right, if it is not both, no program can tell; whoever looks at them can.
-    """
-    duplicates, contradictions = (sum(getattr(f, name) for f in shards) for name in ("duplicates", "contradictions"))
+    """Count and log images that a split has more than once. They stay: people decide which label is right."""
+    duplicates = sum(facts.duplicates for facts in shards)
+    contradictions = sum(facts.contradictions for facts in shards)
     if duplicates:
-        log.warning("%s images are in the source more than once, and stay", f"{duplicates:,}")
-    if contradictions:
-        first = next(facts.contradicting[0] for facts in shards if facts.contradicting)
-        log.warning(
-            "%s images are in the source with different labels, and stay; the sha256 of one: %s",
-            f"{contradictions:,}",
-            first,
-        )
+        first = next((facts.contradicting[0] for facts in shards if facts.contradicting), "")
+        labels = f"; {contradictions:,} have different labels, such as that of sha256 {first}" if first else ""
+        log.warning("%s images are in the source more than once, and stay%s", f"{duplicates:,}", labels)
     return {"duplicates": duplicates, "contradictions": contradictions}
 
 
 def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
-    """What is told, and what the dataset says, of images of `test` that are in `train` as well. They stay: whoever
-    gave the splits may have meant it, and only they can tell which of the two is to go.
-    """
+    """Describe and log images of `test` that are in `train` too. They stay: people decide which of the two goes."""
     described = leaks.describe(found, {"test": test.records})
     if found:
         log.warning(
@@ -254,55 +222,36 @@ def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     return splits
 
 
-def _require_images(splits: dict[str, Split], found: Survey, quarantined: int) -> None:
-    records_made = sum(split.records for split in splits.values())
-    if records_made + quarantined != sum(found.counts.values()):
-        raise AssertionError(f"{records_made} examples and {quarantined} set aside came of {found.counts}")
+def _require_images(splits: dict[str, Split], classes: list[str], made: dict[str, float]) -> None:
+    """Refuse an empty split, or a class of which the source has no image to train on."""
     for name in ("train", "test"):
         if not splits[name].records:
-            made = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
-            raise DataError(f"the {name} split is empty ({made} images); give more images, or change the fractions")
-
-
-def _require_classes(splits: dict[str, Split], classes: list[str], made: dict[str, float]) -> None:
-    """Refuses a class of which the source has nothing to train on; tells one of which chance left nothing to."""
+            shown = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
+            raise DataError(f"the {name} split is empty ({shown} images); give more images, or change the fractions")
     for label, name in enumerate(classes):
         counts = {split: found.class_counts[label] for split, found in splits.items()}
         shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
         if not sum(counts[split] for split in ("train", *made)):
             raise DataError(f"class {name} has no image to train on ({shown} images); give more of it, or remove it")
-        if not counts["train"]:
+        if not counts["train"]:  # chance gave all to the splits that are made of it
             log.warning("class %s is so small that it has no image to train on (%s images)", name, shown)
 
 
 def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:
-    """Mean and (population) standard deviation of all training pixels."""
+    """Return mean and (population) standard deviation of all training pixels."""
     count = sum(facts.shard.records for facts in shards) * image.size
     total = sum(facts.pixel_sum for facts in shards)
     squares = sum(facts.pixel_square_sum for facts in shards)
     return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}
 
 
-def _leave_only(folder: Path, files: list[str]) -> None:
-    """Remove what only workers and driver needed, or a worker that died left."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in files:
-            path.unlink()
-
-
 def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
     splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in datasets.SPLITS)
     summary = f"{splits} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
-    set_aside = manifest.quarantine["count"]
-    summary += f", {set_aside:,} set aside" if set_aside else ""
-    taken_over = manifest.made_with.get("taken_over", {}).get("images", 0)
-    summary += f", {taken_over:,} taken over from earlier datasets" if taken_over else ""
-    outputs: dict[str, str | int | float] = {
-        "dataset_uri": location.uri,
-        "dataset_digest": manifest.digest,
-        "summary": summary,
-    }
-    return StageResult(parameters=outputs, kept=kept)
+    quarantined = manifest.quarantine["count"]
+    summary += f", {quarantined:,} set aside" if quarantined else ""
+    reused = manifest.made_with.get("taken_over", {}).get("images", 0)
+    summary += f", {reused:,} taken over from earlier datasets" if reused else ""
+    digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
+    return StageResult(parameters={**digest, "summary": summary}, kept=kept)

@@ -31,14 +31,7 @@ Chunk = tuple[int, int]  # offset and bytes of some parts in the file of parts
 
 
 def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, beam_options: str) -> Made:
-    """Make the shards of a dataset.
-
-    Args:
-        parts: What to read.
-        plan: How images become examples.
-        images: How many the parts have together, to show the progress.
-        folder: Where shards are written. Every worker must see it.
-        beam_options: Options in Beam's own words. Without a runner among them, Beam runs in this process.
+    """Make the shards of a dataset of so many images in a folder that every worker sees.
 
     Raises:
         ConfigError: Beam does not know an option.
@@ -63,16 +56,7 @@ def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, be
 def wire(
     pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, place: str, decoders: int
 ) -> beam.PCollection:
-    """Add all steps to a pipeline.
-
-    Args:
-        pipeline: Where the steps are added.
-        chunks: Where the parts of each chunk lie in the file of parts.
-        plan: How images become examples.
-        rows_at: The folder of chunks and rows, which every worker sees.
-        place: The folder of shards, which every worker sees.
-        decoders: How many processes decode image files for each worker.
-    """
+    """Add all steps to a pipeline, whose workers see the folder of rows and that of shards."""
     made = (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
@@ -133,7 +117,7 @@ def _training_shards(written: int, plan: Plan) -> list[str]:
 
 
 def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:
-    """Leave parts where every worker finds them, as what a pipeline is made of has to be small."""
+    """Write parts to a file that every worker reads, since the pipeline itself has to be small."""
     chunks, start, images = [], 0, 0
     with naming(path), open(path, "wb") as file:
         for part in parts:

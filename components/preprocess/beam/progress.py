@@ -1,7 +1,4 @@
-"""How far a job is, on any runner: the driver looks at the files that workers leave.
-
-Files of a worker that died count twice once its work is done again, so the progress shown may be a little too much.
-"""
+"""Progress of a job on any runner, by the files that its workers leave. Retried work may be counted twice."""
 
 import contextlib
 import logging
@@ -19,23 +16,15 @@ _SECONDS_BETWEEN_LINES = 5
 
 
 class Done(NamedTuple):
-    """Images made into examples, images set aside, shards written."""
+    """How much is done."""
 
-    images: int
-    set_aside: int
+    images: int  # made into examples
+    quarantined: int
     shards: int
 
 
 def done(rows_at: Path, folder: Path, row_bytes: int, seen: dict[str, int]) -> Done:
-    """Return what all workers have done.
-
-    Args:
-        rows_at: The folder of rows.
-        folder: The folder of shards.
-        row_bytes: Size of a row.
-        seen: The number of quarantined images of each chunk that is done, by file; filled here, so that each is read
-            once.
-    """
+    """Return what all workers have done; `seen` keeps the count of each index, so that each is read once."""
     for path in rows_at.glob(f"*{rows.INDEX}"):
         if path.name not in seen:
             seen[path.name] = rows.read_outcome(path).quarantined_count
@@ -47,35 +36,19 @@ def done(rows_at: Path, folder: Path, row_bytes: int, seen: dict[str, int]) -> D
 
 
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
-    """Return a line for the log.
-
-    Args:
-        now: What is done.
-        before: What was done at the line before.
-        seconds: Between both.
-        images: How many there are.
-        shards: How many there will be.
-    """
-    worked = min(now.images + now.set_aside, images)
-    aside = f", {now.set_aside:,} set aside" if now.set_aside else ""
+    """Return a line for the log on what is done now, and was so many seconds before, of all images and shards."""
+    worked = min(now.images + now.quarantined, images)
+    aside = f", {now.quarantined:,} set aside" if now.quarantined else ""
     if worked >= images:
         return f"all {images:,} images done{aside}; {now.shards:,} of {shards:,} shards written"
-    rate = max(0, worked - before.images - before.set_aside) / seconds
+    rate = max(0, worked - before.images - before.quarantined) / seconds
     left = f", {_duration((images - worked) / rate)} left" if rate else ""
     return f"{worked:,} of {images:,} images ({100 * worked // images} %), {rate:,.0f} images/s{left}{aside}"
 
 
 @contextlib.contextmanager
 def shown(rows_at: Path, folder: Path, row_bytes: int, images: int, shards: int) -> Iterator[None]:
-    """Log every few seconds of the block how far the workers are.
-
-    Args:
-        rows_at: The folder of rows.
-        folder: The folder of shards.
-        row_bytes: Size of a row.
-        images: How many images there are.
-        shards: How many shards there will be.
-    """
+    """Log every few seconds of the block how many of all images and shards are done."""
     ended = threading.Event()
 
     def show() -> None:

@@ -46,7 +46,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @contextlib.contextmanager
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
-    """A pipeline that is wired in the block, and run after it to its end.
+    """Yield a pipeline to be wired in the block, and run it after that.
 
     An error in this process is raised unchanged, because it may be a defect of the steps. An error of another runner
     becomes a ConfigError or a TransientError.
@@ -70,15 +70,15 @@ def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     except StageError:
         raise
     except (ValueError, NotImplementedError, ImportError, FileNotFoundError) as error:  # no Java, or no jar
-        raise ConfigError(f"beam_options: {name}: {_what_it_says(error)}") from None
+        raise ConfigError(f"beam_options: {name}: {_reason(error)}") from None
     except OSError:
         raise
     except Exception as error:
-        raise TransientError(f"{name} failed: {_what_it_says(error)}; its own log and its workers' tell more") from None
+        raise TransientError(f"{name} failed: {_reason(error)}; its own log and its workers' tell more") from None
 
 
 def _require_service(options: PipelineOptions) -> None:
-    """Connects to the first service that the options name, because Beam would try for minutes.
+    """Connect to the first service that the options name, because Beam would try for minutes.
 
     The others can be out of reach from here: a job server connects to the cluster by itself.
     """
@@ -103,7 +103,7 @@ def _require_service(options: PipelineOptions) -> None:
 
 
 def _run(made: beam.Pipeline) -> None:
-    """Runs it to its end, and cancels the job if this program is stopped before. Beam's job servers end with it."""
+    """Run it to its end; cancel the job if this program is stopped before. Beam's job servers end with it."""
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     result = made.run()
     if ignored:  # as under nohup; Beam's job servers install a handler that stops them
@@ -117,7 +117,7 @@ def _run(made: beam.Pipeline) -> None:
 
 
 def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
-    """Options and runner: the one named, else Beam in this process.
+    """Return options and runner: the one named, else Beam in this process.
 
     Beam's own default would first try to fetch another runner's program over the network.
     """
@@ -151,7 +151,7 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
 
 
 def decoders(options: PipelineOptions) -> int:
-    """How many processes decode image files for each worker: one if the runner can start more workers."""
+    """Return how many processes decode image files for each worker: one if the runner can start more workers."""
     return pool.wanted() if _is_in_memory(options) else 1
 
 
@@ -173,15 +173,14 @@ def _unknown_words(words: list[str]) -> list[str]:
     return unknown
 
 
-def _what_it_says(error: BaseException) -> str:
-    """An error of a runner in a line."""
+def _reason(error: BaseException) -> str:
     if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return one_line(str(error)) or type(error).__name__
 
 
 def one_line(text: str) -> str:
-    """The line that says most in what a runner prints: the last exception of Java's and Python's stacks."""
+    """Return the root-cause line of a Java or Python stack trace, or the first line of other text."""
     lines = [line for line in text.rpartition(_TRACEBACK)[2].splitlines() if line.strip()]
     if _TRACEBACK in text:
         lines = [line for line in lines if not line[0].isspace()]
@@ -192,7 +191,7 @@ def one_line(text: str) -> str:
 
 
 class _OneLineStacks(io.TextIOBase):
-    """A stream where a stack that is printed, as Beam's workers do, becomes a line."""
+    """A stream that shortens each stack that is printed, as Beam's workers do, to a line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -207,7 +206,7 @@ class _OneLineStacks(io.TextIOBase):
 
 @contextlib.contextmanager
 def _without_stacks() -> Iterator[None]:
-    """Keeps what Beam, its job servers and its threads say to a line each, and to warnings.
+    """Show only warnings of Beam, its job servers and its threads, each as one line.
 
     It stays so after a job that ends too early, because Beam's threads notice that one after the other.
     """
@@ -218,13 +217,13 @@ def _without_stacks() -> Iterator[None]:
         record.msg, record.args, record.exc_info, record.exc_text = one_line(record.getMessage()), (), None, None
         return record.levelno >= logging.WARNING
 
-    def tell_thread(failed: threading.ExceptHookArgs) -> None:
+    def report_thread(failed: threading.ExceptHookArgs) -> None:
         if not isinstance(failed.exc_value, grpc.RpcError):  # the pipeline reports once that a service is gone
             before(failed)
 
     before = threading.excepthook
     with contextlib.ExitStack() as undone:
-        threading.excepthook = tell_thread
+        threading.excepthook = report_thread
         undone.callback(setattr, threading, "excepthook", before)
         undone.enter_context(contextlib.redirect_stderr(_OneLineStacks(sys.stderr)))
         for handler in logging.getLogger().handlers:
