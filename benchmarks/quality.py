@@ -2,7 +2,7 @@
 
 A candidate is the default of the train stage with some changes, such as `base_filters=32 beta_2=0.99`. Its quality is
 a function of the updates made, which other load on the machine does not change; what an update costs is measured
-apart, by `candidate_costs.py`. A line of results is one score of one generator:
+apart, by `step.py`. A line of results is one score of one generator:
 
     candidate, seed   what was trained
     steps             generator updates of the whole run, on which a decay of the learning rates depends
@@ -272,14 +272,14 @@ def score_keras_example(images: np.ndarray, seed: int, judge: Judge, work: Path,
 def _write(results: Path, row: dict[str, Any]) -> None:
     """Appends a line, unless the same was scored before."""
     key = ("candidate", "seed", "steps", "step", "average")
-    if any(all(old.get(name) == row.get(name) for name in key) for old in read(results)):
+    if any(all(old.get(name) == row.get(name) for name in key) for old in _read(results)):
         return
     with results.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(row), flush=True)
 
 
-def read(results: Path) -> list[dict[str, Any]]:
+def _read(results: Path) -> list[dict[str, Any]]:
     """The lines of a file of results; none if it is not there."""
     return [json.loads(line) for line in results.read_text("utf-8").splitlines()] if results.exists() else []
 
@@ -288,18 +288,10 @@ def _is_finished(candidate: Candidate, results: Path) -> bool:
     config = candidate.config
     found = [
         row
-        for row in read(results)
+        for row in _read(results)
         if (row["candidate"], row["seed"], row["steps"]) == (candidate.name, config.seed, config.steps)
     ]
     return any(row["average"] in (f"{config.ema_decay} restated", "diverged") for row in found)
-
-
-def use_threads(threads: int) -> None:
-    """Lets an operation use so many threads, or with 0 as many as in training; before TensorFlow does anything."""
-    if threads:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-    else:
-        set_threads()
 
 
 def main() -> None:
@@ -315,7 +307,10 @@ def main() -> None:
     parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
     parser.add_argument("--threads", type=int, default=0, help="Threads of an operation; 0 for those of training.")
     arguments = parser.parse_args()
-    use_threads(arguments.threads)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    else:
+        set_threads()
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
 
