@@ -1,6 +1,6 @@
 """The pipeline: which stage hands what to which. Compiling it needs kfp alone, neither TensorFlow nor Beam.
 
-A setting of a stage is a parameter of the pipeline, by the same name, unless `_WIRED` names it.
+A setting of a stage is a parameter of the pipeline, by the same name, unless it is an input's digest or in `_WIRED`.
 """
 
 import inspect
@@ -35,20 +35,11 @@ from pipeline.profiles.vertex_hardware import VertexStage
 
 # Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
 _CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, DecideConfig)
-# Settings that follow from the root or from another stage.
-_WIRED = frozenset(
-    {
-        *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
-        *(
-            "dataset_digest",
-            "embedding_digest",
-            "checkpoint_digest",
-            "own_embedding_digest",
-            "initial_checkpoint_digest",
-        ),
-        *("source_fingerprint", "source_index", "former_datasets", "initial_checkpoint"),
-    }
-)
+# Settings that follow from the root or from another stage, as all digests of inputs do.
+_WIRED = {
+    *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
+    *("source_index", "former_datasets", "initial_checkpoint"),
+}
 # Parameters that decide what a run makes; the others say where, and how the work is spread.
 _DECIDING = sorted(
     {field.name for config in _CHOSEN_BY_USERS for field in settings.fields_of(config) if field.setting.in_key}
@@ -187,7 +178,7 @@ def _parameters(profile: Profile) -> dict[str, inspect.Parameter]:
     defaults = {"accelerator": profile.accelerator, "replicas": profile.replicas}
     fields: dict[str, settings.Field] = {}
     for config in _CHOSEN_BY_USERS:
-        fields = {field.name: field for field in settings.fields_of(config)} | fields
+        fields = {field.name: field for field in settings.fields_of(config) if not field.setting.digest} | fields
     found = {name: parameter(name, str) for name in ("source", "root")}
     for name in sorted(fields.keys() - _WIRED - found.keys()):
         found[name] = parameter(name, fields[name].type, defaults.get(name, fields[name].default))

@@ -81,7 +81,8 @@ class Stages:
         executor.take_run([])
         stage = call.task.stage
         made = self._make(stage, executor.parameters) if stage in MADE else self._answer(executor.parameters)
-        executor.write_output(StageResult(parameters={**dict.fromkeys(call.task.output_types, ""), **made}))
+        others = {name: "" if kind == "STRING" else 0 for name, kind in call.task.output_types.items()}
+        executor.write_output(StageResult(parameters={**others, **made}))
         self.ran.add(stage)
         return 0
 
