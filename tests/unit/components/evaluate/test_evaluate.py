@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +25,6 @@ from components.core.registry import registry
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files, buckets
 from components.evaluate import inputs
-from components.evaluate import run as evaluate
-from components.evaluate.config import EvaluateConfig
 from components.evaluate.report import scores_table
 from components.evaluate.scoring import samples, scores
 from components.export import run as export
@@ -36,78 +33,65 @@ from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.fakes.gcs.server import Server
 from tests.limits import NO_LIMITS
-
-SETTINGS = {"sample_count": 2000, **NO_LIMITS}
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("evaluate")
+from tests.unit.components.evaluate.conftest import Run, folder_of, metrics, report, score_row
 
 
 @pytest.fixture(scope="module")
-def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
-    return make_dataset(root / "dataset", {"train": 1200, "validation": 10, "test": 990})
+def first(tmp_path_factory: pytest.TempPathFactory, run: Run, two_checkpoints: list[Path]) -> StageResult:
+    return run(two_checkpoints[0], tmp_path_factory.mktemp("first") / "evaluation")
 
 
 @pytest.fixture(scope="module")
-def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> Path:
-    return make_embedding(root / "embedding", dataset)
-
-
-@pytest.fixture(scope="module")
-def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Path]) -> list[Path]:
-    """Two generators with random weights, the second by luck better than the first in both spaces."""
-    digest = datasets.Manifest.of(dataset).digest
-    return [make_checkpoint(root / "checkpoints", seed, dataset_digest=digest) for seed in (6, 0)]
-
-
-@pytest.fixture(scope="module")
-def run(dataset: str, embedding: Path) -> Callable[..., StageResult]:
-    """Evaluates a checkpoint without limits that matter, unless others are given."""
-
-    def run_with(checkpoint: Path, place: Path, **settings: Any) -> StageResult:
-        given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
-        places = {name: str(value) for name, value in given.items() if name not in SETTINGS}
-        return evaluate.run(EvaluateConfig(**{**SETTINGS, **given, **places}))
-
-    return run_with
-
-
-@pytest.fixture(scope="module")
-def first(run: Callable[..., StageResult], root: Path, two_checkpoints: list[Path]) -> StageResult:
-    return run(two_checkpoints[0], root / "first")
-
-
-@pytest.fixture(scope="module")
-def champion_registry(root: Path, two_checkpoints: list[Path], first: StageResult) -> Path:
+def champions(tmp_path_factory: pytest.TempPathFactory, two_checkpoints: list[Path], first: StageResult) -> Path:
     """A registry whose champion is the first checkpoint's model."""
-    export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(root / "model")))
-    publish.run(
-        PublishConfig(
-            model=str(root / "model"),
-            evaluation=str(first.parameters["evaluation_uri"]),
-            registry=str(root / "registry"),
+    folder = tmp_path_factory.mktemp("champions")
+    export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(folder / "model")))
+    publish_to(folder / "registry", folder / "model", folder_of(first))
+    return folder / "registry"
+
+
+def publish_to(place: Path, model: Path, evaluation: Path) -> None:
+    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(place)))
+
+
+@pytest.fixture
+def champion_of(champions: Path, tmp_path: Path) -> Callable[[Path], Path]:
+    """Copies the registry and makes a checkpoint's model version 2 and champion, past the gate."""
+
+    def make(checkpoint: Path) -> Path:
+        place = tmp_path / "registry"
+        shutil.copytree(champions, place)
+        result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
+        shutil.copytree(tmp_path / "model", registry.version_folder(place, 2))
+        champion = registry.read_champion(place)
+        assert champion is not None
+        champion = dataclasses.replace(
+            champion,
+            version=2,
+            model_digest=str(result.parameters["model_digest"]),
+            checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
         )
-    )
-    return root / "registry"
+        registry.write_champion(place, champion)
+        return place
+
+    return make
 
 
-def _metrics(result: StageResult) -> dict[str, Any]:
-    return json.loads((Path(str(result.parameters["evaluation_uri"])) / evaluations.METRICS).read_text())
+def rules(result: StageResult) -> list[str]:
+    return [rule["rule"] for rule in evaluations.Description.of(folder_of(result)).rules]
 
 
-def test_an_evaluation_that_is_there_is_found_without_tensorflow(
-    first: StageResult, root: Path, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
+def test_a_finished_evaluation_is_found_without_tensorflow(
+    first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
-    places = {
+    given = {
         "checkpoint": two_checkpoints[0],
-        "evaluation": root / "first",
+        "evaluation": folder_of(first),
         "dataset": dataset,
         "embedding": embedding,
     }
-    flags = [f"--{name}={value}" for name, value in {**SETTINGS, **places}.items()]
+    flags = [f"--{name}={value}" for name, value in {"sample_count": 2000, **NO_LIMITS, **given}.items()]
     done = subprocess.run(
         [sys.executable, "-m", "components.evaluate", *flags],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -124,7 +108,7 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
 ) -> None:
     assert first.parameters["verdict"] == evaluations.PROMOTE
     assert str(first.parameters["summary"]).startswith("PROMOTE: FCD ")
-    described = evaluations.Description.of(str(first.parameters["evaluation_uri"]))
+    described = evaluations.Description.of(folder_of(first))
     assert described.digest == first.parameters["evaluation_digest"]
     assert described.checkpoint_digest == checkpoints.Description.of(two_checkpoints[0]).digest
     assert described.dataset_digest == datasets.Manifest.of(dataset).digest
@@ -141,10 +125,10 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     for name in ("fcd", "fcd_ratio", "fcd_floor", "kcd", "kcd_error", "class_distance", "class_ratio", "samples"):
         assert np.isfinite(first.metrics[name]), name
     assert "champion_fcd" not in first.metrics
-    assert _metrics(first)["low_n"] is True
+    assert metrics(first)["low_n"] is True
     train = datasets.Manifest.of(dataset).splits["train"].records
-    assert _metrics(first)["copy_search"] == {"searched": train, "of": train}
-    assert f"covers {train:,} of {train:,} training images." in first.files["report"].read_text()
+    assert metrics(first)["copy_search"] == {"searched": train, "of": train}
+    assert f"covers {train:,} of {train:,} training images." in report(first)
 
 
 def test_numbers_are_those_of_the_definitions(
@@ -163,7 +147,7 @@ def test_numbers_are_those_of_the_definitions(
     real_features, real_logits = loaded.embed(test)
     assert logits is not None
     assert real_logits is not None
-    found = _metrics(first)["model"]
+    found = metrics(first)["model"]
     for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
         drawn_some, real = features[space][:count], real_features[space]
         assert found[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
@@ -177,7 +161,7 @@ def test_numbers_are_those_of_the_definitions(
 
 
 def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator(first: StageResult) -> None:
-    found = _metrics(first)
+    found = metrics(first)
     real = found["real"]
     assert [space["name"] for space in found["spaces"]] == ["classifier", "untrained"]
     for space, prefix in zip(found["spaces"], ("", "untrained_"), strict=True):
@@ -194,21 +178,21 @@ def test_real_against_real_is_near_the_closed_form_and_far_below_a_bad_generator
 
 
 def test_the_same_again_gives_the_same_digest_however_fast_its_training_was(
-    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+    first: StageResult, run: Run, two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
     training = tmp_path / "training"
     shutil.copytree(two_checkpoints[0], training / two_checkpoints[0].name)
     rows = [{"step": step, "images_per_second": 1000.0 + step} for step in (50, 100)]
     (training / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     again = run(training / two_checkpoints[0].name, tmp_path / "again")
-    assert "Real images per second" in (tmp_path / "again" / evaluations.REPORT).read_text()
+    assert "Real images per second" in report(again)
     assert again.parameters["evaluation_digest"] == first.parameters["evaluation_digest"]
 
 
 def test_run_again_does_nothing_and_other_settings_are_refused(
-    first: StageResult, run: Callable[..., StageResult], two_checkpoints: list[Path]
+    first: StageResult, run: Run, two_checkpoints: list[Path]
 ) -> None:
-    place = Path(str(first.parameters["evaluation_uri"]))
+    place = folder_of(first)
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
     assert run(two_checkpoints[0], place) == dataclasses.replace(first, kept=True)
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
@@ -217,64 +201,44 @@ def test_run_again_does_nothing_and_other_settings_are_refused(
 
 
 def test_limits_reject_and_fewer_samples_can_be_asked_for(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
+    run: Run, two_checkpoints: list[Path], tmp_path: Path
 ) -> None:
     result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_limit=1e-6)
     assert result.parameters["verdict"] == evaluations.REJECT
     assert "fcd_corrected is" in str(result.parameters["summary"])
-    assert result.metrics["samples"] == 100
-    assert _metrics(result)["compared"] == 100
+    assert result.metrics["samples"] == metrics(result)["compared"] == 100
 
 
 @pytest.mark.slow
 def test_challenger_against_champion_both_ways_round(
     first: StageResult,
-    run: Callable[..., StageResult],
+    run: Run,
     two_checkpoints: list[Path],
-    champion_registry: Path,
+    champions: Path,
+    champion_of: Callable[[Path], Path],
     tmp_path: Path,
 ) -> None:
-    challenger = run(two_checkpoints[1], tmp_path / "e", registry=champion_registry)
+    challenger = run(two_checkpoints[1], tmp_path / "e", registry=champions)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
     assert challenger.parameters["verdict"] == evaluations.PROMOTE, challenger.parameters["summary"]
-    described = evaluations.Description.of(str(challenger.parameters["evaluation_uri"]))
-    assert described.champion_version == 1
-    champion = registry.read_champion(champion_registry)
+    described = evaluations.Description.of(folder_of(challenger))
+    champion = registry.read_champion(champions)
     assert champion is not None
-    assert described.champion_digest == champion.model_digest
+    assert (described.champion_version, described.champion_digest) == (1, champion.model_digest)
 
-    other = tmp_path / "other"
-    shutil.copytree(champion_registry, other)
-    _make_champion(other, two_checkpoints[1], tmp_path)
-    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=other)
+    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1]))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
     assert "excess over the champion's kernel distance (classifier)" in str(reverse.parameters["summary"])
 
 
-def _make_champion(folder: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """Puts a checkpoint's model into the registry as version 2 and champion, past the gate."""
-    result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
-    shutil.copytree(tmp_path / "model", registry.version_folder(folder, 2))
-    champion = registry.read_champion(folder)
-    assert champion is not None
-    registry.write_champion(
-        folder,
-        dataclasses.replace(
-            champion,
-            version=2,
-            model_digest=str(result.parameters["model_digest"]),
-            checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
-        ),
-    )
-
-
 @pytest.mark.slow
 def test_conditional_against_unconditional_both_ways_round(
     first: StageResult,
-    run: Callable[..., StageResult],
+    run: Run,
     dataset: str,
-    champion_registry: Path,
+    champions: Path,
+    champion_of: Callable[[Path], Path],
     two_checkpoints: list[Path],
     make_checkpoint: Callable[..., Path],
     tmp_path: Path,
@@ -282,32 +246,26 @@ def test_conditional_against_unconditional_both_ways_round(
     manifest = datasets.Manifest.of(dataset)
     counts = manifest.splits["train"].class_counts
     conditional = make_checkpoint(tmp_path / "c", 3, dataset_digest=manifest.digest, class_counts=counts)
-    challenger = run(conditional, tmp_path / "e", registry=champion_registry)
+    challenger = run(conditional, tmp_path / "e", registry=champions)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
-    rules = {rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules}
     of_champion = {"recall less the champion's", "coverage less the champion's"}
-    assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= rules
+    assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= set(rules(challenger))
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
-    assert "samples that show the class they were asked for" in (tmp_path / "e" / evaluations.REPORT).read_text()
-    assert len(_Page((tmp_path / "e" / evaluations.REPORT).read_text()).sources) == 9  # one more: a row for each class
+    assert "samples that show the class they were asked for" in report(challenger)
+    assert len(_Page(report(challenger)).sources) == 9  # one more: a row for each class
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
-    other = tmp_path / "other"
-    shutil.copytree(champion_registry, other)
-    _make_champion(other, conditional, tmp_path)
-    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=other)
+    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional))
     # Published, it draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
-    verdicts = {str(result.parameters["verdict"]) for result in (challenger, reverse)}
+    verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
     assert verdicts <= {evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT}
     assert verdicts != {evaluations.PROMOTE}
 
 
-def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
-    dataset: str, embedding: Path, tmp_path: Path
-) -> None:
+def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset: str, embedding: Path) -> None:
     """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
     manifest = datasets.Manifest.of(dataset)
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
@@ -332,36 +290,54 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
         assert found.scores["class_accuracy"] == expected
 
 
-def test_the_champion_itself_is_held(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
-) -> None:
-    result = run(two_checkpoints[0], tmp_path / "e", registry=champion_registry)
-    assert result.parameters["verdict"] == evaluations.HOLD
-    assert "the checkpoint is already the champion, version 1" in str(result.parameters["summary"])
+@pytest.fixture
+def registries(
+    champions: Path, tmp_path: Path, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
+) -> dict[str, Path]:
+    """Registries whose champion need not be scored, or cannot be."""
+    damaged, other = tmp_path / "damaged", tmp_path / "other"
+    shutil.copytree(champions, damaged)
+    (registry.version_folder(damaged, 1) / "saved_model.pb").write_bytes(b"")
+    model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
+    publish_to(other, model, make_evaluation(tmp_path / "its", model))
+    return {"the same": champions, "damaged": damaged, "other images": other, "empty": tmp_path / "nothing yet"}
 
 
-def test_a_damaged_champion_rejects(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], champion_registry: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "verdict", "reason"),
+    [
+        ("the same", evaluations.HOLD, "the checkpoint is already the champion, version 1"),
+        ("damaged", evaluations.REJECT, "the champion cannot be read"),
+        ("other images", evaluations.REJECT, "the champion draws images of 12x8x1; expected images of 8x8x1"),
+        ("empty", evaluations.PROMOTE, "the first to be published"),
+    ],
+)
+def test_a_champion_that_is_not_scored(
+    run: Run,
+    two_checkpoints: list[Path],
+    registries: dict[str, Path],
+    tmp_path: Path,
+    kind: str,
+    verdict: str,
+    reason: str,
 ) -> None:
-    broken = tmp_path / "registry"
-    shutil.copytree(champion_registry, broken)
-    (registry.version_folder(broken, 1) / "saved_model.pb").write_bytes(b"")
-    result = run(two_checkpoints[1], tmp_path / "e", registry=broken)
-    assert result.parameters["verdict"] == evaluations.REJECT
-    assert "the champion cannot be read" in str(result.parameters["summary"])
+    result = run(two_checkpoints[0], tmp_path / "e", registry=registries[kind])
+    assert result.parameters["verdict"] == verdict
+    assert reason in str(result.parameters["summary"])
     assert str(tmp_path) not in (tmp_path / "e" / evaluations.MANIFEST).read_text()
+    assert not (tmp_path / "nothing yet").exists()
 
 
 @pytest.mark.usefixtures("no_retries")
-def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Server) -> None:
+def test_the_champion_of_a_registry_in_a_bucket(champions: Path, gcs: Server) -> None:
     """It is found as in a folder, damaged ones too; that the bucket is away is no reason to reject."""
     gcs.create_bucket("b")
     place = "gs://b/runs/registry"
     assert inputs.read_champion(place) == (evaluations.NO_CHAMPION, None)
-    for path in champion_registry.rglob("*"):
+    for path in champions.rglob("*"):
         if path.is_file():
-            buckets.create(f"{place}/{path.relative_to(champion_registry).as_posix()}", path)
-    assert inputs.read_champion(place) == inputs.read_champion(str(champion_registry))
+            buckets.create(f"{place}/{path.relative_to(champions).as_posix()}", path)
+    assert inputs.read_champion(place) == inputs.read_champion(str(champions))
     gcs.outage(True)
     with pytest.raises(TransientError):
         inputs.read_champion(place)
@@ -373,46 +349,17 @@ def test_the_champion_of_a_registry_in_a_bucket(champion_registry: Path, gcs: Se
     assert digest == "unreadable"
 
 
-def test_a_champion_of_other_images_rejects(
-    run: Callable[..., StageResult],
-    two_checkpoints: list[Path],
-    make_model: Callable[..., Path],
-    make_evaluation: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
-    model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
-    evaluation = make_evaluation(tmp_path / "its", model)
-    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(tmp_path / "registry")))
-    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "registry")
-    assert result.parameters["verdict"] == evaluations.REJECT
-    assert "the champion draws images of 12x8x1; expected images of 8x8x1" in str(result.parameters["summary"])
-
-
-def test_an_empty_registry_is_a_first_run(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path
-) -> None:
-    result = run(two_checkpoints[0], tmp_path / "e", registry=tmp_path / "nothing yet")
-    assert result.parameters["verdict"] == evaluations.PROMOTE
-    assert not (tmp_path / "nothing yet").exists()
-
-
 def test_a_generator_that_draws_nan_is_rejected(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, two_checkpoints: list[Path], copy_as: Callable[..., Path], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checkpoints, "not_finite", lambda state: [])  # as something else may have written one
-    described = checkpoints.Description.of(two_checkpoints[0])
-    state = checkpoints.load_state(two_checkpoints[0])
-    name = next(name for name in state if name.endswith("to_image/bias"))
-    state[name] = np.full_like(state[name], np.nan)
-    checkpoints.save(tmp_path, described, state)
-    result = run(checkpoints.step_folder(tmp_path, described.step), tmp_path / "e")
+    result = run(copy_as(two_checkpoints[0], tmp_path, 100, nan=True), tmp_path / "e")
     assert result.parameters["verdict"] == evaluations.REJECT
     assert str(result.parameters["summary"]).startswith("REJECT: no FCD; bad_samples is 2000, expected at most 0")
     assert "fcd" not in result.metrics
 
 
 def test_without_classes_the_class_rules_are_left_out(
-    run: Callable[..., StageResult],
+    run: Run,
     make_dataset: Callable[..., str],
     make_embedding: Callable[..., Path],
     make_checkpoint: Callable[..., Path],
@@ -420,19 +367,17 @@ def test_without_classes_the_class_rules_are_left_out(
 ) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
-    embedding = make_embedding(tmp_path / "embedding", dataset)
-    result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=embedding)
-    rules = evaluations.Description.of(tmp_path / "e").rules
-    assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= {rule["rule"] for rule in rules}
-    assert not [rule["rule"] for rule in rules if "class" in rule["rule"]]
+    result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=make_embedding(tmp_path / "embedding", dataset))
+    assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= set(rules(result))
+    assert not [rule for rule in rules(result) if "class" in rule]
     assert result.parameters["verdict"] == evaluations.PROMOTE
     assert "class_distance" not in result.metrics
     assert 0 <= float(result.metrics["bin_ratio"]) <= 1
-    assert "Share of each bin" in (tmp_path / "e" / evaluations.REPORT).read_text()
+    assert "Share of each bin" in report(result)
 
 
 def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the_reasons_say_so(
-    run: Callable[..., StageResult], two_checkpoints: list[Path], embedding: Path, tmp_path: Path
+    run: Run, two_checkpoints: list[Path], embedding: Path, tmp_path: Path
 ) -> None:
     dropped = tmp_path / "embedding"
     shutil.copytree(embedding, dropped)
@@ -444,37 +389,35 @@ def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the
     assert result.parameters["verdict"] == evaluations.PROMOTE
     remark = "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance"
     assert remark in str(result.parameters["summary"])
-    assert remark in (tmp_path / "e" / evaluations.REPORT).read_text()
-    rules = [rule["rule"] for rule in evaluations.Description.of(tmp_path / "e").rules]
-    assert [rule for rule in rules if "fcd" in rule] == ["fcd_corrected"]
-    assert not [rule for rule in rules if "class" in rule]
+    assert remark in report(result)
+    assert [rule for rule in rules(result) if "fcd" in rule] == ["fcd_corrected"]
+    assert not [rule for rule in rules(result) if "class" in rule]
 
 
+@pytest.mark.parametrize(("uncertified", "verdict"), [("hold", evaluations.HOLD), ("judge", evaluations.PROMOTE)])
 def test_without_a_certificate_the_verdict_is_hold_unless_it_is_to_judge(
-    run: Callable[..., StageResult],
+    run: Run,
     two_checkpoints: list[Path],
     dataset: str,
     make_embedding: Callable[..., Path],
     tmp_path: Path,
+    uncertified: str,
+    verdict: str,
 ) -> None:
     certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
     embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
-    said = "uncertified: 990 test images, 2,000 needed"
-    for uncertified, verdict in (("hold", evaluations.HOLD), ("judge", evaluations.PROMOTE)):
-        place = tmp_path / uncertified
-        result = run(two_checkpoints[0], place, embedding=embedding, uncertified=uncertified)
-        assert result.parameters["verdict"] == verdict
-        assert said in str(result.parameters["summary"])
-        assert said in (place / evaluations.REPORT).read_text()
-        assert evaluations.Description.of(place).uncertified == "990 test images, 2,000 needed"
+    result = run(two_checkpoints[0], tmp_path / "e", embedding=embedding, uncertified=uncertified)
+    assert result.parameters["verdict"] == verdict
+    for text in (str(result.parameters["summary"]), report(result)):
+        assert "uncertified: 990 test images, 2,000 needed" in text
+    assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
 
 
 def test_too_few_images_and_strangers_are_refused(
-    run: Callable[..., StageResult],
+    run: Run,
     make_dataset: Callable[..., str],
     make_embedding: Callable[..., Path],
     make_checkpoint: Callable[..., Path],
-    root: Path,
     tmp_path: Path,
 ) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 19})
@@ -489,11 +432,7 @@ def test_too_few_images_and_strangers_are_refused(
 
 
 def test_an_embedding_whose_certificate_failed_is_refused(
-    run: Callable[..., StageResult],
-    two_checkpoints: list[Path],
-    dataset: str,
-    make_embedding: Callable[..., Path],
-    tmp_path: Path,
+    run: Run, two_checkpoints: list[Path], dataset: str, make_embedding: Callable[..., Path], tmp_path: Path
 ) -> None:
     checks = [{"check": name, "space": "", "value": 1.0, "limit": "", "passed": name == "x"} for name in ("x", "blur")]
     certificate = {"outcome": embeddings.FAILED, "images": 5000, "checks": checks}
@@ -518,33 +457,16 @@ class _Page(html.parser.HTMLParser):
 
 
 def test_the_report_stands_alone(
-    run: Callable[..., StageResult],
-    dataset: str,
-    two_checkpoints: list[Path],
-    champion_registry: Path,
-    tmp_path: Path,
+    run: Run, two_checkpoints: list[Path], dataset: str, champions: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "training"
-    shutil.copytree(two_checkpoints[1], folder / two_checkpoints[1].name)
+    checkpoint = tmp_path / "training" / two_checkpoints[1].name
+    shutil.copytree(two_checkpoints[1], checkpoint)
     rows = [{"step": step, "critic_loss": -step, "generator_loss": 1.0, "gradient_norm": 1.1} for step in (50, 100)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
-    of_another_space = scores_table.Comparison(
-        dataset_digest=datasets.Manifest.of(dataset).digest,
-        split="validation",
-        compared=10,
-        embedding_digest="of another space",
-        samples=10,
-        seed=0,
-        distance="fcd",
-        code="c",
-    )
-    row = scores_table.Row(
-        step=50, checkpoint_digest="c", comparison=of_another_space, scores={"fcd": 1.0}, settings={}
-    )
-    scores_table.append(folder, row)
-    (folder / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
-    run(folder / two_checkpoints[1].name, tmp_path / "e", registry=champion_registry)
-    text = (tmp_path / "e" / evaluations.REPORT).read_text()
+    (checkpoint.parent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
+    digest = datasets.Manifest.of(dataset).digest
+    scores_table.append(checkpoint.parent, score_row(50, dataset_digest=digest, embedding_digest="of another space"))
+    (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
+    text = report(run(checkpoint, tmp_path / "e", registry=champions))
     page = _Page(text)
     assert len(text) < 2_000_000
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
@@ -557,7 +479,7 @@ def test_the_report_stands_alone(
     assert "champion, version 1" in text
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
-    described = checkpoints.Description.of(two_checkpoints[1])
+    described = checkpoints.Description.of(checkpoint)
     warning = {"warning": "critic_gap is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
     of_checkpoint = {"step": described.step, "settings": described.settings}
     assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}

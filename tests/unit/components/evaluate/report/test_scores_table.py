@@ -1,6 +1,5 @@
 """Tests for scores_table.py."""
 
-import dataclasses
 import json
 import random
 from pathlib import Path
@@ -8,32 +7,15 @@ from pathlib import Path
 import pytest
 
 from components.evaluate.report import scores_table
-from components.evaluate.report.scores_table import Comparison, Row
-
-COMPARISON = Comparison(
-    dataset_digest="d",
-    split="validation",
-    compared=90,
-    embedding_digest="e",
-    samples=100,
-    seed=0,
-    distance="fcd",
-    code="c",
-)
-
-
-def row(step: int, fcd: float | None = 1.0, comparison: Comparison = COMPARISON) -> Row:
-    scores = {"fcd": fcd, "recall": 0.5, "copy_z": None}
-    return Row(step=step, checkpoint_digest=f"c{step}", comparison=comparison, scores=scores, settings={"seed": 3})
+from tests.unit.components.evaluate.conftest import score_row as row
 
 
 def test_what_was_appended_is_what_is_read_and_a_line_is_flat(tmp_path: Path) -> None:
-    other = dataclasses.replace(COMPARISON, seed=1)
-    rows = [row(200, 1 / 3), row(100, None), row(100, 5.0, other)]
+    rows = [row(200, 1 / 3), row(100, None), row(100, 5.0, seed=1)]
     for each in rows:
         scores_table.append(tmp_path, each)
     assert scores_table.read(tmp_path) == [rows[1], rows[2], rows[0]]
-    assert scores_table.read(tmp_path, COMPARISON) == [rows[1], rows[0]]
+    assert scores_table.read(tmp_path, row(1).comparison) == [rows[1], rows[0]]
     line = json.loads((tmp_path / scores_table.FILE).read_text().splitlines()[0])
     assert line == {
         **{"step": 200, "checkpoint_digest": "c200", "settings": {"seed": 3}},

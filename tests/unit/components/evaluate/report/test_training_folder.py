@@ -9,9 +9,7 @@ import pytest
 
 from components.core.reporting import grids
 from components.evaluate.report import training_folder
-
-SAME = {"embedding_digest": "e"}
-COMPARISON = {"dataset_digest": "d", "compared": 9, "samples": 9, "seed": 0, "distance": "fcd", "code": "c"}
+from tests.unit.components.evaluate.conftest import score_row as row
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -47,15 +45,14 @@ def test_warnings_are_told_once_for_each_signal(tmp_path: Path) -> None:
 
 
 def test_scores_are_those_of_the_space_one_way_a_split(tmp_path: Path) -> None:
-    def row(step: int, fcd: float | None, split: str = "validation", **more: Any) -> dict[str, Any]:
-        comparison = {**COMPARISON, "split": split, **SAME, **more}
-        return {"step": step, "checkpoint_digest": "c", "settings": {}, "fcd": fcd, **comparison}
-
-    assert training_folder.read_scores(tmp_path, 100, SAME) == {}
-    rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, "test")]
-    other = [row(10, 7.0, embedding_digest="another"), {"step": 10, "fcd": 1.0, **SAME}]
-    write_rows(tmp_path / "scores.jsonl", [*other, *rows])
-    found = training_folder.read_scores(tmp_path, 100, SAME)
+    same = {"embedding_digest": "e"}
+    assert training_folder.read_scores(tmp_path, 100, same) == {}
+    rows = [row(20, 2.0), row(10, 3.0), row(30, None), row(200, 1.0), row(10, 9.0, seed=1), row(10, 4.0, split="test")]
+    of_another_space = row(10, 7.0, embedding_digest="another")
+    write_rows(
+        tmp_path / "scores.jsonl", [each.to_json() for each in (of_another_space, *rows)] + [{"step": 10, **same}]
+    )
+    found = training_folder.read_scores(tmp_path, 100, same)
     assert list(found) == ["test", "validation"]
     assert [(row["step"], row.get("fcd")) for row in found["validation"]] == [(10, 3.0), (20, 2.0), (30, None)]
     assert [row["fcd"] for row in found["test"]] == [4.0]

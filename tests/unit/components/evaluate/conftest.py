@@ -1,0 +1,105 @@
+"""A root with a dataset, its embedding and generators with random weights, and the evaluate stage on them."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.core.artifacts import checkpoints, datasets, evaluations
+from components.core.stage.executor import StageResult
+from components.evaluate import run as evaluate
+from components.evaluate.config import EvaluateConfig
+from components.evaluate.report.scores_table import Comparison, Row
+from tests.limits import NO_LIMITS
+
+Run = Callable[..., StageResult]
+
+
+@pytest.fixture(scope="session")
+def root(
+    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str], make_embedding: Callable[..., Path]
+) -> Path:
+    root = tmp_path_factory.mktemp("evaluate") / "runs"
+    (root / "embeddings").mkdir(parents=True)
+    made = make_dataset(root / "datasets" / "d", {"train": 1200, "validation": 150, "test": 990})
+    make_embedding(root / "embeddings" / "e", made)
+    return root
+
+
+@pytest.fixture(scope="session")
+def dataset(root: Path) -> str:
+    return str(root / "datasets" / "d")
+
+
+@pytest.fixture(scope="session")
+def embedding(root: Path) -> Path:
+    return root / "embeddings" / "e"
+
+
+@pytest.fixture(scope="session")
+def two_checkpoints(
+    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_checkpoint: Callable[..., Path]
+) -> list[Path]:
+    """Two generators with random weights, the second by luck better than the first in both spaces."""
+    folder, digest = tmp_path_factory.mktemp("checkpoints"), datasets.Manifest.of(dataset).digest
+    return [make_checkpoint(folder, seed, dataset_digest=digest) for seed in (6, 0)]
+
+
+@pytest.fixture(scope="session")
+def run(dataset: str, embedding: Path) -> Run:
+    """Evaluates a checkpoint without limits that matter, unless others are given."""
+
+    def run_with(checkpoint: Path, place: Path, **settings: Any) -> StageResult:
+        given = {"checkpoint": checkpoint, "evaluation": place, "dataset": dataset, "embedding": embedding, **settings}
+        texts = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        return evaluate.run(EvaluateConfig(**{"sample_count": 2000, **NO_LIMITS, **texts}))
+
+    return run_with
+
+
+@pytest.fixture(scope="session")
+def copy_as() -> Callable[..., Path]:
+    """Saves the weights of a checkpoint as a step of another training; with `nan` they draw NaN."""
+
+    def copy(checkpoint: Path, training: Path, step: int, nan: bool = False, **settings: Any) -> Path:
+        described, state = checkpoints.Description.of(checkpoint), checkpoints.load_state(checkpoint)
+        described = dataclasses.replace(described, step=step, settings={**described.settings, **settings})
+        with pytest.MonkeyPatch.context() as patch:
+            if nan:
+                patch.setattr(checkpoints, "not_finite", lambda state: [])
+                name = next(name for name in state if name.endswith("to_image/bias"))
+                state[name] = np.full_like(state[name], np.nan)
+            checkpoints.save(training, described, state)
+        return checkpoints.step_folder(training, step)
+
+    return copy
+
+
+def metrics(result: StageResult) -> dict[str, Any]:
+    """The content of `metrics.json`."""
+    found: dict[str, Any] = json.loads((folder_of(result) / evaluations.METRICS).read_text())
+    return found
+
+
+def report(result: StageResult) -> str:
+    return (folder_of(result) / evaluations.REPORT).read_text()
+
+
+def folder_of(result: StageResult) -> Path:
+    return Path(str(result.parameters["evaluation_uri"]))
+
+
+def score_row(step: int, fcd: float | None = 1.0, **comparison: Any) -> Row:
+    """A row of `scores.jsonl`."""
+    alike = {"dataset_digest": "d", "split": "validation", "compared": 90, "embedding_digest": "e", "samples": 100}
+    return Row(
+        step=step,
+        checkpoint_digest=f"c{step}",
+        comparison=Comparison(**{**alike, "seed": 0, "distance": "fcd", "code": "c", **comparison}),
+        scores={"fcd": fcd, "recall": 0.5, "copy_z": None},
+        settings={"seed": 3},
+    )
