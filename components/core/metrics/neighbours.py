@@ -1,6 +1,6 @@
-"""What the nearest neighbours of features tell: how two sets overlap, and whether samples are copies.
+"""Nearest neighbours of features: how two sets overlap, and whether samples are copies.
 
-NumPy in float64 throughout, a few rows at a time, so that memory does not grow with the product of two sets.
+NumPy in float64, a few rows at a time, so that memory does not grow with the product of two sets.
 """
 
 import dataclasses
@@ -27,20 +27,16 @@ class Balls:
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """How drawn and real features overlap.
+    """The overlap of drawn and real features.
 
-    Attributes:
-        precision: Share of the drawn that lie within a ball of the real.
-        recalled: Which of the real lie within a ball of the drawn, bool [n] (both: Kynkäänniemi et al., 2019).
-        density: Balls of the real that a drawn one lies in, over 5, on average; 1 for the same distribution.
-        covered: Which of the real have a drawn one within their ball, bool [n]; its mean is the coverage, about
-            1 - 2^-5 for the same distribution (both: Naeem et al., 2020).
+    Precision and recall: Kynkäänniemi et al., 2019; density and coverage: Naeem et al., 2020. For the same distribution
+    density is 1 and coverage about 1 - 2^-5.
     """
 
-    precision: float
-    recalled: np.ndarray
-    density: float
-    covered: np.ndarray
+    precision: float  # share of the drawn that lie within a ball of the real
+    recalled: np.ndarray  # which of the real lie within a ball of the drawn, bool [n]
+    density: float  # mean number of balls of the real that a drawn one lies in, over 5
+    covered: np.ndarray  # which of the real have a drawn one within their ball, bool [n]
 
     @property
     def recall(self) -> float:
@@ -54,7 +50,7 @@ class Overlap:
 
 
 def make_balls(features: np.ndarray) -> Balls:
-    """Balls around features [n, d], each as far as its fifth neighbour in the set.
+    """Make balls around features [n, d], each as far as its fifth neighbour in the set.
 
     Raises:
         ValueError: Fewer than 7 rows, or a number that is not finite.
@@ -71,7 +67,7 @@ def make_balls(features: np.ndarray) -> Balls:
 
 
 def overlap(drawn: Balls, real: Balls) -> Overlap:
-    """Compares drawn features with real ones; equally many of each, as all the numbers depend on how many."""
+    """Compare drawn features with as many real ones: all the numbers depend on how many."""
     within_real = np.zeros(len(drawn.features), np.int64)
     covered, recalled = np.zeros(len(real.features), bool), np.zeros(len(real.features), bool)
     for at, distances in _squared_distances(drawn.features, real.features):
@@ -88,7 +84,7 @@ def overlap(drawn: Balls, real: Balls) -> Overlap:
 
 
 def nearest(features: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of features [n, d] the nearest of others [m, d]: its squared distance [n], its index [n]."""
+    """Find the nearest of others [m, d] for each row of features [n, d]: its squared distance [n] and index [n]."""
     found = np.empty(len(features)), np.empty(len(features), np.int64)
     for at, distances in _squared_distances(features, others):
         chosen = distances.argmin(axis=1)
@@ -98,7 +94,7 @@ def nearest(features: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def copy_z(drawn: np.ndarray, held_out: np.ndarray) -> float:
-    """Whether samples are closer to the training images than held-out images are, on the whole.
+    """Test whether samples are, on the whole, closer to the training images than held-out images are.
 
     The statistic of Mann and Whitney in standard deviations (Meehan et al., 2020, without cells): far below 0 for
     copies, about 0 for real images.
@@ -124,7 +120,7 @@ def copy_share(drawn: np.ndarray, held_out: np.ndarray) -> float:
 
 
 def _squared_distances(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Squared distances from rows of x [n, d] to all rows of y [m, d]: where the rows begin, and [rows, m]."""
+    """Yield squared distances from some rows of x [n, d] to all rows of y [m, d]: the first row, and [rows, m]."""
     norms_x, norms_y = np.square(x).sum(axis=1), np.square(y).sum(axis=1)
     rows = max(1, _ELEMENTS // len(y))
     for at in range(0, len(x), rows):

@@ -1,4 +1,4 @@
-"""How far two sets of features, or of classes, are from each other. NumPy in float64 throughout.
+"""Distances between two sets of features. NumPy in float64.
 
 Distances are taken in the whitened spaces of an embedding, foremost that of a classifier trained on the dataset itself,
 hence "classifier distance" (FCD, KCD): their values cannot be compared with FID or KID, which use another network.
@@ -61,14 +61,14 @@ def frechet_halves(x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 
 
 def frechet_floor(n: int, m: int, size: int) -> float:
-    """About what the Fréchet distance is between samples of n and m of one white Gaussian of `size` dimensions."""
+    """Approximate Fréchet distance between samples of n and m of one white Gaussian of `size` dimensions."""
     return (1 / n + 1 / m) * (size + size * (size + 1) / 4)
 
 
 def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 (Binkowski et al., 2018), unbiased, by blocks.
 
-    The rows are cut, in their order, into disjoint blocks, whose estimates are independent. They can be negative.
+    The rows are cut, in their order, into disjoint blocks, whose estimates are independent and can be negative.
 
     Args:
         x, y: Features [n, d] and [m, d], in random order, at least 20 of each.
@@ -94,11 +94,6 @@ def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def mean_and_error(blocks: np.ndarray) -> tuple[float, float]:
     """The mean of independent estimates [n], and its standard error."""
     return float(np.mean(blocks)), float(np.std(blocks, ddof=1) / np.sqrt(len(blocks)))
-
-
-def total_variation(p: np.ndarray, q: np.ndarray) -> float:
-    """Half the sum of absolute differences between two distributions over classes: 0 the same, 1 disjoint."""
-    return float(np.abs(p - q).sum() / 2)
 
 
 def _squared_discrepancy(x: np.ndarray, y: np.ndarray) -> float:

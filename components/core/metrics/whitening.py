@@ -1,6 +1,6 @@
 """A frozen linear map that makes directions of real features comparable, so that no few of them rule a distance.
 
-NumPy in float64 throughout.
+NumPy in float64.
 """
 
 import dataclasses
@@ -20,21 +20,17 @@ class Whitening:
 
     @property
     def size(self) -> int:
-        """How many directions it keeps: k."""
+        """Number of directions, k."""
         return int(self.projection.shape[1])
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Whitens features [n, d] to float64 [n, k]."""
+        """Whiten features [n, d] to float64 [n, k]."""
         whitened: np.ndarray = (np.asarray(features, np.float64) - self.mean) @ self.projection
         return whitened
 
 
 def fit_whitening(features: np.ndarray, components: int) -> Whitening:
-    """Fits a PCA whitening.
-
-    Args:
-        features: Real features [n, d].
-        components: Most principal directions to keep; those that hardly vary are left out.
+    """Fit a PCA whitening of at most so many components to real features [n, d], without those that hardly vary.
 
     Raises:
         ValueError: Fewer than two rows, a number that is not finite, or features that do not vary at all.
@@ -61,7 +57,7 @@ def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def checked(features: np.ndarray) -> np.ndarray:
-    """Features [n, d] as float64.
+    """Return features [n, d] as float64.
 
     Raises:
         ValueError: Fewer than two rows, or a number that is not finite.

@@ -133,9 +133,3 @@ def test_kernel_distance_is_unbiased_and_its_standard_error_honest() -> None:
     )
     assert abs(np.mean(values)) < 4 * np.std(values) / math.sqrt(200)
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.2)
-
-
-def test_shares_of_groups() -> None:
-    shares = np.array([2 / 8, 1 / 8, 5 / 8, 0])
-    even = np.full(4, 0.25)
-    assert set_distances.total_variation(shares, even) == pytest.approx(0.375)
