@@ -31,12 +31,12 @@ _DEAD = "-dead"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all."""
+    """Write a file, whole or not at all."""
     write_parts(path, [content])
 
 
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """Writes a file as `write_file` does, one part after another."""
+    """Write a file as `write_file` does, one part after another."""
     with _naming(path):
         make_folder(path.parent)
         with _aside(path, is_folder=False) as aside:
@@ -50,7 +50,7 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def make_folder(place: Path) -> None:
-    """Makes a folder, and those above it that are missing, each synced into the one above."""
+    """Make a folder, and those above it that are missing, each synced into the one above."""
     if not place.is_dir():
         make_folder(place.parent)
         with naming(place):
@@ -71,7 +71,7 @@ def make_unique(folder: Path, prefix: str, suffix: str = "", is_folder: bool = F
 
 
 def remove_folder(place: Path) -> None:
-    """Removes a folder, if it is there, whole or not at all."""
+    """Remove a folder, if it exists, whole or not at all."""
     with contextlib.suppress(FileNotFoundError), _naming(place):
         aside = make_unique(place.parent, _prefix(place), _DEAD, is_folder=True)
         try:
@@ -82,7 +82,7 @@ def remove_folder(place: Path) -> None:
 
 
 def sweep(folder: Path, names: str) -> None:
-    """Removes what is aside in a folder and held by nobody, for targets whose names match a glob pattern."""
+    """Remove what is aside in a folder and held by nobody, for targets whose names match a glob pattern."""
     for path in folder.glob(f".tmp-{names}-*"):
         with contextlib.suppress(OSError):  # it is held, or gone, or another user's
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -95,38 +95,35 @@ def sweep(folder: Path, names: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes readable JSON, whole or not at all; refuses NaN and infinity."""
+    """Write readable JSON, whole or not at all; refuse NaN and infinity."""
     write_file(path, _readable(value))
 
 
 def read_json(path: os.PathLike[str], what: str) -> Any:
-    """Reads the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or is not JSON."""
+    """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or is not JSON."""
     return _parse(_content(path, what), path, what)
 
 
 def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
-    """Writes a manifest as `write_json` does, sealed: the digest of its other fields is its `sha256`."""
+    """Write a manifest as `write_json` does, sealed: the digest of its other fields is its `sha256`."""
     write_file(path, sealed_json(value))
 
 
 def sealed_json(value: dict[str, Any]) -> bytes:
-    """The content that `write_sealed_json` writes."""
+    """Return the content that `write_sealed_json` writes."""
     return _readable({**value, digests.SEAL: digests.digest_of(value)})
 
 
 def read_sealed_json(path: os.PathLike[str], what: str) -> Any:
-    """Reads a manifest and verifies its seal, as `unsealed` does."""
+    """Read a manifest and verify its seal, as `unsealed` does."""
     return unsealed(_content(path, what), path, what)
 
 
 def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
-    """Verifies the seal of a manifest, of which `content` has the bytes, and returns its other fields.
+    """Verify the seal of a manifest, of which `content` has the bytes, and return its other fields.
 
     Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
     `sha256` is no way around the seal.
-
-    Raises:
-        DataError: It is not JSON, or not what was written.
     """
     value = _parse(content, path, what)
     if not isinstance(value, dict) or digests.SEAL not in value:
@@ -159,35 +156,32 @@ def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
 
 
 def require_own_place(
-    place: os.PathLike[str], what: str, former: dict[str, Any] | None, identity: dict[str, Any]
+    place: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
-    """Refuses a folder that holds something else than what is about to be made or continued there.
+    """Refuse a folder with other files, or with an artefact of other settings and inputs than those of the one to make.
 
     Args:
-        place: The folder.
-        what: The kind of artefact, for the message.
-        former: Settings and digests of inputs of the artefact that is there; None if there is none.
+        previous: Settings and digests of inputs of the artefact in the folder; None if it has none.
         identity: Those of the one to make.
-
-    Raises:
-        ConfigError: The folder holds other files, or an artefact with another identity.
     """
-    if former is None:
+    if previous is None:
         folder = Path(place)
         if folder.exists() and not (folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())):
             raise ConfigError(f"{place} holds something else than a {what}; give another folder")
         return
     changed = [
-        f"{name} was {former.get(name)!r} there and is {identity.get(name)!r} now"
-        for name in sorted(former.keys() | identity.keys())
-        if former.get(name) != identity.get(name)
+        f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now"
+        for name in sorted(previous.keys() | identity.keys())
+        if previous.get(name) != identity.get(name)
     ]
     if changed:
-        raise ConfigError(f"{place} belongs to another {what}; give another folder, or the former settings:", *changed)
+        raise ConfigError(
+            f"{place} belongs to another {what}; give another folder, or the previous settings:", *changed
+        )
 
 
 def require_writable(path: str | Path, setting: str) -> None:
-    """Raises `ConfigError` for a file, given by a setting, that is a folder or whose folder is missing."""
+    """Refuse a file, given by a setting, that is a folder or whose folder is missing."""
     place = Path(path)
     if place.is_dir():
         raise ConfigError(f"{setting} {place} is a folder")
@@ -196,13 +190,13 @@ def require_writable(path: str | Path, setting: str) -> None:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """The sha256 of every file below a folder, by its path within it."""
+    """Return the sha256 of every file below a folder, by its path within it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): digests.sha256_of_file(path) for path in files}
 
 
 def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterator[str]:
-    """Yields the names of the files that are missing or have another sha256 than listed."""
+    """Yield the names of the files that are missing or have another sha256 than listed."""
     for name, sha256 in listed.items():
         path = Path(folder, name)
         if not path.is_file() or digests.sha256_of_file(path) != sha256:
@@ -210,7 +204,7 @@ def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterat
 
 
 def require_files(folder: os.PathLike[str], listed: Mapping[str, str], what: str, manifest: str) -> None:
-    """Raises `DataError` if a file is missing or has another sha256 than the manifest lists."""
+    """Raise `DataError` if a file is missing or has another sha256 than the manifest lists."""
     changed = next(changed_files(folder, listed), None)
     if changed is not None:
         raise DataError(f"{what} {folder} is damaged: {changed} is not the file that {manifest} describes")
@@ -218,7 +212,7 @@ def require_files(folder: os.PathLike[str], listed: Mapping[str, str], what: str
 
 @contextlib.contextmanager
 def new_folder(place: Path, complete: str) -> Iterator[Path]:
-    """Yields a temporary folder to fill, which becomes `place` when the block ends without an error.
+    """Yield a temporary folder to fill, which becomes `place` when the block ends without an error.
 
     The block writes `complete`, the manifest, last. If another process finished the same folder first, that one is
     kept, as both have the same content.
@@ -245,7 +239,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """Yields a new folder in another one, removed after the block; removes those of dead processes."""
+    """Yield a new folder in another one, removed after the block; remove those of dead processes."""
     make_folder(parent)
     with _aside(parent / "run", is_folder=True) as folder:
         yield folder
@@ -253,7 +247,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Locks a folder against other processes of this machine; waits, and logs it, while another one holds the lock."""
+    """Lock a folder against other processes of this machine; wait, and log it, while another one holds the lock."""
     make_folder(folder)
     place = folder / ".lock"
     handle = os.open(place, os.O_WRONLY | os.O_CREAT, 0o666)
@@ -272,7 +266,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _aside(place: Path, is_folder: bool) -> Iterator[Path]:
-    """Yields an empty file or folder beside a place, locked for the block, and removes it if it was not renamed."""
+    """Yield an empty file or folder beside a place, locked for the block; remove it if it was not renamed."""
     sweep(place.parent, glob.escape(place.name))
     aside, handle = _held(place, is_folder)
     try:
@@ -303,7 +297,7 @@ def _remove(aside: Path) -> None:
 
 @contextlib.contextmanager
 def _naming(place: Path) -> Iterator[None]:
-    """Makes an error within the block name the target, not what was aside for it and is gone."""
+    """Make an error within the block name the target, not what was aside for it and is gone."""
     try:
         yield
     except OSError as error:

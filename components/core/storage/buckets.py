@@ -3,8 +3,9 @@
 Every write carries a generation precondition and a checksum; every read is compared with the checksum of the object.
 When a precondition fails and the object equals what was sent, the write succeeded and only its answer was lost.
 
-All functions raise `ConfigError` for what retries cannot mend (no such bucket, no permission) and `TransientError` for
-what they may. google-cloud-storage is imported where it is needed, which takes a second.
+All functions raise `ConfigError` for what retries cannot mend (no such bucket, no permission), `TransientError` for
+what they may, and `DataError` for what arrives damaged again and again. google-cloud-storage is imported where it is
+needed, which takes a second.
 """
 
 import base64
@@ -41,6 +42,10 @@ class Conflict(Exception):
     """There is an object with other content, or it is no longer the one that was to be replaced."""
 
 
+class _DamagedOnItsWay(Exception):
+    """Content arrived with another checksum than it was sent with."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """An object in a bucket."""
@@ -66,25 +71,17 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def create(uri: str, source: Path | bytes) -> None:
-    """Uploads the content, or a file that nobody writes any more, unless there is an object of that name.
-
-    Raises:
-        Conflict: There is one with other content.
-    """
+    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content."""
     _write(uri, source, 0)
 
 
 def replace(uri: str, content: bytes, generation: int, position: int = -1) -> None:
-    """Uploads an object in place of the one of that generation; 0 stands for none.
-
-    Raises:
-        Conflict: There is another one by now, with other content.
-    """
+    """Upload an object in place of the one of that generation, 0 for none; `Conflict` if there is another by now."""
     _write(uri, content, generation, position)
 
 
 def put(uri: str, content: bytes, position: int = -1) -> None:
-    """Uploads an object over the one there, unless that is the same already."""
+    """Upload an object over the one there, unless that is the same already."""
     while True:
         found = stat(uri)
         if found and (found.bytes, found.crc32c, found.position) == (*_size_and_checksum(content), position):
@@ -95,7 +92,7 @@ def put(uri: str, content: bytes, position: int = -1) -> None:
 
 
 def advance(uri: str, content: bytes, position: int) -> bool:
-    """Uploads an object unless the one there has come at least as far; returns whether the object is now this one."""
+    """Upload an object unless the one there has come at least as far; return whether it is this one now."""
     while True:
         found = stat(uri)
         if found is not None and found.position >= position:
@@ -106,45 +103,35 @@ def advance(uri: str, content: bytes, position: int) -> bool:
 
 
 def stat(uri: str) -> Stored | None:
-    """The object; None if there is none."""
-    bucket, name = split(uri)
-
-    def ask(client: "Client") -> Stored | None:
-        blob = client.bucket(bucket).get_blob(name, timeout=REQUEST_SECONDS, retry=_retry())
-        return None if blob is None else _stored(blob)
-
-    return _request(uri, "read", ask)
+    """Return the object; None if there is none."""
+    return _request(uri, "read", _reload)
 
 
 def read(uri: str) -> tuple[bytes, Stored] | None:
-    """Content of an object, and the object; None if there is none. `DataError` if it arrives damaged repeatedly."""
-    bucket, name = split(uri)
+    """Return content of an object, and the object; None if there is none."""
 
-    def ask(client: "Client") -> tuple[bytes, Stored] | None:
+    def ask(blob: "Blob") -> tuple[bytes, Stored] | None:
         from google.api_core.exceptions import NotFound
 
-        blob = client.bucket(bucket).get_blob(name, timeout=REQUEST_SECONDS, retry=_retry())
-        if blob is None:
+        stored = _reload(blob)
+        if stored is None:
             return None
-        same = client.bucket(bucket).blob(name, generation=blob.generation)
         try:
-            content = same.download_as_bytes(**_reading())
+            content = blob.bucket.blob(blob.name, generation=stored.generation).download_as_bytes(**_reading())
         except NotFound:  # replaced or deleted since
             return read(uri)
-        _require_checksum(checksum(content), blob.crc32c)
-        return content, _stored(blob)
+        _require_checksum(checksum(content), stored.crc32c)
+        return content, stored
 
     return _request(uri, "read", ask)
 
 
 def download(uri: str, path: Path) -> None:
-    """Writes an object to a file; `DataError` if there is none, or if it arrives damaged repeatedly."""
-    bucket, name = split(uri)
+    """Write an object to a file; `DataError` if there is none."""
 
-    def ask(client: "Client") -> None:
+    def ask(blob: "Blob") -> None:
         from google.api_core.exceptions import NotFound
 
-        blob = client.bucket(bucket).blob(name)
         try:
             blob.download_to_filename(str(path), **_reading())
         except NotFound:
@@ -155,12 +142,12 @@ def download(uri: str, path: Path) -> None:
 
 
 def below(uri: str) -> list[Stored]:
-    """All objects below a folder, by name."""
+    """Return all objects below a folder, by name."""
     return list(each_below(uri))
 
 
 def each_below(uri: str) -> Iterator[Stored]:
-    """Yields all objects below a folder, by name, a page at a time."""
+    """Yield all objects below a folder, by name, a page at a time."""
     bucket, name = split(uri)
     with _our_errors(uri, "listed"):
         found = _client().list_blobs(
@@ -175,22 +162,19 @@ def each_below(uri: str) -> Iterator[Stored]:
 
 
 def delete(stored: Stored) -> None:
-    """Deletes an object, unless it is gone or has been replaced."""
-    bucket, name = split(stored.uri)
+    """Delete an object, unless it is gone or has been replaced."""
 
-    def ask(client: "Client") -> None:
+    def ask(blob: "Blob") -> None:
         from google.api_core.exceptions import NotFound, PreconditionFailed
 
         with contextlib.suppress(NotFound, PreconditionFailed):
-            client.bucket(bucket).blob(name).delete(
-                if_generation_match=stored.generation, timeout=REQUEST_SECONDS, retry=_retry()
-            )
+            blob.delete(if_generation_match=stored.generation, timeout=REQUEST_SECONDS, retry=_retry())
 
     _request(stored.uri, "deleted", ask)
 
 
 def require_writable(uri: str) -> None:
-    """Writes and deletes a small object below a place, so that a missing permission shows before hours of work.
+    """Write and delete a small object below a place, so that a missing permission shows before hours of work.
 
     Permission to delete is not required; a warning says what follows.
     """
@@ -206,14 +190,14 @@ def require_writable(uri: str) -> None:
 
 
 def checksum(content: bytes) -> str:
-    """The crc32c of some content, as the service writes it."""
+    """Return the crc32c of some content, as the service writes it."""
     import google_crc32c
 
     return base64.b64encode(google_crc32c.value(content).to_bytes(4)).decode()
 
 
 def checksum_of_file(path: Path) -> str:
-    """The crc32c of a file, as the service writes it."""
+    """Return the crc32c of a file, as the service writes it."""
     import google_crc32c
 
     found = google_crc32c.Checksum()
@@ -237,8 +221,7 @@ def _write(uri: str, source: Path | bytes, generation: int, position: int = -1) 
 
 
 def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1) -> bool:
-    """Uploads under a precondition; returns whether it held."""
-    bucket, name = split(uri)
+    """Upload under a precondition; return whether it held."""
     # With the checksum beforehand the service refuses damaged content even if it arrives in pieces.
     options: dict[str, Any] = {
         "if_generation_match": generation,
@@ -248,10 +231,9 @@ def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1)
         "crc32c_checksum_value": _size_and_checksum(source)[1],
     }
 
-    def ask(client: "Client") -> bool:
+    def ask(blob: "Blob") -> bool:
         from google.api_core.exceptions import PreconditionFailed
 
-        blob = client.bucket(bucket).blob(name)
         if position >= 0:
             blob.metadata = {_POSITION: str(position)}
         try:
@@ -267,14 +249,24 @@ def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1)
 
 
 def _reading() -> dict[str, Any]:
-    """Options of a download: the content as it is stored, not unpacked on its way."""
+    """Return the options of a download of content as it is stored, not unpacked on its way."""
     return {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": _retry(), "checksum": "crc32c"}
 
 
 def _require_checksum(found: str, expected: str | None) -> None:
-    """Compares again, as the library does not once it had to ask for the rest of an answer."""
+    """Compare again, as the library does not once it had to ask for the rest of an answer."""
     if found != expected:
         raise _DamagedOnItsWay(f"its crc32c is {found}, expected {expected}")
+
+
+def _reload(blob: "Blob") -> Stored | None:
+    from google.api_core.exceptions import NotFound
+
+    try:
+        blob.reload(timeout=REQUEST_SECONDS, retry=_retry())
+    except NotFound:
+        return None
+    return _stored(blob)
 
 
 def _stored(blob: "Blob") -> Stored:
@@ -288,21 +280,18 @@ def _stored(blob: "Blob") -> Stored:
     )
 
 
-def _request(uri: str, done: str, ask: Callable[["Client"], _Answer]) -> _Answer:
-    """Sends a request; tries damage on the way again, and turns every other failure into one of our errors."""
+def _request(uri: str, done: str, ask: Callable[["Blob"], _Answer]) -> _Answer:
+    """Ask for an object; try damage on the way again, and turn every other failure into one of our errors."""
     from google.cloud.storage.exceptions import DataCorruption
 
+    bucket, name = split(uri)
     for attempt in range(1, _ATTEMPTS_AT_DAMAGE + 1):
         try:
             with _our_errors(uri, done):
-                return ask(_client())
+                return ask(_client().bucket(bucket).blob(name))
         except (DataCorruption, _DamagedOnItsWay) as error:
             log.warning("%s arrived damaged, attempt %d of %d: %s", uri, attempt, _ATTEMPTS_AT_DAMAGE, _one_line(error))
     raise DataError(f"{uri} cannot be {done}: it arrived damaged {_ATTEMPTS_AT_DAMAGE} times; check the network")
-
-
-class _DamagedOnItsWay(Exception):
-    """Content arrived with another checksum than it was sent with."""
 
 
 @contextlib.contextmanager
@@ -351,7 +340,7 @@ def _transient(uri: str, done: str, error: Exception) -> TransientError:
 
 
 def _one_line(error: Exception) -> str:
-    """The service's message, or else the library's."""
+    """Return the service's message, or else the library's."""
     try:
         message = error.response.json()["error"]["message"]  # type: ignore[attr-defined]
     except (AttributeError, ValueError, KeyError, TypeError, RuntimeError):
@@ -376,19 +365,19 @@ def _retry() -> Any:
 
 
 def _client() -> "Client":
-    """This thread's client."""
+    """Return this thread's client."""
     key = (os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
     if getattr(_OWN, "key", None) != key:
         _OWN.client, _OWN.key = _new_client(), key
-        if key[1]:
-            _warn_of_emulator(key[1])
+        _warn_of_emulator(key[1])
     client: Client = _OWN.client
     return client
 
 
 @functools.cache
 def _warn_of_emulator(url: str) -> None:
-    log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", url)
+    if url:
+        log.warning("buckets are those of the emulator at %s (STORAGE_EMULATOR_HOST)", url)
 
 
 def _new_client() -> "Client":

@@ -18,8 +18,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ MIRRORS = "WGAN_MIRRORS"
 SCHEMA_VERSION = 1
 _AT_ONCE = 8  # files on their way
 Place = str | os.PathLike[str]  # as users write it, or a `Location`
-# A file to download: the object, the path, and the sha256, empty if it is unknown.
-_Download = tuple[Stored, Path, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Location(os.PathLike[str]):
 
     @classmethod
     def of(cls, place: Place) -> "Location":
-        """The location of a path or URI; `ConfigError` for other schemes than gs://."""
+        """Return the location of a path or URI; `ConfigError` for other schemes than gs://."""
         if isinstance(place, Location):
             return place
         text = os.fspath(place)
@@ -83,18 +81,15 @@ class Location(os.PathLike[str]):
 
     @property
     def own(self) -> Path:
-        """The folder for what this machine keeps about a folder: the same one, or one beside all mirrors."""
+        """The folder for what this machine keeps about this one: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
     def fetch(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
-        """Brings an artefact's mirror to the state of the bucket; returns whether the artefact is complete.
+        """Bring an artefact's mirror to the state of the bucket; return whether the artefact is complete.
 
         Args:
             manifest: The name of its description.
             suffixes: The endings of the other files to fetch.
-
-        Raises:
-            DataError: It is damaged.
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()
@@ -109,40 +104,39 @@ class Location(os.PathLike[str]):
         if missing:
             log.info("fetching %s: %d files, %.1f MB", self, len(missing), sum(each[0].bytes for each in missing) / 1e6)
         # The description last, so that no other process takes the mirror for complete before.
-        _download_all(each for each in missing if each[1] != self.path / manifest)
-        _download_all(each for each in missing if each[1] == self.path / manifest)
-        if "" in suffixes and not any(sha256 for _, sha256 in files.values()):
-            self._drop_others(files)
+        _at_once(_download, [each for each in missing if each[1] != self.path / manifest])
+        _at_once(_download, [each for each in missing if each[1] == self.path / manifest])
+        if "" in suffixes and not any(sha256 for _, sha256 in files.values()):  # a copy, which changes
+            for path in self.path.rglob("*"):
+                name = path.relative_to(self.path).as_posix()
+                if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a download
+                    path.unlink(missing_ok=True)
         return True
 
     def fetch_description(self, manifest: str) -> bool:
-        """Fetches the description alone, as `fetch` does."""
+        """Fetch the description alone, as `fetch` does."""
         return self.fetch(manifest, ())
 
     def require(self, manifest: str, what: str, whole: bool = True) -> "Location":
-        """Fetches an artefact, or its description alone; does not check a local folder.
-
-        Raises:
-            DataError: There is none in the bucket, or it is damaged.
-        """
+        """Fetch an artefact, or its description alone; `DataError` if the bucket has none."""
         if self.in_bucket and not self.fetch(manifest, ("",) if whole else ()):
             raise DataError(f"no {what} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
     def fetch_intact(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> None:
-        """Fetches every artefact in this folder; logs and skips damaged ones."""
+        """Fetch every artefact in this folder; log and skip damaged ones."""
         for artefact in self.artefacts(manifest):
             artefact.fetch_if_intact(manifest, suffixes)
 
     def fetch_if_intact(self, manifest: str, suffixes: tuple[str, ...]) -> None:
-        """Fetches files of an artefact, or logs that it is damaged."""
+        """Fetch files of an artefact, or log that it is damaged."""
         try:
             self.fetch(manifest, suffixes)
         except DataError as error:
             log.error("passed over: %s", error)
 
     def fetch_file(self) -> bool:
-        """Brings one file of a mirror to the state of the bucket; returns whether it is there."""
+        """Bring one file of a mirror to the state of the bucket; return whether it exists."""
         if not self.in_bucket:
             return self.path.exists()
         found = buckets.read(self.uri)
@@ -153,24 +147,24 @@ class Location(os.PathLike[str]):
         return True
 
     def fetch_files(self, suffix: str) -> None:
-        """Brings the files in this folder whose names end in a suffix to the state of the bucket."""
+        """Bring the files in this folder whose names end in a suffix to the state of the bucket."""
         if not self.in_bucket:
             return
-        files = {name: stored for name, stored in _files_below(self.uri).items() if "/" not in name}
-        wanted = {name: stored for name, stored in files.items() if name.endswith(suffix)}
+        files = _files_below(self.uri).items()
+        wanted = {name: stored for name, stored in files if "/" not in name and name.endswith(suffix)}
         for path in self.path.glob(f"*{suffix}"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
-        changed = [name for name, stored in wanted.items() if not _is_same(self.path / name, stored, "")]
-        _download_all((wanted[name], self.path / name, "") for name in changed)
+        found = [(stored, self.path / name, "") for name, stored in wanted.items()]
+        _at_once(_download, [each for each in found if not _is_same(each[1], each[0], "")])
 
     def put_file(self) -> None:
-        """Uploads one file of a mirror, which has no other writers, over the one in the bucket."""
+        """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
 
     def artefacts(self, manifest: str) -> list["Location"]:
-        """The artefacts with such a description in this folder of a bucket; none of a local folder."""
+        """Return the artefacts with such a description in this folder of a bucket; none of a local folder."""
         if not self.in_bucket:
             return []
         parts = [name.split("/") for name in _files_below(self.uri)]
@@ -178,7 +172,7 @@ class Location(os.PathLike[str]):
         return [self / name for name in sorted(names)]
 
     def children(self) -> list["Location"]:
-        """The folders in this one but for hidden ones, whose mirrors may be empty."""
+        """Return the folders in this one but for hidden ones, whose mirrors may be empty."""
         if self.in_bucket:
             names = {name.partition("/")[0] for name in _files_below(self.uri) if "/" in name}
         else:
@@ -186,7 +180,7 @@ class Location(os.PathLike[str]):
         return [self / name for name in sorted(names) if not name.startswith(".")]
 
     def file(self, name: str) -> str:
-        """The path or URI of a file of this artefact, for people: in a bucket the committed folder has it."""
+        """Return the path or URI of a file of this artefact, for people: in a bucket the committed folder has it."""
         if not self.in_bucket:
             return str(self.path / name)
         found = buckets.read(f"{self}/{COMMITTED}")
@@ -195,7 +189,7 @@ class Location(os.PathLike[str]):
 
     @contextlib.contextmanager
     def new_folder(self, complete: str) -> Iterator[Path]:
-        """Does what `atomic_files.new_folder` does, after committing the folder to the bucket.
+        """Do what `atomic_files.new_folder` does, after committing the folder to the bucket.
 
         If another process committed the same artefact first, that one is kept.
         """
@@ -218,10 +212,9 @@ class Location(os.PathLike[str]):
         self.fetch(complete)
 
     def commit(self, folder: Path) -> bool:
-        """Commits a complete folder of this machine, which nobody writes to any more, as this artefact in the bucket.
+        """Commit a complete folder, which nobody writes to any more, as this artefact in the bucket.
 
-        Returns whether it is the artefact now; False if another one was committed before. When it fails, the next
-        attempt goes on with what has been sent.
+        Returns False if another one was committed before. When it fails, the next attempt goes on with what was sent.
         """
         # Read before sending, so that what is sent later is compared with this.
         found = atomic_files.files_in(folder)
@@ -233,7 +226,7 @@ class Location(os.PathLike[str]):
         if there is not None:
             return there[0] == content
         target = f"{self}/{attempt}"
-        _wait_for([_pool().submit(buckets.create, f"{target}/{name}", folder / name) for name in files])
+        _at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
         sent = _files_below(target)
         for name, checksum in checksums.items():
             if name not in sent or sent[name].crc32c != checksum:
@@ -245,17 +238,17 @@ class Location(os.PathLike[str]):
         return True
 
     def remove(self) -> None:
-        """Removes an artefact from the bucket: first `committed.json`, then its files."""
+        """Remove an artefact from the bucket: first `committed.json`, then its files."""
         for stored in sorted(buckets.below(self.uri), key=lambda each: each.uri != f"{self}/{COMMITTED}"):
             buckets.delete(stored)
 
     def require_writable(self) -> None:
-        """Refuses a place in a bucket in which nothing can be written, before the work to fill it."""
+        """Refuse a place in a bucket in which nothing can be written, before the work to fill it."""
         if self.in_bucket:
             buckets.require_writable(self.parent.uri)
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
-        """The artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
+        """Return the artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
         found = buckets.read(f"{self}/{COMMITTED}")
         if found is None:
             plain = {name: (stored, "") for name, stored in _files_below(self.uri).items()}
@@ -267,16 +260,9 @@ class Location(os.PathLike[str]):
             raise DataError(f"{self} is damaged: {lost[0]} in {folder} is missing or of another size")
         return {name: (there[name], sha256) for name, (_, sha256) in listed.items()}
 
-    def _drop_others(self, names: Collection[str]) -> None:
-        """Deletes from the mirror what is no longer in the bucket, except for downloads in progress."""
-        for path in self.path.rglob("*"):
-            name = path.relative_to(self.path).as_posix()
-            if path.is_file() and name not in names and not path.name.startswith(".tmp-"):
-                path.unlink(missing_ok=True)
-
 
 def private(name: str) -> Path:
-    """A folder below TMPDIR, or below `WGAN_MIRRORS`; it must be this user's, as its content is trusted."""
+    """Return a folder below TMPDIR, or `WGAN_MIRRORS`; it must be this user's, as its content is trusted."""
     root = Path(os.environ.get(MIRRORS) or tempfile.gettempdir(), f"wgan-{os.getuid()}")
     for each in (root, root / name):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -287,7 +273,7 @@ def private(name: str) -> Path:
 
 
 def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[int, str]]]:
-    """The committed folder, and bytes and sha256 of its files."""
+    """Return the committed folder, and bytes and sha256 of its files."""
     try:
         value: dict[str, Any] = json.loads(committed)
         if value["schema_version"] != SCHEMA_VERSION:
@@ -299,7 +285,7 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
 
 
 def _files_below(uri: str) -> dict[str, Stored]:
-    """The objects below a folder by their names within it; not those that stand for empty folders."""
+    """Return the objects below a folder by their names within it; not those that stand for empty folders."""
     found = {}
     for stored in buckets.below(uri):
         if not stored.uri.endswith("/"):
@@ -319,10 +305,6 @@ def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
     return buckets.checksum_of_file(path) == stored.crc32c
 
 
-def _download_all(downloads: Iterable[_Download]) -> None:
-    _wait_for([_pool().submit(_download, *each) for each in downloads])
-
-
 def _download(stored: Stored, path: Path, sha256: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(prefix=f".tmp-{path.name}-", dir=path.parent)
@@ -336,18 +318,15 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def _pool() -> ThreadPoolExecutor:
-    """Long-lived threads, as each has a client with credentials and connections."""
-    return _pool_of(os.getpid(), _AT_ONCE)
+def _at_once(transfer: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+    """Do some transfers at once; wait for all, even if one fails, then raise the first failure."""
+    begun = [_pool(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
+    wait(begun)
+    for each in begun:
+        each.result()
 
 
 @functools.cache
-def _pool_of(process: int, threads: int) -> ThreadPoolExecutor:
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Return the process's long-lived threads, as each has a client with credentials and connections."""
     return ThreadPoolExecutor(threads, "transfers")
-
-
-def _wait_for(transfers: list[Future[None]]) -> None:
-    """Waits for all, even if one fails; then raises the first failure."""
-    wait(transfers)
-    for transfer in transfers:
-        transfer.result()
