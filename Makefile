@@ -11,7 +11,6 @@ PYTHON_VERSION := $(if $(PYTHON),$(shell $(PYTHON) -c '$(PRINT_VERSION)'))
 INSTALLED := $(VENV)/installed-$(PYTHON_VERSION)
 TF220 := .venv-tensorflow-2.20
 KFP216 := .venv-kfp-2.16
-BENCH_BIN := .venv-bench/bin
 PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 UV_VERSION := 0.13.9
 BEAM_VERSION := 2.77.0
@@ -56,10 +55,11 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Environments of their own, each by the name of its lock: soak has a clock that can be wrong.
+# Environments of their own, each by the name of its lock, which is complete: soak has a clock that can be wrong, bench
+# PyTorch, without what its wheel asks for on Linux and never loads on a CPU.
 .venv-%/installed: requirements/%.txt | $(INSTALLED)
 	$(PYTHON) -m venv .venv-$*
-	$(BIN)/uv pip install --python .venv-$*/bin/python --require-hashes -r $<
+	$(BIN)/uv pip install --python .venv-$*/bin/python --no-deps --require-hashes -r $<
 	touch $@
 
 demo: install ## Run the whole pipeline on handwritten digits and publish a first champion
@@ -175,12 +175,6 @@ bench: install .venv-bench/installed ## Measure speed and memory; a quarter of a
 
 bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage beside a plain loop and TensorFlow Datasets
 	$(BIN)/python -m benchmarks.preprocess
-
-# PyTorch alone, to compare with. The lock leaves out what PyTorch's wheel asks for on Linux and never loads on a CPU.
-.venv-bench/installed: $(INSTALLED) requirements/bench.txt
-	$(PYTHON) -m venv .venv-bench
-	$(BIN)/uv pip install --python $(BENCH_BIN)/python --no-deps --require-hashes -r requirements/bench.txt
-	touch $@
 
 lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade takes the newest
 	$(LOCK) --universal --extra vertex --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
