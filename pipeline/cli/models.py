@@ -1,7 +1,8 @@
-"""`wgan models`: what the registry holds, why a version was promoted, how to make it again; and its upkeep."""
+"""`wgan models`: list the registry, say why a version was promoted and how to make it again, and look after it."""
 
 import argparse
 import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,6 @@ from pipeline.cli import tables
 from pipeline.models import reproduction, upkeep
 
 _DIGEST_SHOWN = 12
-_HELP = {
-    "list": "list the versions, and which of them is the champion",
-    "why": "tell where a version came from, and why it was promoted",
-    "reproduce": "print the commands that make a version's model again, as a shell script",
-    "verify": "compute every digest of the versions again, and name what is damaged",
-    "promote": "make a version champion that was published before",
-    "rollback": "make the champion before this one champion again",
-    "gc": "remove versions that are not needed; prints which, unless --yes is given",
-}
 _EXAMPLES = """examples:
   wgan models list --registry runs/demo/registry
   wgan models why 2 --registry gs://bucket/runs/registry
@@ -45,74 +37,45 @@ def main(words: list[str]) -> int:
         Superseded: Another process changed the champion meanwhile.
         TransientError: The bucket does not answer.
     """
-    parsed = _parser().parse_args(words)
-    if parsed.verb == "verify":
-        upkeep.verify(parsed.registry, parsed.version)
-    elif parsed.verb == "promote":
-        upkeep.promote(parsed.registry, parsed.version)
-    elif parsed.verb == "rollback":
-        upkeep.rollback(parsed.registry)
-    elif parsed.verb == "gc":
-        upkeep.gc(parsed.registry, parsed.keep, parsed.uncommitted, parsed.yes)
-    elif parsed.verb == "list":
-        _list(parsed.registry, _read_champion(parsed.registry))
-    else:
-        _tell(parsed)
+    given = vars(_parser().parse_args(words))
+    del given["verb"]
+    given.pop("run")(**given)
     return errors.OK
 
 
-def _tell(parsed: argparse.Namespace) -> None:
-    champion = _read_champion(parsed.registry)
-    version = registry.read_version(parsed.registry, parsed.version, champion)
-    folder = registry.evaluation_folder(registry.version_folder(parsed.registry, parsed.version))
-    found = lineage.read(folder, version.evaluation)
-    try:
-        if parsed.verb == "why":
-            _tell_why(version, found, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
-        else:
-            initial = _version_of(parsed.registry, champion, reproduction.initial_digest(found))
-            print("\n".join(reproduction.script(version, found, Path(parsed.root), parsed.source, initial)))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise DataError(
-            f"{folder} lacks what is told of a version ({error!r}): restore it, or evaluate and publish anew"
-        ) from None
-
-
 def _parser() -> argparse.ArgumentParser:
-    shared = cli.Parser(add_help=False)
-    shared.add_argument(
-        "--registry",
-        default="runs/registry",
-        help="folder of the registry, here or gs://BUCKET/FOLDER (default: runs/registry)",
-    )
     parser = cli.Parser(
         prog="wgan models",
-        description="Tell what was published, and look after it.",
+        description="Show what was published, and look after it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan models VERB --help)")
-    for name, text in _HELP.items():
-        description = f"{text[0].upper()}{text[1:]}."
-        verb = verbs.add_parser(name, help=text, description=description, parents=[shared], allow_abbrev=False)
+
+    def add(name: str, text: str, run: Callable[..., None]) -> argparse.ArgumentParser:
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
+        verb.set_defaults(run=run)
+        verb.add_argument(
+            "--registry",
+            dest="place",
+            default="runs/registry",
+            help="folder of the registry, here or gs://BUCKET/FOLDER (default: runs/registry)",
+        )
         if name in ("why", "reproduce", "promote"):
-            verb.add_argument("version", type=int, metavar="N", help="number of the version")
-        if name == "verify":
-            verb.add_argument("version", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
-        if name == "reproduce":
-            verb.add_argument(
-                "--root", default="reproduced", help="folder that the commands make (default: ./reproduced)"
-            )
-            verb.add_argument(
-                "--source", default="", help="where the source of the dataset lies now (default: the place on record)"
-            )
-        if name == "gc":
-            _add_flags_of_gc(verb)
-    return parser
+            verb.add_argument("number", type=int, metavar="N", help="number of the version")
+        return verb
 
-
-def _add_flags_of_gc(verb: argparse.ArgumentParser) -> None:
+    add("list", "list the versions, and which of them is the champion", _list)
+    add("why", "show where a version came from, and why it was promoted", _why)
+    verb = add("reproduce", "print the commands that make a version's model again, as a shell script", _reproduce)
+    verb.add_argument("--root", default="reproduced", help="folder that the commands make (default: ./reproduced)")
+    verb.add_argument("--source", default="", help="where the dataset's source lies now (default: the recorded place)")
+    verb = add("verify", "compute every digest of the versions again, and name what is damaged", upkeep.verify)
+    verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
+    add("promote", "make a version champion that was published before", upkeep.promote)
+    add("rollback", "make the champion before this one champion again", upkeep.rollback)
+    verb = add("gc", "remove versions that are not needed; prints which, unless --yes is given", upkeep.gc)
     verb.add_argument(
         "--keep",
         type=_at_least_1,
@@ -123,9 +86,10 @@ def _add_flags_of_gc(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--uncommitted",
         action="store_true",
-        help="remove too what publications left that were never finished; one that is at work now has to begin anew",
+        help="remove what unfinished publications left too; one that is at work now has to begin anew",
     )
     verb.add_argument("--yes", action="store_true", help="remove them; without it they are printed only")
+    return parser
 
 
 def _at_least_1(text: str) -> int:
@@ -142,7 +106,34 @@ def _read_champion(place: str) -> Champion | None:
     return champion
 
 
-def _list(place: str, champion: Champion | None) -> None:
+@contextlib.contextmanager
+def _described(place: str, number: int) -> Iterator[tuple[Version, Lineage, Champion | None, Path]]:
+    """Give a version, its lineage, the champion, and the folder of its evaluation; name a value that is missing."""
+    champion = _read_champion(place)
+    version = registry.read_version(place, number, champion)
+    folder = registry.evaluation_folder(registry.version_folder(place, number))
+    found = lineage.read(folder, version.evaluation)
+    try:
+        yield version, found, champion, folder
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise DataError(
+            f"{folder} lacks values that describe a version ({error!r}): restore it, or evaluate and publish anew"
+        ) from None
+
+
+def _reproduce(place: str, number: int, root: str, source: str) -> None:
+    with _described(place, number) as (version, found, champion, _):
+        initial = _version_of(place, champion, reproduction.initial_digest(found))
+        print("\n".join(reproduction.script(version, found, Path(root), source, initial)))
+
+
+def _why(place: str, number: int) -> None:
+    with _described(place, number) as (version, found, champion, folder):
+        _print_why(version, found, champion, atomic_files.read_json(folder / evaluations.METRICS, "evaluation"))
+
+
+def _list(place: str) -> None:
+    champion = _read_champion(place)
     rows, damaged = [], []
     for number in registry.versions(place, champion):
         try:
@@ -179,7 +170,7 @@ def _version_of(place: str, champion: Champion | None, checkpoint_digest: str) -
     return 0
 
 
-def _tell_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
+def _print_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
     is_champion = champion is not None and champion.version == version.number
     rival = version.evaluation.champion_version
     beaten = f"it was compared with version {rival}, the champion then" if rival else "none was there to compare with"

@@ -33,19 +33,9 @@ _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", 
 def script(version: Version, found: Lineage, root: Path, source: str = "", initial_version: int = 0) -> list[str]:
     """Return the lines of a shell script that makes the model of a version in an empty folder, and judges it.
 
-    Each command is given the digests that its inputs must have, so that the script ends where something differs.
-
-    Args:
-        version: The version.
-        found: Its lineage.
-        root: The folder to make.
-        source: Where the dataset's source lies now; empty for the place on record.
-        initial_version: The version whose checkpoint the training began with; 0 for none, or one that is not known.
-
-    Raises:
-        ConfigError: `source` has characters that cannot be printed.
-        DataError: The same holds for the place on record, and `source` is empty.
-        KeyError, TypeError, AttributeError: The lineage lacks what artefacts say of themselves.
+    Each command is given the digests that its inputs must have, so that the script ends where something differs. An
+    empty `source` means the recorded one. `initial_version` is the version whose checkpoint the training began with; 0
+    for none, or for one that is not known. Raises KeyError, TypeError or AttributeError if the lineage is incomplete.
     """
     dataset, checkpoints, embedding = root / "dataset", root / "checkpoints", root / "embedding"
     checkpoint = checkpoints / f"step-{version.model.step:010d}"

@@ -11,15 +11,7 @@ from pipeline.cli import tables
 
 
 def verify(place: str, number: int | None) -> None:
-    """Compute every digest of the versions again and print what is whole and what is not.
-
-    Args:
-        place: The registry.
-        number: The one version to look at; None for all.
-
-    Raises:
-        DataError: Something is damaged, or there is no such version. The others are still printed.
-    """
+    """Compute every digest of one version, or of all, again; print what is whole, raise if something is not."""
     problems: list[str] = []
     champion = None
     try:
@@ -46,15 +38,7 @@ def verify(place: str, number: int | None) -> None:
 
 
 def promote(place: str, number: int) -> None:
-    """Make a version champion that was published before.
-
-    It must have been promoted by an evaluation, as every version that was published. Nothing here compares it with the
-    champion: that is for whoever asks.
-
-    Raises:
-        DataError: There is no such version, it is damaged, or its verdict is another.
-        Superseded: Another process changed the champion meanwhile.
-    """
+    """Make a version champion that was published before, without comparing it with the present one."""
     with registry.held(place):
         pointer = _published(place)
         version = registry.read_version(place, number, pointer.champion)
@@ -70,12 +54,7 @@ def promote(place: str, number: int) -> None:
 
 
 def rollback(place: str) -> None:
-    """Make the champion before this one champion again; no publication of what was taken back undoes that.
-
-    Raises:
-        DataError: There was none before, or it is gone or damaged.
-        Superseded: Another process changed the champion meanwhile.
-    """
+    """Make the champion before this one champion again; publishing the rolled-back model again does not undo that."""
     with registry.held(place):
         pointer = _published(place)
         champion = _champion(place, pointer)
@@ -93,18 +72,9 @@ def rollback(place: str) -> None:
 def gc(place: str, keep: int, uncommitted: bool, yes: bool) -> None:
     """Remove versions that are not needed, or print which would be removed.
 
-    Kept are the champion, the one before it, and the newest. `champion.json` says first what is removed, so that a
-    promotion at the same time sees it or is seen.
-
-    Args:
-        place: The registry.
-        keep: How many of the newest versions are kept; at least 1, so that no number is given twice.
-        uncommitted: Whether what publications left behind is removed too, of those that died and of those at work.
-        yes: Whether anything is removed.
-
-    Raises:
-        DataError: Nothing has been published.
-        Superseded: Another process changed the champion meanwhile.
+    Kept are the champion, the one before it, and the newest `keep`, at least 1, so that no number is given twice.
+    `champion.json` says first what is removed, so that a promotion at the same time sees it or is seen. `uncommitted`
+    removes what publications left behind too, of those that died and of those at work.
     """
     with registry.held(place):
         pointer = _published(place)
