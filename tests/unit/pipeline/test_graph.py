@@ -24,10 +24,6 @@ def tasks(compiled: reader.Package) -> dict[str, reader.Task]:
     return {task.name: task for task in compiled.tasks}
 
 
-def test_the_runner_can_run_it(compiled: reader.Package) -> None:
-    assert sorted(task.name for task in compiled.tasks) == sorted(stages.ALL)
-
-
 def test_conditions_and_the_exit_handler(tasks: dict[str, reader.Task]) -> None:
     decision = Condition(Output(tasks["decide"], "decision"), "RUN")
     verdict = Condition(Output(tasks["evaluate"], "verdict"), "PROMOTE")

@@ -10,13 +10,13 @@ from tests.unit.pipeline.conftest import Desk, Parts, is_running
 
 
 def test_chain_passes_values_types_and_texts_on(desk: Desk, parts: Parts) -> None:
-    def chain(count: int = 3, share: float = 1e-4, name: str = "x") -> None:
+    def chain(count: int = 3, share: float = 1e-4, name: str = "x", whole: float = 0.5) -> None:
         first = parts.number(value=count)
-        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{{key}}")
+        parts.shell(script='printf %s "$1" > "$2"', text=f"{name}:{first.output}:{share}:{whole}:{{key}}")
 
-    found = desk.run(desk.compile(chain), "--count", "7", "--name", 'it\'s "q" $HOME')
+    found = desk.run(desk.compile(chain), "--count", "7", "--whole", "2", "--name", 'it\'s "q" $HOME')
     assert found.returncode == 0, found.stderr
-    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:{key}'
+    assert desk.tasks()["shell"]["outputs"]["out"] == 'it\'s "q" $HOME:7:0.0001:2.0:{key}'
     assert desk.tasks()["number"]["outputs"]["out"] == 7
 
 
@@ -123,19 +123,9 @@ def test_missing_program_is_told(desk: Desk) -> None:
 
     found = desk.run(desk.compile(pipeline))
     assert found.returncode == 127
-    assert "No such file or directory: /nonexistent/program" in found.stderr
+    assert "absent | " in found.stderr  # how the shell says it differs between shells
+    assert "/nonexistent/program: " in found.stderr
     assert "Traceback" not in found.stderr
-
-
-def test_exit_handler_is_run_each_time(desk: Desk, parts: Parts) -> None:
-    def handled() -> None:
-        with dsl.ExitHandler(parts.shell(script='printf cleaned > "$2"')):
-            parts.shell(script='printf x > "$2"')
-
-    package = desk.compile(handled)
-    assert [desk.run(package).returncode for _ in range(2)] == [0, 0]
-    # Nor is what a program that is no stage of ours made ever kept.
-    assert desk.states(2) == {"shell": "done", "shell-2": "done"}
 
 
 def test_artefacts_are_written_into_the_folder_of_the_stage(desk: Desk) -> None:
