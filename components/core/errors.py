@@ -61,7 +61,7 @@ class Terminated(BaseException):
 
 
 def describe_os_error(error: OSError) -> str:
-    """One line for the user: why, on which paths, and which user was refused if that is why."""
+    """Say in one line why, on which paths, and which user was refused if that is why."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     description = f"{reason}: {names}" if names else reason
@@ -74,7 +74,7 @@ def describe_os_error(error: OSError) -> str:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Adds the path to an `OSError` without one, as what fails after a file was opened never names it."""
+    """Add the path to an `OSError` without one, as what fails after a file was opened never names it."""
     try:
         yield
     except OSError as error:
@@ -83,7 +83,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a stage that an error ends."""
+    """Return the exit code of a stage that an error ends."""
     if isinstance(error, StageError):
         return error.exit_code
     if isinstance(error, OSError):  # missing permission does not pass by itself

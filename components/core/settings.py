@@ -43,7 +43,7 @@ class Field:
 
 
 def fields_of(config: Any) -> list[Field]:
-    """The fields of a configuration class or instance, in order."""
+    """Return the fields of a configuration class or instance, in order."""
     cls = config if isinstance(config, type) else type(config)
     hints = get_type_hints(cls, include_extras=True)
     found = []
@@ -55,7 +55,7 @@ def fields_of(config: Any) -> list[Field]:
 
 
 def parse_value(field: Field, value: Any) -> Any:
-    """Converts text of a command line, or a JSON value of Kubeflow, to the field's type; raises `ValueError`."""
+    """Convert text of a command line, or a JSON value of Kubeflow, to the field's type; raise `ValueError`."""
     if field.type is str:
         if not isinstance(value, str):
             raise ValueError(f"{field.name} must be text, got {value!r}")
@@ -78,7 +78,7 @@ def parse_value(field: Field, value: Any) -> Any:
 
 
 def field_problems(field: Field, value: Any) -> list[str]:
-    """What is wrong with one typed value, a sentence each."""
+    """Say what is wrong with one typed value, a sentence each."""
     setting, problems = field.setting, []
     if setting.choices and value not in setting.choices:
         problems.append(f"{field.name} must be one of {', '.join(setting.choices)}, got {value!r}")
@@ -96,10 +96,9 @@ def field_problems(field: Field, value: Any) -> list[str]:
 
 
 def require_valid(config: Any, *extra_problems: str) -> None:
-    """Raises one `ConfigError` with every problem of a configuration; called from its `__post_init__`.
+    """Raise one `ConfigError` with every problem of a configuration; called from its `__post_init__`.
 
     Args:
-        config: The configuration.
         *extra_problems: Sentences about several fields together; empty ones are ignored.
     """
     problems = []
@@ -114,7 +113,7 @@ def require_valid(config: Any, *extra_problems: str) -> None:
 
 
 def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:
-    """What is wrong with a batch size for so many replicas; empty if nothing is."""
+    """Say what is wrong with a batch size for so many replicas; empty if nothing is."""
     if batch_size < replicas:
         return f"{name} must be at least replicas, got {batch_size} for {replicas}"
     # All cores of a TPU run one program with one static shape; elsewhere shares may differ by one.
@@ -124,11 +123,11 @@ def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -
 
 
 def values_in_key(config: Any) -> dict[str, Any]:
-    """The settings that decide the result of a stage."""
+    """Return the settings that decide the result of a stage."""
     fields = [field.name for field in fields_of(config) if field.setting.in_key and not field.setting.digest]
     return {name: getattr(config, name) for name in fields}
 
 
 def digests_of_inputs(config: Any) -> dict[str, str]:
-    """The digests of inputs that a configuration names."""
+    """Return the digests of inputs that a configuration names."""
     return {field.name: getattr(config, field.name) for field in fields_of(config) if field.setting.digest}

@@ -1,6 +1,6 @@
-"""The one definition of unchanged: the key of what a stage makes.
+"""The key of what a stage makes, which decides whether it is unchanged.
 
-It covers the code that the stage can reach, the settings that decide, and the digests of the inputs. Stages,
+It covers the code that the stage can reach, the settings that decide the result, and the digests of the inputs. Stages,
 `wgan run` and `wgan plan` compare keys; `decide` compares the parts of the keys. Standard library only.
 """
 
@@ -23,7 +23,7 @@ _TEMPLATE_NAME = re.compile(rb'"([\w.]+\.j2)"')  # in a module that renders it, 
 
 
 def source_digest(stage: str) -> str:
-    """Digest of the code that a stage, given by its folder in `components`, can reach."""
+    """Return the digest of the code that a stage, given by its folder in `components`, can reach."""
     return digest_of({place: hashlib.sha256(content).hexdigest() for place, content in source_files(stage).items()})
 
 
@@ -43,7 +43,7 @@ def source_files(stage: str) -> dict[str, bytes]:
 
 @functools.cache
 def _imported(source: bytes) -> frozenset[str]:
-    """The paths in `components` at which the modules that a module imports may lie; not all exist."""
+    """Return the paths in `components` at which the modules that a module imports may lie; not all exist."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -66,11 +66,9 @@ def _named_templates(source: bytes) -> frozenset[str]:
 
 
 def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:
-    """What decides the result of a stage, for `key_of` and `differences`.
+    """Return what decides the result of a stage, for `key_of` and `differences`.
 
     Args:
-        stage: Its folder in `components`.
-        config: Its configuration.
         code: The digest of its code where it runs; of this program's code when empty.
         **inputs: The digests of inputs that the configuration leaves empty or does not name.
     """
@@ -84,23 +82,23 @@ def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[st
 
 
 def key_of(parts: dict[str, Any]) -> str:
-    """The key: 16 hexadecimal digits."""
+    """Return the key: 16 hexadecimal digits."""
     return digest_of(parts)[:16]
 
 
 def fill_key(place: str, parts: dict[str, Any]) -> str:
-    """The place with `{key}` replaced by the key."""
+    """Replace `{key}` in a place by the key."""
     return place.replace(KEY_PLACE, key_of(parts))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What changed from one `key_parts` to another, such as `steps: 2000 -> 3000`."""
+    """Say what changed from one `key_parts` to another, such as `steps: 2000 -> 3000`."""
     changed = changes({**old["settings"], **old["inputs"]}, {**new["settings"], **new["inputs"]})
     return [*changed, *(["its code changed"] if old["code"] != new["code"] else [])]
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Which values changed, by name; digests are shortened."""
+    """Say which values changed, by name; digests are shortened."""
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
 

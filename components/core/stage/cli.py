@@ -33,21 +33,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def log_to_stderr() -> None:
-    """Sends the log to stderr, a line each: time, first letter of the level, message."""
+    """Send the log to stderr, a line each: time, first letter of the level, message."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def main(stage: str, config_class: type, arguments: list[str] | None = None, variant: str = "") -> int:
-    """Runs one stage and returns its exit code (see `components.core.errors`).
-
-    Args:
-        stage: Its folder in `components`, with a module `run` that has `run(config) -> StageResult`.
-        config_class: Its configuration.
-        arguments: The command line; `sys.argv[1:]` when None.
-        variant: Another module of that folder to take in place of `run`, chosen by a flag of its name.
-    """
+    """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
     log_to_stderr()
     if UMASK in os.environ:
         os.umask(int(os.environ[UMASK], 8))
@@ -99,7 +92,7 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 
 
 def build(config_class: type, given: dict[str, Any]) -> Any:
-    """Makes a configuration from text of a command line, or JSON values of Kubeflow, by field name.
+    """Make a configuration from text of a command line, or JSON values of Kubeflow, by field name.
 
     Raises:
         ConfigError: Names every mistake: unknown names, missing and mistyped values, values out of bounds.
@@ -146,7 +139,7 @@ def _read_arguments(
 
 
 def add_flag(parser: argparse._ActionsContainer, field: settings.Field, dest: str = "") -> None:
-    """Adds `--field_name` (also spelt with dashes), or a positional argument; values stay text."""
+    """Add `--field_name` (also spelt with dashes), or a positional argument; values stay text."""
     help_text = field.setting.help.replace("%", "%%")
     if field.setting.choices:
         help_text += f" One of {', '.join(field.setting.choices)}."

@@ -1,4 +1,4 @@
-"""A stage's Kubeflow component, built from its configuration: each field is an input."""
+"""The Kubeflow component of a stage, built from its configuration: each field is an input."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -22,12 +22,9 @@ def component_of(
     runs_in: str,
     inputs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Builds the container component of a stage, whose one argument is Kubeflow's executor input.
+    """Build the container component of a stage, whose one argument is Kubeflow's executor input.
 
     Args:
-        stage: Its folder in `components`.
-        config: Its configuration.
-        description: One sentence for Kubeflow's pages.
         outputs: The type of each output but the summary: `str`, `int` or a kfp artefact.
         runs_in: Its image in `components.core.container_images`.
         inputs: Settings that Kubeflow fills in, and kfp's types for them.
@@ -52,7 +49,7 @@ def component_of(
 
 
 def with_parameters(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    """Gives a function the signature that kfp reads; returns the function."""
+    """Give a function the signature that kfp reads."""
     # `inspect.signature` takes this attribute first (PEP 362); typeshed does not list it for functions.
     function.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     return function
@@ -63,5 +60,5 @@ def _output(kind: Any) -> Any:
 
 
 def parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """Declares a parameter of a signature; kfp reads nothing else of a component or a pipeline."""
+    """Declare a parameter of a signature; kfp reads nothing else of a component or a pipeline."""
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)

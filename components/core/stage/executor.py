@@ -77,13 +77,13 @@ class ExecutorInput:
         return self._parameters
 
     def take_run(self, own: Collection[str]) -> RunOf | None:
-        """Takes the run out of the parameters, if it is there and the stage's own settings do not have its names."""
+        """Take the run out of the parameters, unless it is missing or the stage's own settings have its names."""
         if any(name in own or name not in self._parameters for name in OF_THE_RUN):
             return None
         return RunOf(*(str(self._parameters.pop(name)) for name in OF_THE_RUN))
 
     def write_output(self, result: StageResult) -> None:
-        """Writes every declared output: parameter files, artefact files, and the executor output itself."""
+        """Write every declared output: parameter files, artefact files, and the executor output itself."""
         for name, path in self._output_parameters.items():
             _write_text(path, str(result.parameters[name]))
         artifacts = {}  # all that are declared, as some backends forget the others
@@ -101,7 +101,7 @@ class ExecutorInput:
 
 
 def local_path(uri: str) -> str:
-    """The path at which Kubeflow mounts or copies an artefact in the container."""
+    """Return the path at which Kubeflow mounts or copies an artefact in the container."""
     for scheme, mount in _MOUNTS:
         if uri.startswith(scheme):
             return mount + uri[len(scheme) :]
@@ -109,7 +109,7 @@ def local_path(uri: str) -> str:
 
 
 def _path(text: str) -> Path:
-    """The path; `TypeError` or `ValueError` for what no file can be named."""
+    """Return the path; `TypeError` or `ValueError` for what no file can be named."""
     if b"\0" in os.fsencode(text):
         raise ValueError(f"{text!r} is no path")
     return Path(text)

@@ -1,4 +1,4 @@
-"""Where to train: the settings that `train` and `embed` share, and what is known of the hardware without TensorFlow."""
+"""Settings of the hardware that `train` and `embed` share, and what is known of it without TensorFlow."""
 
 from pathlib import Path
 from typing import Annotated

@@ -20,7 +20,7 @@ OwnEmbedding = Annotated[
 
 
 def digest_of_content(place: str, expected: str = "") -> str:
-    """The sha256 over the names and the content of a SavedModel's files; empty if the place is.
+    """Return the sha256 over the names and the content of a SavedModel's files; empty if the place is.
 
     Raises:
         DataError: There is no SavedModel, or it has another digest than the one expected.

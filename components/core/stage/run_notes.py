@@ -41,13 +41,13 @@ class Note:
 
 
 def folder_of(of_run: RunOf) -> Location:
-    """The folder of the notes and the record of a run."""
+    """Return the folder of the notes and the record of a run."""
     return Location.of(of_run.records) / of_run.run
 
 
 @contextlib.contextmanager
 def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
-    """Notes that a stage runs and how it ended; the block adds its result to the list. Without a run notes nothing."""
+    """Note that a stage runs and how it ended, if it belongs to a run; the block adds its result to the list."""
     results: list[StageResult] = []
     if of_run is None:
         yield results
@@ -73,7 +73,7 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
 
 
 def write(of_run: RunOf, note: Note) -> None:
-    """Writes a note over the stage's earlier one; only logs a failure, as a stage must not fail for its note."""
+    """Write a note over the stage's earlier one; only log a failure, as a stage must not fail for its note."""
     try:
         file = folder_of(of_run) / f"{note.stage}.json"
         atomic_files.write_json(file.path, dataclasses.asdict(note))
@@ -84,7 +84,7 @@ def write(of_run: RunOf, note: Note) -> None:
 
 
 def read(of_run: RunOf) -> list[Note]:
-    """The notes of a run, by start; logs and leaves out those that cannot be read."""
+    """Return the notes of a run, by start; log and leave out those that cannot be read."""
     found = []
     folder = folder_of(of_run)
     folder.fetch_files(".json")

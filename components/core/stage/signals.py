@@ -1,4 +1,4 @@
-"""Deferring SIGINT and SIGTERM to a moment when nothing is half done."""
+"""Defer SIGINT and SIGTERM to a moment when nothing is half done."""
 
 import contextlib
 import signal
@@ -18,17 +18,17 @@ class StopRequest:
         return self.signal is not None
 
     def leave(self) -> None:
-        """Ends the stage as the signal would have, with its exit code."""
+        """End the stage as the signal would have, with its exit code."""
         raise KeyboardInterrupt if self.signal == signal.SIGINT else Terminated
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[StopRequest]:
-    """Makes the first SIGINT or SIGTERM in the block only set the request; a second one acts at once."""
+    """Make the first SIGINT or SIGTERM in the block only set the request; a second one acts at once."""
     request = StopRequest()
-    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if former[signal.SIGINT] == signal.SIG_IGN:  # as in programs started by cron, nohup or a script's `&`
-        del former[signal.SIGINT]
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if previous[signal.SIGINT] == signal.SIG_IGN:  # as in programs started by cron, nohup or a script's `&`
+        del previous[signal.SIGINT]
 
     def note(number: int, frame: Any) -> None:
         if request:
@@ -36,10 +36,10 @@ def deferred() -> Iterator[StopRequest]:
             request.leave()
         request.signal = number
 
-    for number in former:
+    for number in previous:
         signal.signal(number, note)
     try:
         yield request
     finally:
-        for number, handler in former.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

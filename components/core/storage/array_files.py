@@ -17,7 +17,7 @@ _UNIX = 3
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays of any shape and dtype but object, in the order of their names."""
+    """Write arrays of any shape and dtype but object, in the order of their names."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays):
             held = io.BytesIO()

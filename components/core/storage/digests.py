@@ -13,22 +13,22 @@ _CHUNK_BYTES = 1 << 20
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces, UTF-8, no NaN or infinity."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, UTF-8, no NaN or infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def digest_of(value: Any) -> str:
-    """The sha256 (64 hexadecimal digits) of a value's canonical JSON; the value must not hold times or paths."""
+    """Return the sha256 (64 hexadecimal digits) of a value's canonical JSON; it must not hold times or paths."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def digest_of_record(record: dict[str, Any]) -> str:
-    """The digest of an artefact's description, without `made_with` and its seal."""
+    """Return the digest of an artefact's description, without `made_with` and its seal."""
     return digest_of({name: value for name, value in record.items() if name not in (MADE_WITH, SEAL)})
 
 
 def sha256_of_file(path: Path) -> str:
-    """The sha256 (64 hexadecimal digits) of a file."""
+    """Return the sha256 (64 hexadecimal digits) of a file."""
     found = hashlib.sha256()
     with naming(path), open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

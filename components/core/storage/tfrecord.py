@@ -59,16 +59,12 @@ def frame(records: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read(file: BinaryIO, largest: int, offset: int = 0, number: int = 0) -> Iterator[Record]:
-    """Yield the records of a file from one on, their checksums compared.
+    """Yield the records of a file from one on, their checksums compared; `Damage` for one that is damaged or cut.
 
     Args:
-        file: What to read; it must be able to seek to `offset`.
         largest: Most bytes that a record may have, so that no forged length takes all memory.
-        offset: Byte at which the first record begins.
+        offset: Byte at which the first record begins; the file must be able to seek there.
         number: Number of that record, for messages.
-
-    Raises:
-        Damage: A record is damaged, cut or too large.
     """
     file.seek(offset)
     while (length := _read_length(file, offset, number)) is not None:
@@ -84,11 +80,7 @@ def read(file: BinaryIO, largest: int, offset: int = 0, number: int = 0) -> Iter
 
 
 def read_sizes(file: BinaryIO, end: int) -> Iterator[int]:
-    """Yield the size of each framed record of a file of `end` bytes, whose contents are not read.
-
-    Raises:
-        Damage: A length is damaged, or the file ends within a record.
-    """
+    """Yield the size of each framed record of a file of `end` bytes, whose contents are not read."""
     number = offset = 0
     while (length := _read_length(file, offset, number)) is not None:
         size = FRAME_BYTES + length
@@ -100,7 +92,7 @@ def read_sizes(file: BinaryIO, end: int) -> Iterator[int]:
 
 
 def starts_a_record(head: bytes) -> bool:
-    """Whether a file that begins with these bytes begins with a record."""
+    """Return whether a file that begins with these bytes begins with a record."""
     return len(head) >= _HEAD.size and head[: _HEAD.size] == _head(int.from_bytes(head[:8], "little"))
 
 
@@ -111,13 +103,13 @@ def encode_example(image: bytes, label: int) -> bytes:
 
 
 def size_and_offset(image_bytes: int, label: int) -> tuple[int, int]:
-    """The size of an example's framed record in bytes, and where in it the pixels begin."""
+    """Return the size of an example's framed record in bytes, and where in it the pixels begin."""
     before, after = _around_image(image_bytes, label)
     return FRAME_BYTES + len(before) + image_bytes + len(after), _HEAD.size + len(before)
 
 
 def _read_length(file: BinaryIO, offset: int, number: int) -> int | None:
-    """The length of the next record; None at the end of the file."""
+    """Return the length of the next record; None at the end of the file."""
     head = file.read(_HEAD.size)
     if not head:
         return None
@@ -138,7 +130,7 @@ def _head(length: int) -> bytes:
 
 @functools.lru_cache(maxsize=_FORMS_KEPT)
 def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
-    """What comes before an image of so many bytes in its example, and after it: the same in a whole dataset."""
+    """Return what comes before an image of so many bytes in its example, and after it: the same in a dataset."""
     example = Example()
     example.features.feature["label"].int64_list.value.append(label)
     after = example.features.SerializeToString()
@@ -148,7 +140,7 @@ def _around_image(length: int, label: int) -> tuple[bytes, bytes]:
 
 
 def _example_class() -> Any:
-    """The class of `tf.train.Example`, in a pool of its own: TensorFlow's is in the default one."""
+    """Make the class of `tf.train.Example`, in a pool of its own: TensorFlow's is in the default one."""
     pool = descriptor_pool.DescriptorPool()
     pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
