@@ -11,7 +11,7 @@ _SPACES = {
     embeddings.UNTRAINED: "features of an untrained network",
 }
 _OWN_SPACE = "features of {}, the user's own embedding"
-OF_SPACE = {
+_OF_SPACE = {
     "fcd": "Fréchet distance",
     "fcd_error": "its standard error",
     "fcd_ratio": "the distance in multiples of real against real",
@@ -71,7 +71,7 @@ def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[
     of_spaces = [
         [name_of(name, space, spaces), f"{text}, in {_SPACES.get(space, _OWN_SPACE.format(space))}"]
         for space in spaces
-        for name, text in OF_SPACE.items()
+        for name, text in _OF_SPACE.items()
     ]
     return of_spaces + [[name, text] for name, text in _OF_IMAGES.items() if scores.get(name) is not None]
 
@@ -89,7 +89,7 @@ def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
             columns,
             f"In the {_SPACES.get(space, _OWN_SPACE.format(space))}",
             space,
-            [_row_of_space(columns, space, *item) for item in OF_SPACE.items()],
+            [_row_of_space(columns, space, *item) for item in _OF_SPACE.items()],
         )
         for space in spaces
     ]

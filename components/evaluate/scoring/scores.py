@@ -13,7 +13,7 @@ import numpy as np
 
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, neighbours, set_distances
-from components.core.reporting.metric_labels import OF_SPACE, name_of
+from components.core.reporting.metric_labels import name_of
 from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
 from components.evaluate.scoring import groups
@@ -30,8 +30,6 @@ _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
 
-_OF_GROUPS = ("distance", "ratio", "coverage")
-_OF_PIXELS = ("pixel_mean_ratio", "pixel_deviation_ratio")
 _OF_COPIES = ("copy_z", "copy_nearness", "copy_share")
 
 ByName = dict[str, float | None]  # scores; None for what could not be computed
@@ -138,10 +136,8 @@ class Reference:
 
     @property
     def no_scores(self) -> ByName:
-        """Every score, missing, except for the one of images whose classes were asked for."""
-        of_spaces = [self.name(score, space) for space in self.spaces for score in OF_SPACE]
-        of_groups = [f"{self.groups.kind}_{score}" for score in _OF_GROUPS]
-        return dict.fromkeys([*of_spaces, *of_groups, *_OF_PIXELS, "distinct_share", *_OF_COPIES])
+        """Every score but `class_accuracy`, missing."""
+        return dict.fromkeys(self.floor)
 
     def name(self, score: str, space: str = "") -> str:
         """The name of a score of a space; of the first space if it is not given."""
@@ -271,7 +267,8 @@ def differences(model: Scored, champion: Scored, reference: Reference) -> dict[s
 
 def _measure(reference: Reference, seen: Seen) -> Scored:
     """Everything but what is said of copies and of classes that were asked for."""
-    scores, measured, blocks, overlaps = reference.no_scores, {}, {}, {}
+    scores: ByName = {}
+    measured, blocks, overlaps = {}, {}, {}
     for space in reference.spaces:
         drawn, real = neighbours.make_balls(seen.features[space][: reference.count]), reference.real[space]
         overlaps[space] = overlap = neighbours.overlap(drawn, real)
@@ -296,25 +293,26 @@ def _measure(reference: Reference, seen: Seen) -> Scored:
             "coverage": overlap.coverage,
         }
         scores |= {reference.name(score, space): value for score, value in found.items()}
-    first, count = reference.spaces[0], len(seen.digests)
-    effective, level = reference.count / CROWDING, intervals.LEVEL / 2
-    for score in ("recall", "coverage"):
-        ours, floor = scores[reference.name(score)], reference.floor.get(reference.name(score))
-        if ours is not None and floor is not None:
-            of, to = intervals.share(ours, effective, level), intervals.share(floor, effective, level)
-            measured[f"{reference.name(score)} against real images"] = intervals.ratio(of, to)
+    first, kind, count = reference.spaces[0], reference.groups.kind, len(seen.digests)
     shares = reference.groups.shares(reference.groups.of(seen.features[first], seen.logits))
     sizes = shares, count, reference.shares, reference.count
-    kind = reference.groups.kind
-    measured[f"{kind}_distance"] = intervals.total_variation(*sizes)
-    measured[f"{kind}_ratio"] = intervals.smallest_ratio(*sizes)
-    measured[f"{kind}_coverage"] = _smallest_coverage(overlaps[first].covered, reference.members)
-    for name, drawn_pixels, real_pixels in zip(_OF_PIXELS, seen.pixels, reference.pixels, strict=True):
-        measured[name] = intervals.ratio(drawn_pixels, real_pixels)
-    measured["distinct_share"] = intervals.share(len(set(seen.digests)) / count, count)
-    scores |= {name: value.value for name, value in measured.items() if name in scores}
+    measured |= {
+        f"{kind}_distance": intervals.total_variation(*sizes),
+        f"{kind}_ratio": intervals.smallest_ratio(*sizes),
+        f"{kind}_coverage": _smallest_coverage(overlaps[first].covered, reference.members),
+        "pixel_mean_ratio": intervals.ratio(seen.pixels[0], reference.pixels[0]),
+        "pixel_deviation_ratio": intervals.ratio(seen.pixels[1], reference.pixels[1]),
+        "distinct_share": intervals.share(len(set(seen.digests)) / count, count),
+    }
+    scores |= {name: value.value for name, value in measured.items()}
+    effective, level = reference.count / CROWDING, intervals.LEVEL / 2
+    for name in map(reference.name, ("recall", "coverage")):
+        ours, theirs = scores[name], reference.floor.get(name)
+        if ours is not None and theirs is not None:
+            of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
+            measured[f"{name} against real images"] = intervals.ratio(of, to)
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    return Scored(finite, measured, blocks, overlaps[first], shares, count)
+    return Scored({**finite, **dict.fromkeys(_OF_COPIES)}, measured, blocks, overlaps[first], shares, count)
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:

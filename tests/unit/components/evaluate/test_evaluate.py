@@ -33,7 +33,7 @@ from components.publish import run as publish
 from components.publish.config import PublishConfig
 from tests.fakes.gcs.server import Server
 from tests.limits import NO_LIMITS
-from tests.unit.components.evaluate.conftest import Run, folder_of, metrics, report, score_row
+from tests.unit.components.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,13 @@ def test_the_first_good_model_is_promoted_with_every_number_in_place(
     train = datasets.Manifest.of(dataset).splits["train"].records
     assert metrics(first)["copy_search"] == {"searched": train, "of": train}
     assert f"covers {train:,} of {train:,} training images." in report(first)
+
+
+def test_every_score_has_words_and_is_documented(first: StageResult) -> None:
+    """Fails for what was forgotten when a score was added."""
+    names = {name for name, _ in metrics(first)["names"]}
+    assert metrics(first)["model"].keys() - names == {"bad_samples"}, "core/reporting/metric_labels.py lacks one"
+    assert [name for name in names if f"`{name.removeprefix('untrained_')}`" not in README] == [], "README lacks them"
 
 
 def test_numbers_are_those_of_the_definitions(

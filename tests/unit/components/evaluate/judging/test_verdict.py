@@ -12,6 +12,8 @@ from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PR
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.intervals import Measured, around
 from components.evaluate.judging.verdict import Champion, Scores, Verdict, judge
+from tests.limits import NO_LIMITS
+from tests.unit.components.evaluate.conftest import README
 
 SHAPE = ImageShape(8, 8, 1)
 # What there are limits on: the value, and half the width of its interval.
@@ -60,6 +62,7 @@ BEYOND: list[tuple[str, float, float]] = [
     ("copy_share", 0.05, 0.01),
     ("copy_nearness", 0.7, 0.1),
 ]
+LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
 DIFFERENCES = {"recall": (0.0, 0.03), "coverage": (0.0, 0.03), "class_distance": (0.0, 0.03)}
 FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
 BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
@@ -123,6 +126,19 @@ def test_the_first_good_model_is_promoted() -> None:
     rule = found.rules[4]
     assert (rule.rule, rule.value, rule.limit) == ("fcd_corrected", 0.02, "at most 0.05")
     assert (rule.low, rule.high) == pytest.approx((0.01, 0.03))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_is_used_wherever_it_must_be(limit: str) -> None:
+    """Fails for what was forgotten when a limit was added."""
+    changed = _judge(config=dataclasses.replace(CONFIG, **{limit: getattr(CONFIG, limit) / 2}))
+    assert changed.rules != _judge().rules, "no rule in judging/verdict.py has it"
+    assert limit in NO_LIMITS, "tests/limits.py lacks it"
+    assert f"`--{limit}`" in README, "README's table of limits lacks it"
+
+
+def test_every_rule_is_tried_beyond_its_limit() -> None:
+    assert {name for name, *_ in BEYOND} == GOOD.keys()
 
 
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
