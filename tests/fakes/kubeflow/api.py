@@ -245,7 +245,7 @@ class Api:
             )
         if body.get("namespace") and not self.access.multi_user:
             raise requests.invalid(f"Experiment belongs to namespace '' instead of '{body['namespace']}'")
-        cron.check(body.get("trigger", {}).get("cron_schedule", {}).get("cron", ""))
+        cron.fields(body.get("trigger", {}).get("cron_schedule", {}).get("cron", ""))
         mode = "ENABLE" if body.get("mode") == "ENABLE" else "DISABLE"
         fields = self._started(body)
         return self.store.add(

@@ -1,95 +1,39 @@
-"""Cron as Kubeflow reads it: seconds first, by the rules of version 1 of Go's robfig/cron."""
+"""Cron as our client sends it, read as Kubeflow's controller does: six fields, seconds first, Sunday is 0.
+
+The real server (robfig/cron 1) takes more: names, `@daily`, and five fields, which it reads one too early each.
+"""
 
 import re
 
 from tests.fakes.kubeflow.requests import invalid
 
-_MONTHS = dict(
-    zip(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), range(1, 13), strict=True)
-)
-_DAYS = dict(zip(("sun", "mon", "tue", "wed", "thu", "fri", "sat"), range(7), strict=True))
-# Second, minute, hour, day of month, month, day of week: the least, the most, and names for some.
-_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
-    (0, 59, {}),
-    (0, 59, {}),
-    (0, 23, {}),
-    (1, 31, {}),
-    (1, 12, _MONTHS),
-    (0, 6, _DAYS),
-)
-_NAMED = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
-_DURATION = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+|0")
-_FORMAT = "Schedule cron is not a supported format(https://godoc.org/github.com/robfig/cron). Error: "
+# Second, minute, hour, day of month, month, day of week: the least and the most.
+_BOUNDS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+_PART = re.compile(r"([0-9]+)|(?:[*?]|([0-9]+)-([0-9]+))(?:/([0-9]+))?")
 
 
-class _BadCronError(ValueError):
-    pass
-
-
-def check(text: str) -> None:
-    """Refuses what is no schedule.
+def fields(text: str) -> list[set[int]]:
+    """The values that each field allows.
 
     Raises:
-        Refusal: It is none.
+        Refusal: It is no schedule, or none that our client sends.
     """
-    try:
-        fields(text)
-    except _BadCronError as error:
-        raise invalid(f"{_FORMAT}{error}") from None
-
-
-def fields(text: str) -> list[set[int]] | None:
-    """The values that each field allows, from seconds to days of week; None for `@daily` and the like."""
-    if not text:
-        raise _BadCronError("Empty spec string")
-    if text.startswith("@"):
-        if text in _NAMED or (text.startswith("@every ") and _DURATION.fullmatch(text[len("@every ") :])):
-            return None
-        raise _BadCronError(f"Unrecognized descriptor: {text}")
-    parts = text.split()
-    if not 5 <= len(parts) <= 6:
-        raise _BadCronError(f"Expected 5 to 6 fields, found {len(parts)}: {text}")
-    # What is missing is the last, not the first: five fields of a crontab are read one too early each.
-    parts += ["*"] * (6 - len(parts))
+    words = text.split()
+    if len(words) != len(_BOUNDS):
+        raise invalid(f"Schedule cron is not a supported format: Expected {len(_BOUNDS)} fields, found {len(words)}")
     return [
-        set().union(*(_range(part, *bounds) for part in field.split(",") if part))
-        for field, bounds in zip(parts, _FIELDS, strict=True)
+        set().union(*(_values(part, *bounds) for part in word.split(",")))
+        for word, bounds in zip(words, _BOUNDS, strict=True)
     ]
 
 
-def _range(text: str, least: int, most: int, names: dict[str, int]) -> set[int]:
-    span, *steps = text.split("/")
-    ends = span.split("-")
-    if ends[0] in ("*", "?"):
-        start, end = least, most
-    else:
-        start = end = _number(ends[0], names)
-        if len(ends) == 2:
-            end = _number(ends[1], names)
-        elif len(ends) > 2:
-            raise _BadCronError(f"Too many hyphens: {text}")
-    if len(steps) > 1:
-        raise _BadCronError(f"Too many slashes: {text}")
-    step = _number(steps[0], {}) if steps else 1
-    if steps and len(ends) == 1:
-        end = most  # `5/15` goes on from 5
-    if start < least:
-        raise _BadCronError(f"Beginning of range ({start}) below minimum ({least}): {text}")
-    if end > most:
-        raise _BadCronError(f"End of range ({end}) above maximum ({most}): {text}")
-    if start > end:
-        raise _BadCronError(f"Beginning of range ({start}) beyond end of range ({end}): {text}")
-    if step == 0:
-        raise _BadCronError(f"Step of range should be a positive number: {text}")
-    return set(range(start, end + 1, step))
-
-
-def _number(text: str, names: dict[str, int]) -> int:
-    if text.lower() in names:
-        return names[text.lower()]
-    if not re.fullmatch("[+-]?[0-9]+", text):
-        raise _BadCronError(f'Failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
-    number = int(text)
-    if number < 0:
-        raise _BadCronError(f"Negative number ({number}) not allowed: {text}")
-    return number
+def _values(part: str, least: int, most: int) -> set[int]:
+    found = _PART.fullmatch(part)
+    if found:
+        number, start, end, step = (int(each) if each else None for each in found.groups())
+        if number is not None:
+            start = end = number
+        values = set(range(least if start is None else start, (most if end is None else end) + 1, step or 1))
+        if step != 0 and values and least <= min(values) and max(values) <= most:
+            return values
+    raise invalid(f"Schedule cron is not a supported format: {part}")
