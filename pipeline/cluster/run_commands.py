@@ -14,7 +14,7 @@ from components.core.stage import cli
 from pipeline.cli import tables
 from pipeline.cluster import backend, backends, submission, waiting
 from pipeline.cluster.backend import Runs, RunStatus
-from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.package import parameters
 from pipeline.profiles.profiles import KFP, TARGETS
 
@@ -108,7 +108,7 @@ def _submit(words: list[str]) -> int:
         backends.add_flags(parser)
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
-    package = read_package(path)
+    package = submission.read_package(path)
     backends.add_flags(parser, [package.target])
     parameters.add_flags(parser, parameters.fields(package.found))
     parsed, unknown = parser.parse_known_args(words)

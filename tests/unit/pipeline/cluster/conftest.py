@@ -1,13 +1,13 @@
-"""Real packages, read once, and a desk without credentials or a home of its own."""
+"""Real packages, compiled and read once, and a desk without credentials or a home of its own."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline.cluster import run_commands, submission, waiting
-from pipeline.cluster.submission import ClusterPackage, read_package
+from pipeline.cluster import submission, waiting
+from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.compile import compiled_package
 from pipeline.profiles import profiles
 
@@ -25,12 +25,27 @@ def kfp_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def read_kfp_package(kfp_package: Path) -> ClusterPackage:
-    return read_package(kfp_package, profiles.KFP)
+    return submission.read_package(kfp_package)
+
+
+@pytest.fixture(scope="session")
+def kfp_run(read_kfp_package: ClusterPackage) -> Submission:
+    """A run to start on Kubeflow."""
+    parameters = {"source": "digits", "root": "/data/runs"}
+    return Submission(package=read_kfp_package, parameters=parameters, experiment="mine", run_name="first")
 
 
 @pytest.fixture(scope="session")
 def vertex_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("packages"), profiles.VERTEX)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages_read_once() -> Iterator[None]:
+    """Packages stay as they are here, and take most of the time to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(submission, "read_package", functools.cache(submission.read_package))
+        yield
 
 
 @pytest.fixture
@@ -50,15 +65,3 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def logged(caplog: pytest.LogCaptureFixture) -> None:
     """Captures what the commands log."""
     caplog.set_level("INFO", logger="pipeline")
-
-
-@pytest.fixture(scope="session")
-def _reads_once() -> Callable[..., ClusterPackage]:
-    return functools.cache(read_package)
-
-
-@pytest.fixture
-def packages_read_once(_reads_once: Callable[..., ClusterPackage], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages stay as they are here, and take most of the time to read."""
-    monkeypatch.setattr(submission, "read_package", _reads_once)
-    monkeypatch.setattr(run_commands, "read_package", _reads_once)

@@ -1,5 +1,6 @@
 """Schedules in memory, as a place that can be stopped at every request."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -17,63 +18,53 @@ class Place:
     def __init__(self) -> None:
         self.held: dict[str, LiveSchedule] = {}
         self.ended_at_work: list[str] = []
-        self.made = 0
-        self.writes = 0
+        self.made = self.requests = self.writes = 0
         # At which request, before or after it acted, and how.
         self.fault: tuple[int, bool, type[BaseException]] | None = None
-        self.requests = 0
 
+    @contextlib.contextmanager
     def _request(self) -> Iterator[None]:
-        """One request: acts between its two halves."""
+        """One request, which acts within the block."""
         self.requests += 1
-        for after in (False, True):
-            if self.fault and self.fault[:2] == (self.requests, after):
-                raise self.fault[2]("as the test says")
-            yield
+        self._fail(after=False)
+        yield
+        self._fail(after=True)
+
+    def _fail(self, after: bool) -> None:
+        if self.fault and self.fault[:2] == (self.requests, after):
+            raise self.fault[2]("as the test says")
 
     def live(self) -> list[LiveSchedule]:
-        for _ in self._request():
-            found = list(self.held.values())
-        return found
+        with self._request():
+            return list(self.held.values())
 
     def create(self, schedule: Schedule) -> LiveSchedule:
-        for acted in self._acting():
-            if acted:
-                self.made += 1
-                made = LiveSchedule(
-                    schedule_id=f"id-{self.made}",
-                    name=schedule.name,
-                    enabled=False,
-                    digest=schedule.digest(),
-                )
-                self.held[made.schedule_id] = made
+        with self._request():
+            self.made += 1
+            name, schedule_id = schedule.name, f"id-{self.made}"
+            made = LiveSchedule(schedule_id=schedule_id, name=name, enabled=False, digest=schedule.digest())
+            self._hold(made)
         return made
 
     def pause(self, schedule_id: str) -> None:
-        for acted in self._acting():
-            if acted:
-                self._set(schedule_id, enabled=False)
+        with self._request():
+            self._set(schedule_id, enabled=False)
 
     def resume(self, schedule_id: str) -> None:
-        for acted in self._acting():
-            if acted:
-                self._set(schedule_id, enabled=True)
+        with self._request():
+            self._set(schedule_id, enabled=True)
 
     def delete(self, schedule_id: str) -> None:
-        for acted in self._acting():
-            if acted:
-                gone = self.held.pop(schedule_id)
-                self.ended_at_work += gone.active_runs
+        with self._request():
+            self.writes += 1
+            self.ended_at_work += self.held.pop(schedule_id).active_runs
 
-    def _acting(self) -> Iterator[bool]:
-        halves = self._request()
-        next(halves)
+    def _hold(self, live: LiveSchedule) -> None:
         self.writes += 1
-        yield True
-        next(halves)
+        self.held[live.schedule_id] = live
 
     def _set(self, schedule_id: str, **what: Any) -> None:
-        self.held[schedule_id] = dataclasses.replace(self.held[schedule_id], **what)
+        self._hold(dataclasses.replace(self.held[schedule_id], **what))
 
     def tick(self) -> None:
         """What is enabled starts a run."""

@@ -61,22 +61,6 @@ def test_a_schedule_is_made_replaced_paused_resumed_and_deleted(place: Place) ->
     assert place.held == {}
 
 
-def test_a_second_time_nothing_is_written(place: Place) -> None:
-    wanted = [schedule("weekly"), schedule("nightly", enabled=False)]
-    run(place, wanted)
-    place.writes = 0
-    assert run(place, wanted) == []
-    assert place.writes == 0
-    assert place.requests == 4 + 1
-
-
-def test_made_paused_and_stays_so(place: Place) -> None:
-    assert run(place, [schedule("weekly", enabled=False)]) == ["weekly: created, paused"]
-    assert place.enabled() == []
-    assert run(place, [schedule("weekly", 10, enabled=False)])[0] == "weekly: replaced, paused"
-    assert place.enabled() == []
-
-
 def test_what_has_a_run_at_work_is_deleted_once_it_has_ended(place: Place) -> None:
     run(place, [schedule("weekly")])
     place.tick()

@@ -1,7 +1,5 @@
-"""Apply stopped at every request, then applied again: on a place in memory, on Kubeflow and on Vertex."""
+"""Apply stopped at every request, then applied again, on Kubeflow and on Vertex; in memory see `test_apply.py`."""
 
-import copy
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,50 +9,13 @@ from kfp import compiler, dsl
 
 from components.core.errors import TransientError
 from pipeline.cluster import apply
-from pipeline.cluster.backend import Schedule, Schedules
+from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import Submission, read_package
 from pipeline.package.package_origin import Origin
 from tests.unit.pipeline.cluster import worlds
-from tests.unit.pipeline.cluster.memory import Place
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
-
-
-class Memory:
-    """The same of a place in memory."""
-
-    def __init__(self) -> None:
-        self.place = Place()
-
-    def connected(self) -> Schedules:
-        return self.place
-
-    def start_run(self, name: str) -> None:
-        (found,) = (each for each in self.place.held.values() if each.name == name)
-        self.place.held[found.schedule_id] = dataclasses.replace(found, active_runs=("training",))
-
-    def end_runs(self) -> None:
-        self.place.end_runs()
-
-    def starting(self) -> list[str]:
-        return self.place.enabled()
-
-    def killed_runs(self) -> list[str]:
-        return self.place.ended_at_work
-
-    def requests(self) -> list[bool]:
-        return [True] * self.place.requests
-
-    def stop(self, at: int | None, after: bool = False) -> None:
-        self.place.requests = 0
-        self.place.fault = None if at is None else (at, after, TransientError)
-
-    def saved(self) -> Any:
-        return copy.deepcopy(self.place.held)
-
-    def restore(self, saved: Any) -> None:
-        self.place.held = copy.deepcopy(saved)
 
 
 @dsl.container_component
@@ -66,7 +27,7 @@ def retraining(source: str) -> None:
     train(source=source).set_caching_options(False)
 
 
-@pytest.fixture(scope="module", params=["memory", "kfp", "vertex"])
+@pytest.fixture(scope="module", params=["kfp", "vertex"])
 def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -75,28 +36,25 @@ def target(request: pytest.FixtureRequest) -> str:
 def package(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of a single stage: a server takes long to read ours often."""
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    described = dsl.pipeline(name="retraining", description=str(Origin(target.replace("memory", "kfp"), "cpu")))
+    described = dsl.pipeline(name="retraining", description=str(Origin(target, "cpu")))
     compiler.Compiler().compile(described(retraining), str(path))
     return path
 
 
 @pytest.fixture
-def world(target: str) -> Iterator[Memory | World]:
-    if target == "memory":
-        yield Memory()
-    else:
-        with worlds.world(target) as found:
-            yield found
+def world(target: str) -> Iterator[World]:
+    with worlds.world(target) as found:
+        yield found
 
 
-def applied(world: Memory | World, wanted: list[Schedule]) -> list[Any]:
+def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Applies to the end; what there is then, without ids."""
     place = world.connected()
     apply.apply(place, wanted, True, lambda line: None)
     return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in place.live())
 
 
-def test_stopped_at_every_request_and_applied_again(world: Memory | World, package: Path) -> None:
+def test_stopped_at_every_request_and_applied_again(world: World, package: Path) -> None:
     """From one to keep, one to replace at work, one to replace, one to pause and one to delete."""
     read = read_package(package)
 

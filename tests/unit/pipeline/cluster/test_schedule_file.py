@@ -1,8 +1,7 @@
 """schedules.yaml: what is read, and every mistake with its path, reported before anything is sent."""
 
-import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import yaml
 from hypothesis import strategies as st
 
 from components.core.errors import ConfigError
-from pipeline.cluster import schedule_file, submission
+from pipeline.cluster import schedule_file
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.schedule_file import ScheduleSettings
 from pipeline.profiles.yaml_files import shown
@@ -28,14 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, kfp_package: Path, vertex_p
     for package in (kfp_package, vertex_package):
         (found / package.name).write_bytes(package.read_bytes())
     return found
-
-
-@pytest.fixture(scope="module", autouse=True)
-def packages_read_once() -> Iterator[None]:
-    """The packages stay as they are, and are long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(submission, "read_package", functools.cache(submission.read_package))
-        yield
 
 
 @pytest.fixture
@@ -255,6 +246,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_no_schedules_are_a_file_too(read: Reads) -> None:
     assert read("schedules: {}") == []
+
+
+def test_the_example_in_the_docs_is_a_file_of_schedules(
+    tmp_path: Path, kfp_package: Path, vertex_package: Path
+) -> None:
+    text = (Path(__file__).parents[4] / "docs" / "schedules.md").read_text()
+    example = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
+    path = tmp_path / "schedules.yaml"
+    path.write_text(example)
+    for name, settings in yaml.safe_load(example)["schedules"].items():
+        package = kfp_package if settings["target"] == "kfp" else vertex_package
+        (tmp_path / settings["package"]).write_bytes(package.read_bytes())
+        assert name in text.replace(example, "")
+    assert {schedule.target for schedule in schedule_file.read(path)} == {"kfp", "vertex"}
+    assert {*re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)} == {*ScheduleSettings.model_fields}
 
 
 _VALUES = st.recursive(

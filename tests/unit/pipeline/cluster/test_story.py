@@ -15,7 +15,7 @@ from pipeline.cluster import waiting
 from tests.unit.pipeline.cluster import schedule_files, worlds
 from tests.unit.pipeline.cluster.worlds import World
 
-pytestmark = pytest.mark.usefixtures("bare_desk", "logged", "packages_read_once")
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
 
 @pytest.fixture(params=["kfp", "vertex"])

@@ -1,5 +1,10 @@
-"""Kubeflow and Vertex alike: a fake server of each, and what a test may do to it behind the client's back."""
+"""Kubeflow and Vertex alike: a fake server of each, and what a test may do to it behind the client's back.
 
+Each world has a `target`, the words of a command line that say where it is (`flags`, and `pipeline_root` for `wgan
+submit`), and what `wgan logs` of the stage train says (`logs_remedy`).
+"""
+
+import abc
 import contextlib
 import copy
 import datetime
@@ -19,15 +24,8 @@ from tests.fakes.vertex import server as vertex
 Stages = dict[str, tuple[str, str]]  # name: state and message
 
 
-class World:
-    """What tests ask of either server.
-
-    Attributes:
-        target: `kfp` or `vertex`.
-        flags: Words of a command line that say where it is.
-        pipeline_root: Likewise, for `wgan submit`.
-        logs_remedy: What `wgan logs` of the stage train says.
-    """
+class World(abc.ABC):
+    """What tests ask of either server."""
 
     target: str
     flags: list[str]
@@ -36,45 +34,59 @@ class World:
     server: Any
     first = 0
 
+    @abc.abstractmethod
     def connected(self) -> Schedules:
         """Its schedules, as a new process has them."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
         """Report a run, in Kubeflow's words."""
-        raise NotImplementedError
+
+    @abc.abstractmethod
+    def asks_for_a_run(self, *request: Any) -> bool:
+        """Whether a request, as `server.before` gets it, is for the state of one run."""
+
+    @abc.abstractmethod
+    def fire(self) -> dict[str, str]:
+        """Let each schedule that may start a run now start one; their names by the ids of the runs."""
+
+    @abc.abstractmethod
+    def schedules(self) -> list[tuple[str, bool]]:
+        """Of each schedule its name, and whether it starts runs within the hour."""
+
+    @abc.abstractmethod
+    def killed_runs(self) -> list[str]:
+        """Runs that did not end by themselves."""
+
+    @abc.abstractmethod
+    def requests(self) -> list[bool]:
+        """Of each request since `stop` was called: whether it could change anything."""
+
+    @abc.abstractmethod
+    def saved(self) -> Any:
+        """All that the server holds."""
+
+    @abc.abstractmethod
+    def restore(self, saved: Any) -> None:
+        """Put it back."""
+
+    @abc.abstractmethod
+    def hang_up(self) -> None:
+        """Raise what ends a connection."""
 
     def play(self, *states: tuple[str, Stages]) -> None:
         """Have the newest run be in these states, each the next time that somebody asks for it."""
-        raise NotImplementedError
+        left = list(states)
 
-    def fire(self) -> dict[str, str]:
-        """Let each schedule that may start a run now start one; their names by the ids of the runs."""
-        raise NotImplementedError
+        def report(*request: Any) -> None:
+            if left and self.asks_for_a_run(*request):
+                self.set_run(self.run_ids()[-1], *left.pop(0))
 
-    def schedules(self) -> list[tuple[str, bool]]:
-        """Of each schedule its name, and whether it starts runs within the hour."""
-        raise NotImplementedError
-
-    def killed_runs(self) -> list[str]:
-        """Runs that did not end by themselves."""
-        raise NotImplementedError
-
-    def requests(self) -> list[bool]:
-        """Of each request since `stop` was called: whether it could change anything."""
-        raise NotImplementedError
-
-    def saved(self) -> Any:
-        """All that the server holds."""
-        raise NotImplementedError
-
-    def restore(self, saved: Any) -> None:
-        """Put it back."""
-        raise NotImplementedError
+        self.server.before = report
 
     def start_run(self, name: str) -> None:
         """Let schedules start runs, of which only that of one name goes on."""
@@ -108,10 +120,6 @@ class World:
 
         self.server.before, self.server.after = gone(1 if after else 0), gone(0)
 
-    def hang_up(self) -> None:
-        """Raise what ends a connection."""
-        raise NotImplementedError
-
 
 class Kubeflow(World):
     target = "kfp"
@@ -131,14 +139,8 @@ class Kubeflow(World):
         # The real server ends a canceled run as failed.
         self.server.set_run(run_id, "FAILED" if state == "CANCELED" else state, stages)
 
-    def play(self, *states: tuple[str, Stages]) -> None:
-        left = list(states)
-
-        def report(request: kubeflow.Request) -> None:
-            if left and request.method == "GET" and "/runs/" in request.path:
-                self.set_run(self.run_ids()[-1], *left.pop(0))
-
-        self.server.before = report
+    def asks_for_a_run(self, *request: Any) -> bool:
+        return request[0].method == "GET" and "/runs/" in request[0].path
 
     def fire(self) -> dict[str, str]:
         store = self.server.store
@@ -150,7 +152,7 @@ class Kubeflow(World):
         return [(each["display_name"], each["mode"] == "ENABLE") for each in found]
 
     def killed_runs(self) -> list[str]:
-        return list(self.server.killed_runs)
+        return list(self.server.store.killed_runs)
 
     def requests(self) -> list[bool]:
         return [each.method != "GET" for each in self.server.requests[self.first :]]
@@ -184,25 +186,16 @@ class Vertex(World):
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
         self.server.set_run(run_id, "CANCELLED" if state == "CANCELED" else state, stages)
 
-    def play(self, *states: tuple[str, Stages]) -> None:
-        left = list(states)
-
-        def report(method: str, _: Any) -> None:
-            if left and method == "GetPipelineJob":
-                self.set_run(self.run_ids()[-1], *left.pop(0))
-
-        self.server.before = report
+    def asks_for_a_run(self, *request: Any) -> bool:
+        return request[0] == "GetPipelineJob"
 
     def fire(self) -> dict[str, str]:
         # Later than the start that resuming sets; nothing but the schedules looks at this clock.
         self.server.clock += datetime.timedelta(minutes=2)
         started = self.server.tick()
         self.server.clock -= datetime.timedelta(minutes=2)
-        found = {}
-        for run_id in started:
-            (job,) = (each for name, each in self.server.jobs.items() if name.endswith(f"/{run_id}"))
-            found[run_id] = self.server.schedules[job.schedule_name].display_name
-        return found
+        jobs = {name.rpartition("/")[2]: job for name, job in self.server.jobs.items()}
+        return {run_id: self.server.schedules[jobs[run_id].schedule_name].display_name for run_id in started}
 
     def schedules(self) -> list[tuple[str, bool]]:
         soon = self.server.clock + datetime.timedelta(hours=1)
