@@ -1,10 +1,11 @@
 """Real packages, compiled and read once, and a desk without credentials or a home of its own."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipeline.cluster import submission, waiting
 from pipeline.cluster.submission import ClusterPackage, Submission
@@ -65,3 +66,26 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def logged(caplog: pytest.LogCaptureFixture) -> None:
     """Captures what the commands log."""
     caplog.set_level("INFO", logger="pipeline")
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Names a server as the context `here` of the kubeconfig, which is not the current one."""
+
+    def write(url: str) -> None:
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "elsewhere",
+            "clusters": [
+                {"name": "here", "cluster": {"server": url}},
+                {"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:9"}},
+            ],
+            "users": [{"name": "me", "user": {"token": "of-the-cluster"}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in ("here", "elsewhere")],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(content))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+
+    return write

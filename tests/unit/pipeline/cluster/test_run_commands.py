@@ -14,7 +14,7 @@ from components.core import errors
 from pipeline.__main__ import main
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
 from tests.dispositions import ignoring
 from tests.fakes.kubeflow.server import Request, Server, serving
 
@@ -31,11 +31,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def started(server: Server, read_kfp_package: ClusterPackage) -> str:
+def started(server: Server, kfp_run: Submission) -> str:
     """The id of a run that was submitted."""
-    parameters = {"source": "digits", "root": "/data/runs"}
-    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="mine", run_name="mine")
-    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
+    return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
 
 
 def submit(server: Server, package: Path, *words: str) -> int:

@@ -3,22 +3,22 @@
 import argparse
 import contextlib
 import dataclasses
+import re
 import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from components.core.errors import ConfigError, StageError, TransientError
 from pipeline.cluster.kubeflow import connection as kubeflow_connection
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
 from tests.fakes.kubeflow.server import Answer, Request, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -38,9 +38,12 @@ def refused(*words: str) -> tuple[str, ...]:
     return raised.value.problems
 
 
-def one_line(error: StageError) -> str:
-    assert "\n" not in str(error)
-    return str(error)
+def refused_client(connection: KubeflowConnection, kind: type[StageError] = ConfigError) -> str:
+    """The one line that asking for a client raises."""
+    with pytest.raises(kind) as raised:
+        _ = connection.client
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 def held(folder: Path, name: str, text: str) -> str:
@@ -113,10 +116,9 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
 def test_a_token_that_is_not_let_in_is_told_after_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(token="right") as server:  # noqa: S106
         token = held(tmp_path, "token", "wrong")
-        with pytest.raises(ConfigError, match="--token_file or KFP_TOKEN") as raised:
-            _ = connected("--host", server.url, "--token_file", token).client
-        assert "(401)" in one_line(raised.value)
-        assert "wrong" not in str(raised.value)
+        told = refused_client(connected("--host", server.url, "--token_file", token))
+        assert "(401): give a token or cookie that is valid (--token_file or KFP_TOKEN, " in told
+        assert "wrong" not in told
         assert len(server.requests) == 1
         monkeypatch.setenv("KFP_TOKEN", "right")
         assert connected("--host", server.url).client.runs
@@ -138,8 +140,7 @@ def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
 
 def test_a_cookie_opens_what_asks_for_one(tmp_path: Path) -> None:
     with serving(cookie="authservice_session=abc") as server:
-        with pytest.raises(ConfigError, match="--cookie_file or KFP_COOKIE"):
-            _ = connected("--host", server.url).client
+        assert "--cookie_file or KFP_COOKIE" in refused_client(connected("--host", server.url))
         cookie = held(tmp_path, "cookie", "authservice_session=abc\n")
         assert KubeflowRuns(connected("--host", server.url, "--cookie_file", cookie)).recent(1) == []
 
@@ -156,25 +157,21 @@ def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, mo
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(TransientError, match=r"cannot be reached: .*Connection refused") as raised:
-        _ = KubeflowConnection(host=f"http://127.0.0.1:{port}").client
-    one_line(raised.value)
+    told = refused_client(KubeflowConnection(host=f"http://127.0.0.1:{port}"), TransientError)
+    assert re.search("cannot be reached: .*Connection refused", told)
 
 
 def test_a_server_that_never_answers_is_asked_once() -> None:
     with silent_server() as (url, taken):
-        with pytest.raises(TransientError, match="cannot be reached: no answer in time") as raised:
-            _ = KubeflowConnection(host=url, seconds=(5.0, 0.05)).client
-        one_line(raised.value)
+        told = refused_client(KubeflowConnection(host=url, seconds=(5.0, 0.05)), TransientError)
+        assert "cannot be reached: no answer in time" in told
         while not taken:
             time.sleep(0.01)
         assert taken == [1]
 
 
-def test_every_request_has_its_limits(read_kfp_package: ClusterPackage) -> None:
+def test_every_request_has_its_limits(kfp_run: Submission) -> None:
     """What hangs after the server has greeted us: each request that a user's command makes."""
-    parameters = {"source": "digits", "root": "/data/runs"}
-    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
     seen: list[Any] = []
     with serving() as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url, seconds=(5.0, 7.0)))
@@ -186,7 +183,7 @@ def test_every_request_has_its_limits(read_kfp_package: ClusterPackage) -> None:
             return sends(*args, **kwargs)
 
         pool.request = watch
-        run = runs.submit(submission)
+        run = runs.submit(kfp_run)
         server.set_run(run.run_id, "FAILED", {"train": "FAILED"})
         runs.status(run.run_id)
         runs.recent(1)
@@ -214,16 +211,13 @@ def test_what_stands_where_a_server_should_is_told_in_one_line(answer: Answer, t
 
     with serving() as server:
         server.before = instead
-        with pytest.raises(StageError) as raised:
-            _ = KubeflowConnection(host=server.url).client
-        assert told in one_line(raised.value)
+        assert told in refused_client(KubeflowConnection(host=server.url), StageError)
 
 
 def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
     """The generated client fails itself where an error has no body."""
-    with serving() as server, pytest.raises(ConfigError, match="--ca_cert") as raised:
-        _ = KubeflowConnection(host=server.url.replace("http:", "https:")).client
-    one_line(raised.value)
+    with serving() as server:
+        assert "--ca_cert" in refused_client(KubeflowConnection(host=server.url.replace("http:", "https:")))
 
 
 def test_a_server_of_many_users_needs_a_namespace() -> None:
@@ -237,50 +231,28 @@ def test_a_server_of_many_users_needs_a_namespace() -> None:
         assert server.requests[-1].query["namespace"] == "team-a"
 
 
-def test_in_a_namespace_without_permission_nothing_is_begun(read_kfp_package: ClusterPackage) -> None:
-    submission = Submission(package=read_kfp_package, parameters={}, experiment="e", run_name="r")
+def test_in_a_namespace_without_permission_nothing_is_begun(kfp_run: Submission) -> None:
     with serving(multi_user=True, cookie="who=me") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-b"))
-        with pytest.raises(ConfigError, match="ask for permission in namespace team-b") as raised:
-            runs.submit(submission)
-        assert "is not authorized" in one_line(raised.value)
+        with pytest.raises(ConfigError, match=r"is not authorized .*: ask for permission in namespace team-b"):
+            runs.submit(kfp_run)
         assert (server.store.pipelines, server.store.experiments, server.store.runs) == ({}, {}, {})
 
 
-def test_runs_of_a_namespace_are_submitted_there(read_kfp_package: ClusterPackage) -> None:
-    parameters = {"source": "digits", "root": "/data/runs"}
-    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
+def test_runs_of_a_namespace_are_submitted_there(kfp_run: Submission) -> None:
     with serving(multi_user=True, cookie="who=me") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))
-        run = runs.submit(submission)
+        run = runs.submit(kfp_run)
         assert [each.run_id for each in runs.recent(5)] == [run.run_id]
         assert {each["namespace"] for each in server.store.pipelines.values()} == {"team-a"}
         assert {each["namespace"] for each in server.store.experiments.values()} == {"team-a"}
 
 
-def kubeconfig(folder: Path, url: str) -> Path:
-    path = folder / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "elsewhere",
-        "clusters": [
-            {"name": "here", "cluster": {"server": url}},
-            {"name": "elsewhere", "cluster": {"server": "http://127.0.0.1:9"}},
-        ],
-        "users": [{"name": "me", "user": {"token": "of-the-cluster"}}],
-        "contexts": [
-            {"name": "here", "context": {"cluster": "here", "user": "me"}},
-            {"name": "elsewhere", "context": {"cluster": "elsewhere", "user": "me"}},
-        ],
-    }
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
-def test_a_context_goes_through_its_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_goes_through_its_api_server(
+    kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(token="of-the-cluster", prefix=_PROXY) as server:  # noqa: S106
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, server.url.removesuffix(_PROXY))))
+        kubeconfig(server.url.removesuffix(_PROXY))
         # In a pod, the SDK's own client would take the cluster around it.
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
@@ -289,9 +261,7 @@ def test_a_context_goes_through_its_api_server(tmp_path: Path, monkeypatch: pyte
         assert KubeflowRuns(connection).recent(1) == []
         assert connection.run_link("x") == ""
         assert {each.headers["Authorization"] for each in server.requests} == {"Bearer of-the-cluster"}
-        with pytest.raises(ConfigError, match="kube_context nowhere cannot be used") as raised:
-            _ = connected("--kube_context", "nowhere").client
-        one_line(raised.value)
+        assert "kube_context nowhere cannot be used" in refused_client(connected("--kube_context", "nowhere"))
 
 
 def test_a_context_has_credentials_of_its_own(tmp_path: Path) -> None:

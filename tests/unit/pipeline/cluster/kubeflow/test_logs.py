@@ -1,17 +1,14 @@
 """Logs of stages, from pods: a small server answers as the Kubernetes API does."""
 
-import contextlib
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
 
 from components.core import errors
 from components.core.errors import ConfigError, TransientError
@@ -19,7 +16,7 @@ from pipeline.__main__ import main
 from pipeline.cluster.kubeflow import logs as kubeflow_logs
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
 from tests.fakes.kubeflow.server import Server, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -31,7 +28,6 @@ class Kubernetes:
     """Pods of one namespace and what they have logged.
 
     Attributes:
-        url: Where it is.
         run_id: The run that pods are of.
         pods: As the API lists them.
         logs: By pod.
@@ -40,7 +36,7 @@ class Kubernetes:
     """
 
     def __init__(self) -> None:
-        self.url, self.run_id = "", _RUN
+        self.run_id = _RUN
         self.pods: list[dict[str, Any]] = []
         self.logs: dict[str, list[bytes]] = {}
         self.asked: list[str] = []
@@ -59,9 +55,9 @@ class Kubernetes:
         self.logs[pod] = list(logged)
 
 
-@contextlib.contextmanager
-def kubernetes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
-    """Serves pods on loopback, and names the server in a kubeconfig as context `here`."""
+@pytest.fixture
+def cluster(kubeconfig: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """Serves pods on loopback, and names the server in the kubeconfig as context `here`."""
     found = Kubernetes()
 
     class Handler(BaseHTTPRequestHandler):
@@ -101,16 +97,7 @@ def kubernetes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubern
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         http.daemon_threads = True
-        found.url = f"http://127.0.0.1:{http.server_address[1]}"
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": found.url}}],
-            "users": [{"name": "u", "user": {"token": "of-the-cluster"}}],
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-        }
-        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-        monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+        kubeconfig(f"http://127.0.0.1:{http.server_address[1]}")
         # A proxy of the machine is not for loopback.
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
@@ -121,12 +108,6 @@ def kubernetes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubern
         finally:
             http.shutdown()
             thread.join()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
-    with kubernetes(tmp_path, monkeypatch) as found:
-        yield found
 
 
 def read(cluster: Kubernetes, stage: str, follow: bool = False, namespace: str = "") -> list[str]:
@@ -188,14 +169,6 @@ def test_what_kubernetes_refuses_is_one_line(cluster: Kubernetes) -> None:
         read(cluster, "train")
 
 
-def test_in_a_cluster_without_an_account_for_kubernetes_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(
-        ConfigError, match="give --kube_context NAME, or run `kubectl logs -n kubeflow -l pipeline/runid="
-    ):
-        list(kubeflow_logs.from_pods(KubeflowConnection(host="http://unused"), _RUN, "train", False))
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
     with serving() as found:
@@ -203,22 +176,10 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def started(server: Server, read_kfp_package: ClusterPackage, cluster: Kubernetes) -> str:
+def started(server: Server, kfp_run: Submission, cluster: Kubernetes) -> str:
     """The id of a run that was submitted, which the pods to come are of."""
-    parameters = {"source": "digits", "root": "/data/runs"}
-    submission = Submission(package=read_kfp_package, parameters=parameters, experiment="e", run_name="r")
-    cluster.run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(submission).run_id
+    cluster.run_id = KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
     return cluster.run_id
-
-
-def test_the_command_reads_pods_where_a_context_is_given(
-    server: Server, started: str, cluster: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.set_run(started, "RUNNING", {"train": "RUNNING"})
-    cluster.add("wf-impl-1", "wf.root.train.executor", 1, b"step 1\n", phase="Running")
-    words = ["logs", started, "train", "--follow", "--host", server.url, "--kube_context", "here"]
-    assert main(words) == errors.OK
-    assert capsys.readouterr().out == "step 1\n"
 
 
 def test_logs_of_all_stages_name_the_stage(
@@ -228,10 +189,12 @@ def test_logs_of_all_stages_name_the_stage(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    words = ["logs", started, "--host", server.url, "--kube_context", "here"]
+    words = ["logs", "--host", server.url, "--kube_context", "here", started]
     cluster.add("wf-impl-1", "wf.root.decide.executor", 1, b"one\n")
     cluster.add("wf-impl-2", "wf.root.preprocess.executor", 2, b"two\n")
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "SUCCEEDED", "train": "RUNNING"})
+    assert main([*words, "preprocess", "--follow"]) == errors.OK
+    assert capsys.readouterr().out == "two\n"
     assert main(words) == errors.OK
     assert capsys.readouterr().out == "decide: one\npreprocess: two\n"
     assert f"train of run {started} has no pod" in caplog.messages[-1]

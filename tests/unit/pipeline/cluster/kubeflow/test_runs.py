@@ -33,25 +33,15 @@ def runs(server: Server) -> KubeflowRuns:
     return KubeflowRuns(KubeflowConnection(host=server.url))
 
 
-@pytest.fixture
-def wanted(read_kfp_package: ClusterPackage) -> Submission:
-    return Submission(
-        package=read_kfp_package,
-        parameters={"source": "digits", "root": "/data/runs"},
-        experiment="mine",
-        run_name="first",
-    )
-
-
-def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
-    given = {"source": "digits", "root": "/data/runs", "steps": 30}
-    asked = dataclasses.replace(wanted, parameters=given, pipeline_root="gs://bucket/root", service_account="trainer")
+def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+    given = {**kfp_run.parameters, "steps": 30}
+    asked = dataclasses.replace(kfp_run, parameters=given, pipeline_root="gs://bucket/root", service_account="trainer")
     status = runs.submit(asked)
     assert (status.name, status.state, status.finished) == ("first", backend.PENDING, None)
     assert status.created is not None
     assert status.created.tzinfo is datetime.UTC
     (run,) = server.store.runs.values()
-    (version,) = [each for each in server.store.versions.values() if each["name"] == wanted.package.version]
+    (version,) = [each for each in server.store.versions.values() if each["name"] == kfp_run.package.version]
     assert run["service_account"] == "trainer"
     assert run["runtime_config"] == {"parameters": given, "pipeline_root": "gs://bucket/root"}
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
@@ -59,31 +49,31 @@ def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, wante
 
 
 def test_the_account_is_that_of_the_package_unless_another_is_given(
-    server: Server, runs: KubeflowRuns, wanted: Submission
+    server: Server, runs: KubeflowRuns, kfp_run: Submission
 ) -> None:
-    package = dataclasses.replace(wanted.package, service_account="trainer")
-    of_package = dataclasses.replace(wanted, package=package)
+    package = dataclasses.replace(kfp_run.package, service_account="trainer")
+    of_package = dataclasses.replace(kfp_run, package=package)
     runs.submit(of_package)
     runs.submit(dataclasses.replace(of_package, service_account="other"))
     assert [run["service_account"] for run in server.store.runs.values()] == ["trainer", "other"]
 
 
 def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
-    wanted: Submission, tmp_path_factory: pytest.TempPathFactory
+    kfp_run: Submission, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
     path.write_bytes(package_of("gpu-l4-4", "kfp"))
     with serving(version="2.2.0") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url))
         with pytest.raises(ConfigError, match=r"does not know emptyDirMounts, which 2\.16\.1 does"):
-            runs.submit(dataclasses.replace(wanted, package=read_package(path, "kfp")))
+            runs.submit(dataclasses.replace(kfp_run, package=read_package(path, "kfp")))
         assert server.store.runs == {}
 
 
-def test_one_package_is_uploaded_once(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
-    runs.submit(wanted)
+def test_one_package_is_uploaded_once(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+    runs.submit(kfp_run)
     before = len(server.requests)
-    runs.submit(wanted)
+    runs.submit(kfp_run)
     assert len(server.store.pipelines) == 1
     assert not [each for each in server.requests[before:] if each.path in _UPLOADS]
     assert len(server.store.runs) == 2
@@ -120,7 +110,7 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(
 
 @pytest.mark.parametrize("acted", [False, True])
 def test_a_lost_answer_starts_no_second_run(
-    server: Server, runs: KubeflowRuns, wanted: Submission, acted: bool
+    server: Server, runs: KubeflowRuns, kfp_run: Submission, acted: bool
 ) -> None:
     def hang_up(request: Request) -> None:
         if request.method == "POST" and request.path == _RUNS:
@@ -128,21 +118,21 @@ def test_a_lost_answer_starts_no_second_run(
 
     setattr(server, "after" if acted else "before", hang_up)
     if acted:
-        assert runs.submit(wanted).run_id in server.store.runs
+        assert runs.submit(kfp_run).run_id in server.store.runs
     else:
         with pytest.raises(TransientError, match=r"; it was not started$"):
-            runs.submit(wanted)
+            runs.submit(kfp_run)
     assert len(server.store.runs) == int(acted)
 
 
-def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
+def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
     def hang_up(request: Request) -> None:
         if request.path == _RUNS:
             raise HangUp
 
     server.after = hang_up
     with pytest.raises(TransientError, match="whether it was started is not known: `wgan status` tells"):
-        runs.submit(wanted)
+        runs.submit(kfp_run)
 
 
 # Each a story of what happens to a run, and the state that is shown at its end: the server says FAILED.
@@ -159,9 +149,9 @@ def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: Kubefl
     ],
 )
 def test_a_canceled_run_is_told_from_a_failed_one(
-    server: Server, runs: KubeflowRuns, wanted: Submission, events: list[str], state: str
+    server: Server, runs: KubeflowRuns, kfp_run: Submission, events: list[str], state: str
 ) -> None:
-    run_id = runs.submit(wanted).run_id
+    run_id = runs.submit(kfp_run).run_id
     for event in events:
         if event == "cancel":
             runs.cancel(run_id)
@@ -175,9 +165,9 @@ def test_a_canceled_run_is_told_from_a_failed_one(
 
 
 def test_a_run_that_has_succeeded_is_neither_canceled_nor_retried(
-    server: Server, runs: KubeflowRuns, wanted: Submission
+    server: Server, runs: KubeflowRuns, kfp_run: Submission
 ) -> None:
-    run_id = runs.submit(wanted).run_id
+    run_id = runs.submit(kfp_run).run_id
     with pytest.raises(ConfigError, match="it has not ended"):
         runs.retry(run_id)
     server.set_run(run_id, "SUCCEEDED")
@@ -205,12 +195,12 @@ def test_a_run_that_has_succeeded_is_neither_canceled_nor_retried(
 def test_stages_in_the_pipelines_order(
     server: Server,
     runs: KubeflowRuns,
-    wanted: Submission,
+    kfp_run: Submission,
     state: str,
     told: dict[str, str | tuple[str, str]],
     stages: dict[str, str],
 ) -> None:
-    run_id = runs.submit(wanted).run_id
+    run_id = runs.submit(kfp_run).run_id
     server.set_run(run_id, state, told)
     found = runs.status(run_id)
     assert [(stage.name, stage.state) for stage in found.stages] == list(stages.items())
@@ -219,8 +209,8 @@ def test_stages_in_the_pipelines_order(
     )
 
 
-def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, wanted: Submission) -> None:
-    run_id = runs.submit(wanted).run_id
+def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+    run_id = runs.submit(kfp_run).run_id
     attempts = [("train(0)", "FAILED", "2026-01-01T00:00:00Z"), ("train(1)", "RUNNING", "2026-01-01T00:01:00Z")]
     details = [{"display_name": name, "state": state, "start_time": at} for name, state, at in reversed(attempts)]
     server.store.runs[run_id] |= {"state": "RUNNING", "run_details": {"task_details": details}}
