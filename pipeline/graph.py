@@ -57,9 +57,9 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
     of_train = profile.stages["train"]
     training: Any = train
     if isinstance(of_train, VertexStage) and of_train.machine_type:
-        training = vertex_settings.custom_job(train, of_train, image_of_train, profile.service_account)
+        training = vertex_settings.custom_job(train, of_train, image_of_train, profile)
 
-    origin = Origin(profile.target, profile.name, profile.service_account)
+    origin = Origin(profile.target, profile.name, profile.service_account, profile.network, profile.encryption_key)
 
     parameters = _parameters(profile)
 

@@ -14,6 +14,7 @@ from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.storage import buckets
 from pipeline.package import package_origin, reader
+from pipeline.package.package_origin import Origin
 from pipeline.package.reader import Package
 from pipeline.profiles import yaml_files
 
@@ -25,13 +26,17 @@ class ClusterPackage:
     path: Path
     text: bytes  # the YAML, one document or two
     found: Package  # the package as read, for its parameters
-    target: str  # `kfp` or `vertex`
-    service_account: str  # whom its runs are started as; empty for the target's default
+    origin: Origin  # how it was compiled
 
     @property
     def name(self) -> str:
         """The pipeline's name."""
         return self.found.name
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for: `kfp` or `vertex`."""
+        return self.origin.target
 
     @property
     def version(self) -> str:
@@ -101,6 +106,4 @@ def read_package(path: Path, target: str = "") -> ClusterPackage:
             f"package {path} was compiled for {origin.target}, and this is {target}: "
             f"compile it with `wgan compile --target {target}`"
         )
-    return ClusterPackage(
-        path=path, text=text, found=found, target=origin.target, service_account=origin.service_account
-    )
+    return ClusterPackage(path=path, text=text, found=found, origin=origin)

@@ -6,23 +6,30 @@ It stands in the pipeline's description, the one text of a package that servers 
 import dataclasses
 import re
 
-_ORIGIN = re.compile(r"Compiled for (kfp|vertex), profile (\S+?)(?:, service account (\S+?))?\.$")
+_ORIGIN = re.compile(
+    r"Compiled for (kfp|vertex), profile (\S+?)"
+    r"(?:, service account (\S+?))?(?:, network (\S+?))?(?:, encryption key (\S+?))?\.$"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Target and profile of a package, and whom its runs should be started as; empty for the target's default."""
+    """Target and profile of a package, and how its runs should be started; empty for the target's default."""
 
     target: str
     profile: str
     service_account: str = ""
+    network: str = ""
+    encryption_key: str = ""
 
     def __str__(self) -> str:
         account = f", service account {self.service_account}" if self.service_account else ""
-        return f"Compiled for {self.target}, profile {self.profile}{account}."
+        network = f", network {self.network}" if self.network else ""
+        key = f", encryption key {self.encryption_key}" if self.encryption_key else ""
+        return f"Compiled for {self.target}, profile {self.profile}{account}{network}{key}."
 
 
 def read(description: str) -> Origin | None:
     """Return how a pipeline's package was compiled, by its description; None if another program did."""
     found = _ORIGIN.search(description)
-    return Origin(found[1], found[2], found[3] or "") if found else None
+    return Origin(*(group or "" for group in found.groups())) if found else None

@@ -39,6 +39,8 @@ def _require_accelerators_for_train_only(found: dict[str, _Stage]) -> dict[str, 
     return found
 
 
+_NETWORK = "projects/NUMBER/global/networks/NAME, with the number of the project"
+_KEY = "projects/.../locations/.../keyRings/.../cryptoKeys/..."
 _StageName = Annotated[str, AfterValidator(_stage_name)]
 
 
@@ -47,9 +49,16 @@ class _OnTarget(Settings, Generic[_Stage]):
     stages: Annotated[dict[_StageName, _Stage], AfterValidator(_require_accelerators_for_train_only)]
 
 
+class _OnVertex(_OnTarget[VertexStage]):
+    network: Annotated[str, matching(r"projects/[0-9]+/global/networks/[a-z][a-z0-9-]{0,62}", _NETWORK)] = ""
+    encryption_key: Annotated[
+        str, matching(r"projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+", _KEY)
+    ] = ""
+
+
 class _Targets(Settings):
     kfp: _OnTarget[KubernetesStage] | None = None
-    vertex: _OnTarget[VertexStage] | None = None
+    vertex: _OnVertex | None = None
 
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
@@ -73,7 +82,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     }
 
 
-def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnTarget[VertexStage]) -> Profile:
+def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVertex) -> Profile:
     none = KubernetesStage() if target == KFP else VertexStage()
     found_stages = {}
     for stage in stages.ALL:
@@ -86,6 +95,8 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnTarg
         target=target,
         stages=found_stages,
         service_account=found.service_account,
+        network=found.network if isinstance(found, _OnVertex) else "",
+        encryption_key=found.encryption_key if isinstance(found, _OnVertex) else "",
         train_image=train.hardware,
         accelerator=TrainConfig.accelerator if train.hardware == "cpu" else train.hardware,
         replicas=train.replicas,

@@ -31,6 +31,8 @@ class Profile:
     target: str  # kfp or vertex
     stages: "Mapping[str, KubernetesStage | VertexStage]"  # for all of components.core.stages
     service_account: str = ""  # that starts runs of the package; empty for the target's default
+    network: str = ""  # that jobs of Vertex are peered with; empty for none
+    encryption_key: str = ""  # of Cloud KMS, for runs on Vertex; empty for Google's own
     train_image: str = "cpu"  # a key of container_images.TRAIN_IMAGES: the hardware that train's image is for
     accelerator: str = TrainConfig.accelerator  # the defaults of train's settings
     replicas: int = TrainConfig.replicas

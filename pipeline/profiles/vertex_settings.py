@@ -8,6 +8,7 @@ from google.protobuf import json_format
 from kfp import components, dsl
 
 from pipeline.profiles.kubernetes_settings import set_retries
+from pipeline.profiles.profiles import Profile
 from pipeline.profiles.vertex_hardware import VertexStage
 
 # Google's program that starts a custom job, and waits for it; Vertex runs it by this name.
@@ -29,20 +30,20 @@ def apply(task: dsl.PipelineTask, stage: VertexStage) -> None:
     set_retries(task, stage.retries)
 
 
-def custom_job(component: Any, stage: VertexStage, image: str, service_account: str) -> Any:
+def custom_job(component: Any, stage: VertexStage, image: str, profile: Profile) -> Any:
     """Return a component with the same inputs and outputs, which runs as a custom job.
 
     Args:
         component: A container component whose one argument is the executor input.
         stage: What it gets; names a machine.
         image: The image that the job runs.
-        service_account: Who the job runs as; empty for Vertex' own service agent.
+        profile: Says whom the job runs as, its network and its encryption key.
     """
     spec = json_format.MessageToDict(component.pipeline_spec)
     (executor,) = spec["deploymentSpec"]["executors"].values()
     (inner,) = spec["components"].values()
     container = executor["container"]
-    job = _job(component.name, container, stage, image, service_account)
+    job = _job(component.name, container, stage, image, profile)
     executor["container"] = {
         "image": LAUNCHER_IMAGE,
         "command": ["python3", "-u", "-m", _LAUNCHER],
@@ -60,7 +61,7 @@ def custom_job(component: Any, stage: VertexStage, image: str, service_account: 
     return components.load_component_from_text(yaml.safe_dump(spec))
 
 
-def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, service_account: str) -> dict[str, Any]:
+def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, profile: Profile) -> dict[str, Any]:
     """Return the message `CustomJob` of Vertex, as JSON; the executor input within it is escaped once."""
     machine: dict[str, Any] = {"machine_type": stage.machine_type}
     if stage.accelerator:
@@ -81,6 +82,6 @@ def _job(name: str, container: dict[str, Any], stage: VertexStage, image: str, s
     strategy = {"strategy": "SPOT"} if stage.spot else {}
     if timeout or strategy:
         spec["scheduling"] = timeout | strategy
-    if service_account:
-        spec["service_account"] = service_account
-    return {"display_name": name, "job_spec": spec}
+    spec |= {field: value for field in ("service_account", "network") if (value := getattr(profile, field))}
+    encryption = {"encryption_spec": {"kms_key_name": profile.encryption_key}} if profile.encryption_key else {}
+    return {"display_name": name, "job_spec": spec, **encryption}

@@ -81,7 +81,7 @@ class KubeflowRuns:
             "runtime_config": kfp_server_api.V2beta1RuntimeConfig(
                 parameters=submission.parameters, pipeline_root=submission.pipeline_root or None
             ),
-            "service_account": submission.service_account or submission.package.service_account or None,
+            "service_account": submission.service_account or submission.package.origin.service_account or None,
         }
 
     def _experiment_id(self, name: str) -> str:

@@ -17,7 +17,6 @@ _LOCATION_VARIABLES = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
-_KEY = r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+"
 # What each setting must look like, and how to say so.
 _FORMS = {
     "project": (
@@ -25,11 +24,6 @@ _FORMS = {
         "the id of a Google Cloud project, such as my-project-123",
     ),
     "location": (_LOCATION, "a region, such as us-central1"),
-    "network": (
-        r"projects/[0-9]+/global/networks/[a-z][a-z0-9-]{0,62}",
-        "projects/NUMBER/global/networks/NAME, with the number of the project",
-    ),
-    "encryption_key": (_KEY, "projects/.../locations/.../keyRings/.../cryptoKeys/..."),
     "api_endpoint": (
         r"[A-Za-z0-9.-]+(:[0-9]+)?|http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]+",
         "HOST or HOST:PORT, or http:// on this machine alone",
@@ -46,8 +40,6 @@ class VertexConnection:
 
     project: str
     location: str
-    network: str = ""  # that jobs are peered with, in full; empty for none
-    encryption_key: str = ""  # of Cloud KMS, in full; empty for Google's own
     api_endpoint: str = ""  # empty for the region's; with http://, a server here, which is sent no credentials
 
     @property
@@ -129,11 +121,6 @@ def _credentials() -> Any:
 _FLAGS = {
     "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
     "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),
-    "network": ("NETWORK", "network that jobs are peered with: projects/NUMBER/global/networks/NAME (default: none)"),
-    "encryption_key": (
-        "KEY",
-        "key that runs are encrypted with: projects/.../locations/.../keyRings/.../cryptoKeys/... (default: Google's)",
-    ),
     "api_endpoint": (
         "HOST",
         "another address of the API, such as one of Private Service Connect (default: that of the region)",
@@ -161,8 +148,6 @@ def from_flags(parsed: argparse.Namespace) -> VertexConnection:
     given = {
         "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",
         "location": parsed.location or location_of_environment or "",
-        "network": parsed.network,
-        "encryption_key": parsed.encryption_key,
         "api_endpoint": parsed.api_endpoint,
     }
     problems = []
@@ -174,9 +159,6 @@ def from_flags(parsed: argparse.Namespace) -> VertexConnection:
             zone = re.fullmatch(rf"({_LOCATION})-[a-z]", given[name])
             hint = f": {given[name]} is a zone, its region is {zone[1]}" if zone else ""
             problems.append(f"{name} must be {meaning}, got {given[name]!r}{hint}")
-    key = re.fullmatch(_KEY, given["encryption_key"])
-    if key and key[1] != given["location"] and re.fullmatch(_LOCATION, given["location"]):
-        problems.append(f"encryption_key is in {key[1]}, and runs in {given['location']}: both must be in one region")
     if problems:
         raise ConfigError(*problems)
     return VertexConnection(**given)

@@ -62,7 +62,7 @@ class VertexRuns:
         return self._connection.pipelines()
 
     def submit(self, submission: Submission) -> RunStatus:
-        return self._start(job_of(submission, self._connection), submission.package.name)
+        return self._start(message("PipelineJob", job_content(submission)), submission.package.name)
 
     def status(self, run_id: str) -> RunStatus:
         return self._status_of(self._job(run_id))
@@ -174,12 +174,7 @@ class VertexRuns:
         )
 
 
-def job_of(submission: Submission, connection: VertexConnection) -> Any:
-    """Return the request for a run, as Vertex' own message."""
-    return message("PipelineJob", job_content(submission, connection))
-
-
-def job_content(submission: Submission, connection: VertexConnection) -> dict[str, Any]:
+def job_content(submission: Submission) -> dict[str, Any]:
     """Return the request for a run as JSON, made without Vertex' libraries."""
     content: dict[str, Any] = {
         "displayName": submission.run_name,
@@ -195,12 +190,13 @@ def job_content(submission: Submission, connection: VertexConnection) -> dict[st
             "failurePolicy": "PIPELINE_FAILURE_POLICY_FAIL_SLOW",
         },
     }
-    if account := submission.service_account or submission.package.service_account:
+    origin = submission.package.origin
+    if account := submission.service_account or origin.service_account:
         content["serviceAccount"] = account
-    if connection.network:
-        content["network"] = connection.network
-    if connection.encryption_key:
-        content["encryptionSpec"] = {"kmsKeyName": connection.encryption_key}
+    if origin.network:
+        content["network"] = origin.network
+    if origin.encryption_key:
+        content["encryptionSpec"] = {"kmsKeyName": origin.encryption_key}
     return content
 
 

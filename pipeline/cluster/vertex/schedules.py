@@ -124,7 +124,7 @@ class VertexSchedules:
 
 def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
     """Return the request for a schedule that starts nothing within the year after `now`, as JSON."""
-    job = job_content(schedule.submission, connection)
+    job = job_content(schedule.submission)
     note = json.dumps({"digest": schedule.digest()})
     job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
     return {

@@ -11,6 +11,7 @@ from components.core.errors import TransientError
 from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.package.package_origin import Origin
 from pipeline.package.reader import Package
 from tests.unit.pipeline.cluster.memory import Killed, Place
 
@@ -19,8 +20,7 @@ _PACKAGE = ClusterPackage(
     path=Path("pipeline.yaml"),
     text=b"content",
     found=Package("pipeline", {}, (), b"", ""),
-    target="kfp",
-    service_account="",
+    origin=Origin("kfp", "cpu"),
 )
 
 

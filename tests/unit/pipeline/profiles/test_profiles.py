@@ -173,7 +173,10 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
         7: {},
         "a\nb": {},
         "empty": None,
-        "third": {KFP: {"stages": {"embed": gpus(1)}}, VERTEX: {"service_account": 5, "machines": 1}},
+        "third": {
+            KFP: {"stages": {"embed": gpus(1)}, "network": "default"},
+            VERTEX: {"service_account": 5, "network": "default", "encryption_key": "k", "machines": 1},
+        },
     }
     assert [re.split(" must be |: | is ", problem)[0] for problem in refusal(content)] == [
         "mine.kfp.stages.train.cpu_limit",
@@ -185,8 +188,11 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
         "'a\\nb'",
         "empty",
         "third.kfp.stages",
+        "third.kfp.network",
         "third.vertex.service_account",
         "third.vertex.stages",
+        "third.vertex.network",
+        "third.vertex.encryption_key",
         "third.vertex.machines",
     ]
 

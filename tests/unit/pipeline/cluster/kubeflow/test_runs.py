@@ -12,6 +12,7 @@ from pipeline.cluster import backend
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from pipeline.package.package_origin import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
 from tests.unit.pipeline.packages import package_of
 
@@ -51,7 +52,7 @@ def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_r
 def test_the_account_is_that_of_the_package_unless_another_is_given(
     server: Server, runs: KubeflowRuns, kfp_run: Submission
 ) -> None:
-    package = dataclasses.replace(kfp_run.package, service_account="trainer")
+    package = dataclasses.replace(kfp_run.package, origin=Origin("kfp", "cpu", "trainer"))
     of_package = dataclasses.replace(kfp_run, package=package)
     runs.submit(of_package)
     runs.submit(dataclasses.replace(of_package, service_account="other"))

@@ -16,13 +16,7 @@ from pipeline.profiles.profiles import VERTEX
 from tests.fakes import http
 from tests.unit.pipeline.packages import package_of
 
-KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
-GOOD = {
-    "project": "my-project-1",
-    "location": "us-central1",
-    "network": "projects/12345/global/networks/default",
-    "encryption_key": KEY,
-}
+GOOD = {"project": "my-project-1", "location": "us-central1"}
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +64,6 @@ def test_what_is_missing_is_told_together() -> None:
         ("project", "My Project", "project must be the id of a Google Cloud project, such as my-project-123, got 'My"),
         ("location", "us-central1-a", "us-central1-a is a zone, its region is us-central1"),
         ("location", "everywhere", "location must be a region, such as us-central1, got 'everywhere'"),
-        ("network", "default", "network must be projects/NUMBER/global/networks/NAME"),
-        ("network", "projects/my-project-1/global/networks/default", "with the number of the project, got"),
-        ("encryption_key", "my-key", "encryption_key must be projects/"),
-        ("encryption_key", KEY.replace("us-central1", "europe-west4"), "is in europe-west4, and runs in us-central1"),
         ("api_endpoint", "http://vertex.example.com:80", "or http:// on this machine alone"),
         ("api_endpoint", "https://vertex.example.com", "api_endpoint must be HOST or HOST:PORT"),
     ],

@@ -17,28 +17,29 @@ from google.rpc.error_details_pb2 import BadRequest
 
 from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import answers, backend, submission
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
-from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.runs import VertexRuns, job_of, state_of
+from pipeline.cluster.vertex.connection import VertexConnection, message
+from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
+from pipeline.compile import compiled_package
 from tests.fakes.vertex.server import Refused, VertexServer, serving
-from tests.unit.pipeline.packages import DIGESTS, package_of
+from tests.unit.pipeline.packages import DIGESTS, PROFILES
 
-CONNECTION = VertexConnection(project="my-project-1", location="us-central1")
+PROFILE = dataclasses.replace(
+    PROFILES["tpu-v5e-8", "vertex"],
+    service_account="of-profile@p.iam.gserviceaccount.com",
+    network="projects/12345/global/networks/default",
+    encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+)
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> ClusterPackage:
-    """The package that holds most: a custom job, on a TPU."""
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
+    """A run of the package that holds most: a custom job, on a TPU."""
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
-    return submission.read_package(path, "vertex")
-
-
-@pytest.fixture
-def wanted(package: ClusterPackage) -> Submission:
+    path.write_bytes(compiled_package(DIGESTS, PROFILE))
     return Submission(
-        package=package,
+        package=submission.read_package(path),
         parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500},
         experiment="Nightly Runs",
         run_name="first run",
@@ -55,32 +56,25 @@ def server() -> Iterator[VertexServer]:
 @pytest.fixture
 def vertex(server: VertexServer, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0, 0.0))
-    return VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=server.url))
+    return VertexRuns(VertexConnection(project="my-project-1", location="us-central1", api_endpoint=server.url))
 
 
-def test_a_custom_job_on_a_tpu_survives(wanted: Submission) -> None:
-    job = json_format.MessageToDict(PipelineJob.pb(job_of(wanted, CONNECTION)))
+def test_run_and_custom_job_are_what_the_profile_says(wanted: Submission) -> None:
+    job = job_content(wanted)
+    assert job["serviceAccount"] == PROFILE.service_account
+    assert job["network"] == PROFILE.network
+    assert job["encryptionSpec"] == {"kmsKeyName": PROFILE.encryption_key}
     words = job["pipelineSpec"]["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
     custom = CustomJob()
     json_format.ParseDict(json.loads(words[words.index("--payload") + 1]), CustomJob.pb(custom))
     (pool,) = custom.job_spec.worker_pool_specs
     assert (pool.machine_spec.machine_type, pool.machine_spec.tpu_topology) == ("ct5lp-hightpu-8t", "2x4")
     assert pool.container_spec.image_uri == DIGESTS["train-tpu"]
-
-
-def test_the_account_is_that_of_the_package_unless_another_is_given(wanted: Submission) -> None:
-    package = dataclasses.replace(wanted.package, service_account="of-profile@p.iam.gserviceaccount.com")
-    of_package = dataclasses.replace(wanted, package=package)
-    given = dataclasses.replace(of_package, service_account="given@p.iam.gserviceaccount.com")
-    assert job_of(wanted, CONNECTION).service_account == ""
-    assert job_of(of_package, CONNECTION).service_account == package.service_account
-    assert job_of(given, CONNECTION).service_account == given.service_account
-
-
-def test_jobs_are_in_the_network_that_is_given(wanted: Submission) -> None:
-    network = "projects/12345/global/networks/default"
-    assert job_of(wanted, CONNECTION).network == ""
-    assert job_of(wanted, dataclasses.replace(CONNECTION, network=network)).network == network
+    assert custom.job_spec.service_account == PROFILE.service_account
+    assert custom.job_spec.network == PROFILE.network
+    assert custom.encryption_spec.kms_key_name == PROFILE.encryption_key
+    given = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
+    assert job_content(given)["serviceAccount"] == given.service_account
 
 
 def test_states_and_stages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
@@ -131,7 +125,7 @@ def test_every_state_has_a_word() -> None:
 
 def test_recent_runs_are_ours_over_all_pages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
     assert vertex.recent(5) == []
-    job = job_of(wanted, CONNECTION)
+    job = message("PipelineJob", job_content(wanted))
     for number in range(130):
         server._new_job(job, f"run-{number}")
     job.labels.clear()
@@ -230,7 +224,7 @@ def test_nobody_is_there(wanted: Submission, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(vertex_runs, "_WAITS", ())
     with serving() as gone:
         url = gone.url
-    vertex = VertexRuns(dataclasses.replace(CONNECTION, api_endpoint=url))
+    vertex = VertexRuns(VertexConnection(project="my-project-1", location="us-central1", api_endpoint=url))
     with pytest.raises(TransientError, match=r"^cannot start run \S+: Vertex answers UNAVAILABLE: [^\n]*$"):
         vertex.submit(wanted)
 

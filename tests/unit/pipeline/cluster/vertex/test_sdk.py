@@ -15,8 +15,8 @@ from google.protobuf import json_format
 from pipeline.cluster import submission
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import Submission
-from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.runs import job_of
+from pipeline.cluster.vertex.connection import VertexConnection, message
+from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.vertex.server import serving
 from tests.unit.pipeline.packages import package_of
@@ -26,11 +26,7 @@ PLACE: dict[str, Any] = {
     "location": "us-central1",
     "credentials": AnonymousCredentials(),
 }
-CONNECTION = VertexConnection(
-    project="my-project-1",
-    location="us-central1",
-    encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
-)
+KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +34,9 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
     """A run of the package that holds most: a custom job, on a TPU."""
     path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
     path.write_bytes(package_of("tpu-v5e-8", "vertex"))
+    package = submission.read_package(path)
     return Submission(
-        package=submission.read_package(path, "vertex"),
+        package=dataclasses.replace(package, origin=dataclasses.replace(package.origin, encryption_key=KEY)),
         parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
         experiment="nightly",
         run_name="first run",
@@ -54,7 +51,7 @@ def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
         pipeline_root=wanted.pipeline_root,
         parameter_values=wanted.parameters,
         failure_policy="slow",
-        encryption_spec_key_name=CONNECTION.encryption_key,
+        encryption_spec_key_name=KEY,
         **PLACE,
     )
 
@@ -64,7 +61,7 @@ def as_json(message: Any) -> dict[str, Any]:
 
 
 def test_a_run(wanted: Submission) -> None:
-    ours = as_json(job_of(wanted, CONNECTION))
+    ours = as_json(message("PipelineJob", job_content(wanted)))
     theirs = as_json(PipelineJob(of_the_sdk(wanted)._gca_resource))
     assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
     assert ours == theirs
@@ -80,7 +77,8 @@ def test_a_schedule(wanted: Submission) -> None:
         concurrency=2,
     )
     with serving() as server:
-        vertex = VertexSchedules(dataclasses.replace(CONNECTION, api_endpoint=server.url))
+        connection = VertexConnection(project=PLACE["project"], location=PLACE["location"], api_endpoint=server.url)
+        vertex = VertexSchedules(connection)
         vertex.create(nightly)
         theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
         # It cannot be told of a server without TLS.
