@@ -20,7 +20,7 @@ from PIL import Image, PngImagePlugin
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import ConfigError, DataError
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels

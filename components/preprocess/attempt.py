@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from components.core.errors import ConfigError, DataError, StageError, TransientError
-from components.core.sources import sources
+from components.core.sources.files import printable
 from components.core.storage import atomic_files
 
 Result = TypeVar("Result")
@@ -53,6 +53,6 @@ def write(path: Path, value: Any) -> None:
 
 def _as_json(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OSError):
-        file = "" if error.filename is None else sources.printable(str(error.filename))
+        file = "" if error.filename is None else printable(str(error.filename))
         return {"kind": "OSError", "message": error.strerror or str(error), "number": error.errno or 0, "file": file}
     return {"kind": type(error).__name__, "message": str(error)}

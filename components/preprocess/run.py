@@ -18,6 +18,7 @@ from components.core.artifacts.datasets import ImageShape, Manifest, Split
 from components.core.artifacts.made_once import made_once
 from components.core.errors import DataError
 from components.core.sources import sources
+from components.core.sources.files import printable
 from components.core.sources.sources import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
@@ -96,7 +97,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             },
             preprocessing=settings.values_in_key(config),
             quarantine=quarantine,
-            made_with=lineage.made_with("preprocess", source=sources.printable(config.source), **reused),
+            made_with=lineage.made_with("preprocess", source=printable(config.source), **reused),
         )
         files = [shard.shard.file for shard in made.shards]
         belonging = {*files, *(reuse.members_name(file) for file in files if plan.recipe), QUARANTINE}

@@ -184,7 +184,11 @@ class Disk:
     def _not_known(self, arguments: str, result: int) -> bool:
         raise NotImplementedError(f"the log has a call that is not replayed: {arguments[:100]}")
 
-    _pwrite64 = _copy_file_range = _ftruncate = _link = _not_known
+    def _not_known_here(self, arguments: str, result: int) -> bool:
+        return int(arguments.split("<")[0]) in self._open and self._not_known(arguments, result)
+
+    _pwrite64 = _ftruncate = _not_known_here
+    _copy_file_range = _link = _not_known
 
 
 def _read(folder: Path) -> _Folder:

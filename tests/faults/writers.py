@@ -17,6 +17,7 @@ import numpy as np
 
 from components.core.artifacts import checkpoints, evaluations, lineage, models, training_log
 from components.core.registry import registry
+from components.core.sources.catalog import Checksum
 from components.core.sources.index import SourceIndex
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf
@@ -177,15 +178,13 @@ def _read_run(folder: Path) -> Any:
 
 def _index(sha256: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
-        index = SourceIndex(str(folder / "index"), "source")
-        index.keep("a.png", "1 1 1 1", sha256)
-        index.write(1)
+        SourceIndex(str(folder / "index"), "source").write([Checksum("a.png", "1 1 1 1", sha256)], 1, 1)
 
     return write
 
 
 def _read_index(folder: Path) -> Any:
-    return SourceIndex(str(folder / "index"), "source").known("a.png", "1 1 1 1")
+    return "".join(each.checksum for each in SourceIndex(str(folder / "index"), "source").entries())
 
 
 def make_model(place: Path, seed: int, size: int = 10) -> Path:

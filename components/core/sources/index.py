@@ -1,150 +1,109 @@
-"""Which files of a source were read, and what they held: kept between runs, so that what did not change is not read
-again. Like git's index, a file counts as unchanged if size, times and inode are what they were when it was read.
+"""Index of a source: the sha256 of its files, kept between runs so that only changed files are read again.
 
-That is not enough for a file that was written about when it was read: written once more within the same tick of the
-file system's clock, it would look the same and hold something else (git calls such an entry racily clean). So a file is
-read again if it was modified later than two seconds, the coarsest tick of file systems in use, before the run that
-read it began, by the clock of the file system. Nothing else is decided by a clock. Standard library only.
+Like git's index, a file counts as unchanged if size, times and inode are what they were before it was read. That is not
+enough for a file that was written about when it was read: written once more within the same tick of the file system's
+clock, it would look the same and hold something else (git calls such an entry racily clean). So a file is read again if
+it was modified later than two seconds, the coarsest tick of file systems in use, before the run that read it began, by
+the clock of the file system. Nothing else is decided by a clock. Standard library only.
 """
 
 import contextlib
 import hashlib
-import itertools
-import json
 import logging
 import os
+import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from components.core import errors
 from components.core.errors import StageError
-from components.core.sources.long_lists import LongList
-from components.core.storage import atomic_files, digests
+from components.core.sources.catalog import Checksum
+from components.core.storage import atomic_files
 from components.core.storage.location import Location
 
 log = logging.getLogger(__name__)
 
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 _COARSEST_TICK_NS = 2_000_000_000
+_BLOCK = 1 << 20
 
 
 def stamp_of(found: os.stat_result) -> str:
-    """What the system says of a file without reading it: size in bytes, when it was modified and changed, in
-    nanoseconds, inode.
+    """Size in bytes, times of modification and change in nanoseconds, and inode of a file that need not be read.
 
-    The third also moves when a file is replaced and its time of modification is set back, as copying tools do.
+    The time of change also moves when a file is replaced and its time of modification set back, as copying tools do.
     """
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
 
 
 class SourceIndex:
-    """The index of one source on this machine. Without a folder nothing is known or kept.
-
-    It lies in a file of lines of JSON: a header, an entry (name, stamp, sha256) for each file in the order of their
-    names, and the sha256 of all lines before. Files are asked for and noted in that order, so that neither what was
-    there before nor what is new needs to be in memory.
+    """The index of one source on this machine: a SQLite file, of which a digest protects each row.
 
     Args:
-        folder: Folder of the indexes of all sources; empty for none.
+        folder: Folder of the indexes of all sources, also in a bucket.
         source: The folder that the files are in.
     """
 
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
         named = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
-        self._file = Location.of(folder) / f"{named}.index" if folder else None
-        self._former_began, self._former_digest = self._verify()
-        self._former = self._entries_of_file() if self._former_began else iter(())
-        self._next = next(self._former, None)
+        self._file = Location.of(folder) / f"{named}.index"
         self._began = self._clock()
-        self._entries: LongList[bytes] = LongList()
-        self._digest = hashlib.sha256()
+        self._count = -1  # entries of the file; -1 until all are read
 
-    def known(self, name: str, stamp: str) -> str:
-        """sha256 of a file that did not change since it was read; empty if it has to be read.
-
-        Args:
-            name: Its name; that of no later call is before it.
-            stamp: Its `stamp_of` now.
-        """
-        while self._next is not None and self._next[0] < name:
-            self._next = next(self._former, None)
-        if self._next is None or self._next[:2] != (name, stamp):
-            return ""
-        _, modified_ns, changed_ns, _ = map(int, stamp.split())
-        if modified_ns + _COARSEST_TICK_NS >= self._former_began or changed_ns >= self._former_began:
-            return ""
-        return self._next[2]
-
-    def keep(self, name: str, stamp: str, sha256: str) -> None:
-        """Notes what a file holds, with the stamp that it had before it was read; files in the order of their names."""
-        if self._file is not None:
-            line = _line([name, stamp, sha256])
-            self._entries.append(line)
-            self._digest.update(line)
-
-    def write(self, files_read: int) -> None:
-        """Writes what was noted in place of what was there before, unless that is the same.
-
-        An index that cannot be written costs time in the next run, and is told; it is no error.
-        """
-        if self._file is None or not self._began:
-            return
-        if not files_read and self._digest.hexdigest() == self._former_digest:
-            return
-        header = {"schema_version": _SCHEMA_VERSION, "source": self._source_as_text, "began_ns": self._began}
-        try:
-            atomic_files.write_parts(self._file.path, _sealed(itertools.chain([_line(header)], self._entries)))
-            self._file.put_file()
-        except (OSError, StageError) as error:
-            self._tell(error)
-
-    @property
-    def _source_as_text(self) -> str:
-        return os.fsencode(self._source).decode("utf-8", "backslashreplace")
-
-    def _verify(self) -> tuple[int, str]:
-        """When the run that wrote the entries began, and their sha256; 0 and nothing if they cannot be trusted."""
-        if self._file is None:
-            return 0, ""
+    def entries(self) -> Iterator[Checksum]:
+        """Yield what can be trusted. A missing or damaged index costs time, and is no error."""
         try:
             if not self._file.fetch_file():
-                return 0, ""
-            whole, entries, last = hashlib.sha256(), hashlib.sha256(), b""
-            with open(self._file.path, "rb") as file:
-                first = file.readline()
-                for line in file:
-                    whole.update(last or first)
-                    entries.update(last)
-                    last = line
-            if last != _line(whole.hexdigest()):
-                raise ValueError("its content is not what was written")
-            header = json.loads(first)
-            if (header["schema_version"], header["source"]) != (_SCHEMA_VERSION, self._source_as_text):
-                raise ValueError("it is of another source or version")
-            return header["began_ns"], entries.hexdigest()
-        except (StageError, OSError, ValueError, KeyError, TypeError) as error:
-            reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
-            log.warning("the index %s cannot be used, so that every file is read: %s", self._file, reason)
-            return 0, ""
+                return
+            count = 0
+            uri = f"{self._file.path.absolute().as_uri()}?immutable=1"  # no locks, which network storage may lack
+            with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
+                for name, stamp, sha256, began, seal in database.execute("SELECT * FROM files"):
+                    if seal != self._seal(name, stamp, sha256, began):
+                        raise ValueError("it is damaged, or of another source or version")
+                    count += 1
+                    _, modified_ns, changed_ns, _ = map(int, stamp.split())
+                    if modified_ns + _COARSEST_TICK_NS < began and changed_ns < began:
+                        yield Checksum(name, stamp, sha256)
+            self._count = count
+        except (StageError, OSError, ValueError, sqlite3.Error) as error:
+            log.warning("the index %s cannot be used, so that files are read again: %s", self._file, _reason(error))
 
-    def _entries_of_file(self) -> Iterator[tuple[str, str, str]]:
-        assert self._file is not None  # noqa: S101 - it was verified
-        with (
-            contextlib.suppress(OSError),
-            open(self._file.path, "rb") as file,
-        ):  # of what is gone by now nothing is known
-            file.readline()
-            for line in file:
-                entry = json.loads(line)
-                if isinstance(entry, list):
-                    yield entry[0], entry[1], entry[2]
+    def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
+        """Write the checksums of `count` files in place of the former ones, unless they are the same.
+
+        An index that cannot be written costs time in the next run; this logs a warning.
+        """
+        if not self._began or (not files_read and count == self._count):
+            return
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, self._file.name)
+                with contextlib.closing(sqlite3.connect(path)) as database:
+                    database.executescript(
+                        "PRAGMA page_size = 1024; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"
+                    )
+                    database.execute("CREATE TABLE files (name TEXT, stamp TEXT, sha256 TEXT, began INT, seal BLOB)")
+                    database.executemany(
+                        "INSERT INTO files VALUES (?, ?, ?, ?, ?)",
+                        ((*each, self._began, self._seal(*each, self._began)) for each in checksums),
+                    )
+                    database.commit()
+                with open(path, "rb") as file:
+                    atomic_files.write_parts(self._file.path, iter(lambda: file.read(_BLOCK), b""))
+            self._file.put_file()
+        except (StageError, OSError, sqlite3.Error) as error:
+            self._warn(error)
+
+    def _seal(self, *fields: object) -> bytes:
+        """A digest of a row, of the source and of the version."""
+        text = "\0".join(map(str, (_SCHEMA_VERSION, self._source, *fields)))
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()[:16]
 
     def _clock(self) -> int:
-        """What the clock of the file system shows, in nanoseconds; 0 if nothing can be written there."""
-        if self._file is None:
-            return 0
+        """The time by the clock of the file system, in nanoseconds; 0 if nothing can be written there."""
         try:
             self._file.path.parent.mkdir(parents=True, exist_ok=True)
             place = atomic_files.make_unique(self._file.path.parent, ".tmp-clock-")
@@ -153,22 +112,12 @@ class SourceIndex:
             finally:
                 place.unlink(missing_ok=True)
         except OSError as error:
-            self._tell(error)
+            self._warn(error)
             return 0
 
-    def _tell(self, error: OSError | StageError) -> None:
-        reason = errors.describe_os_error(error) if isinstance(error, OSError) else error
-        log.warning("the index %s cannot be written: %s", self._file, reason)
+    def _warn(self, error: Exception) -> None:
+        log.warning("the index %s cannot be written: %s", self._file, _reason(error))
 
 
-def _line(value: Any) -> bytes:
-    return digests.canonical_json(value) + b"\n"
-
-
-def _sealed(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, and one with the sha256 of all."""
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line)
-        yield line
-    yield _line(digest.hexdigest())
+def _reason(error: Exception) -> str:
+    return errors.describe_os_error(error) if isinstance(error, OSError) else str(error)

@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 
 from components.core.errors import DataError, StageError
 from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile, printable
 from components.core.storage import buckets
 from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked
@@ -148,17 +148,17 @@ def as_data_error(file: SourceFile) -> Iterator[None]:
 
 
 def _damaged(file: SourceFile, error: Exception) -> DataError:
-    said = " ".join(sources.printable(str(error)).split())[:_LONGEST_REASON] or type(error).__name__
+    said = " ".join(printable(str(error)).split())[:_LONGEST_REASON] or type(error).__name__
     return DataError(f"{file.name} is a damaged archive: {said}; copy or pack it again")
 
 
 def _checked_name(file: SourceFile, name: str) -> str:
     """A member's path as it is written everywhere; empty for what is hidden."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    shown = sources.printable("/".join(parts))
+    shown = printable("/".join(parts))
     if name.startswith("/") or ".." in parts:
         raise DataError(
-            f"{file.name} has a member {sources.printable(name)}, which leads out of it; such an archive is not used"
+            f"{file.name} has a member {printable(name)}, which leads out of it; such an archive is not used"
         )
     return "" if any(part.startswith(".") for part in parts) else shown
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
 from components.preprocess.formats.stacks import Stack, open_unpacked
 

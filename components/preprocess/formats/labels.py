@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.long_lists import LongList
-from components.core.sources.sources import SourceFile
+from components.core.sources.catalog import Rows
+from components.core.sources.files import SourceFile, open_file, printable
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
@@ -56,7 +56,7 @@ class Labelled:
             yield split, label_of[class_name]
 
 
-def labelled(place: str, names: LongList[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
+def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
     """Finds the splits and the classes of the images of a source.
 
     Args:
@@ -98,7 +98,7 @@ def read_table(file: SourceFile) -> dict[str, Row]:
     Raises:
         DataError: It is not such a file, or has a row twice.
     """
-    with sources.open_file(file.place, file.checksum) as opened:
+    with open_file(file.place, file.checksum) as opened:
         return parsed_table(file.name, opened.read(_LARGEST_FILE + 1))
 
 
@@ -131,7 +131,7 @@ def has_split_folders(names: Iterable[str]) -> bool:
 def _add(table: dict[str, Row], cells: list[str], columns: list[str], where: str) -> None:
     if len(cells) != len(columns):
         raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)} ({','.join(columns)})")
-    name, label = sources.printable(cells[0].removeprefix("./")), sources.printable(cells[1])
+    name, label = printable(cells[0].removeprefix("./")), printable(cells[1])
     split = cells[2] or "train" if len(cells) > 2 else None
     if split is not None and split not in SPLIT_FOLDERS:
         raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
@@ -148,7 +148,7 @@ def _split_and_class(place: str, name: str, table: dict[str, Row] | None, split_
     return split, row.label
 
 
-def _require_same_files(names: LongList[str] | list[str], table: dict[str, Row]) -> None:
+def _require_same_files(names: Rows[str] | list[str], table: dict[str, Row]) -> None:
     held = set(names)
     if len(held) < len(names):
         raise DataError(

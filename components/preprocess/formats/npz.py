@@ -20,8 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from components.core.errors import DataError
-from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile, open_file, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, stacks
 from components.preprocess.formats.stacks import Stack
@@ -77,7 +76,7 @@ def _list_file(file: SourceFile) -> list[NpzStack]:
             array = name.removesuffix(".npy")
             words = set(re.findall("[a-z]+", array.lower()))
             if not name.endswith(".npy") or not words & (_IMAGE_WORDS | _LABEL_WORDS):
-                others.append(sources.printable(name))
+                others.append(printable(name))
                 continue
             split = stacks.split_of(array, file.name.rpartition("/")[2])
             of_kind = arrays[bool(words & _LABEL_WORDS)]
@@ -123,12 +122,12 @@ def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: i
 
 @contextlib.contextmanager
 def _open_npz(file: SourceFile) -> Iterator[zipfile.ZipFile]:
-    with sources.open_file(file.place, file.checksum) as opened, archives.as_data_error(file):
+    with open_file(file.place, file.checksum) as opened, archives.as_data_error(file):
         packed = zipfile.ZipFile(opened)
         for found in packed.infolist():
             if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
-                    f"{file.name} has {sources.printable(found.filename)} packed by method {found.compress_type}; "
+                    f"{file.name} has {printable(found.filename)} packed by method {found.compress_type}; "
                     "save it again by numpy.savez_compressed"
                 )
         yield packed

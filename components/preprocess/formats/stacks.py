@@ -10,8 +10,7 @@ from typing import IO, BinaryIO, cast
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile, open_file
 from components.preprocess.formats.labels import SPLIT_WORDS
 
 _IMAGES_AT_ONCE = 1000
@@ -91,7 +90,7 @@ def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda h
     Raises:
         DataError: The file cannot be opened, or, wherever the block reads it, cannot be unpacked.
     """
-    with sources.open_file(file.place, file.checksum) as opened:
+    with open_file(file.place, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)
         opened.seek(0)
         gzipped = head.startswith(b"\x1f\x8b") and not is_plain(head)

@@ -13,8 +13,9 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.long_lists import LongList
-from components.core.sources.sources import Listing, SourceFile
+from components.core.sources.catalog import Rows
+from components.core.sources.files import SourceFile, content_of, printable
+from components.core.sources.sources import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
@@ -205,7 +206,7 @@ def _read_stack(part: StackPart, found: Iterable[tuple[bytes, int | None]]) -> I
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
-    names = LongList(file.name for file in listing.files)
+    names = listing.names
     table = labels.read_table(listing.labels) if listing.labels else None
     found = labels.labelled(place, names, table)
     empty = _folders_without_images(place, names) if found.classes and table is None else []
@@ -230,7 +231,7 @@ class ImageParts:
         labelled: Where they belong.
     """
 
-    def __init__(self, files: LongList[SourceFile], labelled: labels.Labelled) -> None:
+    def __init__(self, files: Rows[SourceFile], labelled: labels.Labelled) -> None:
         self._files, self._labelled = files, labelled
 
     def are_hashed(self) -> bool:
@@ -244,14 +245,14 @@ class ImageParts:
             yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
 
 
-def _folders_without_images(place: str, names: LongList[str]) -> list[str]:
+def _folders_without_images(place: str, names: Rows[str]) -> list[str]:
     """Folders where classes are, of a source on this machine, that hold no image."""
     if buckets.is_uri(place):
         return []
     depth = 2 if labels.has_split_folders(names) else 1
     with_images = {tuple(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
     found = (path.relative_to(place) for path in Path(place).glob("/".join("*" * depth)) if path.is_dir())
-    parts = [tuple(sources.printable(part) for part in path.parts) for path in found]
+    parts = [tuple(printable(part) for part in path.parts) for path in found]
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
@@ -316,7 +317,7 @@ def _read_images(part: ImagesPart) -> Iterator[Original]:
     most = pixels.LARGEST_FILE
     for file, split, label in part.images:
         # One that has grown since it was listed is read as far as shows that.
-        content = b"" if file.bytes > most else sources.content_of(file, most + 1)
+        content = b"" if file.bytes > most else content_of(file, most + 1)
         yield Original(file.name, split, label, content, file)
 
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from components.core.errors import DataError
-from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile, printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
@@ -114,7 +113,7 @@ def parsed(record: bytes) -> Example:
         raise _NoExample("is no tf.train.Example") from None
     image = next((features[name].bytes_list.value for name in _IMAGE_FEATURES if name in features), None)
     if image is None:
-        names = ", ".join(sorted(map(sources.printable, features))[:8])
+        names = ", ".join(sorted(map(printable, features))[:8])
         raise _NoExample(f"has no feature image/encoded or image, but {names or 'none'}")
     if len(image) != 1:
         raise _NoExample(f"has an image of {len(image)} values of bytes, expected 1")

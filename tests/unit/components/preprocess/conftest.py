@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.sources import long_lists
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key, Outcome, Place
 
@@ -59,16 +58,3 @@ def idx_folder(tmp_path: Path, numbers: tuple[np.ndarray, np.ndarray]) -> Path:
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images[300:]))
     (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(labels[300:]))
     return folder
-
-
-@pytest.fixture
-def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See `shorten_lists`."""
-    shorten_lists(monkeypatch)
-
-
-def shorten_lists(patch: pytest.MonkeyPatch) -> None:
-    """Keep four items of a list in memory, so that a handful of files goes the way of millions."""
-    patch.setattr(long_lists, "_HELD", 4)
-    patch.setattr(long_lists, "_AT_ONCE", 2)
-    patch.setattr(long_lists, "_MERGED_AT_ONCE", 2)

@@ -20,7 +20,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
@@ -126,7 +126,7 @@ def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
 
     program = (
         "import sys; from components.preprocess.formats import idx; "
-        "from components.core.sources.sources import SourceFile; "
+        "from components.core.sources.files import SourceFile; "
         "file = SourceFile('x-images', sys.argv[1], int(sys.argv[2]))\n"
         "try: print(len(eval(sys.argv[3])))\n"
         "except Exception as error: print(type(error).__name__, error)\n"

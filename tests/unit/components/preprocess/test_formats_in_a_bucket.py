@@ -8,7 +8,6 @@ import pytest
 
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.long_lists import LongList
 from components.core.storage import buckets, tfrecord
 from components.preprocess.formats.survey import Survey, read, survey
 from tests.fakes.gcs.server import Server
@@ -60,6 +59,8 @@ def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
         list(read(next(iter(found.parts))))
 
 
-def test_a_kind_of_source_without_a_reader_is_an_error() -> None:
+def test_a_kind_of_source_without_a_reader_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(b"")
+    monkeypatch.setattr(sources.Listing, "kind", "video")
     with pytest.raises(AssertionError, match="sources of kind video have no reader"):
-        survey("films", sources.Listing("video", LongList(), LongList()))
+        survey("films", sources.list_source(str(tmp_path)))

@@ -15,7 +15,7 @@ from PIL import Image
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess import rows
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey

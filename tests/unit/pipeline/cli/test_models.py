@@ -12,7 +12,7 @@ from components.core import container_images
 from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.registry import registry
 from components.core.reporting.markdown import plain
-from components.core.sources import sources
+from components.core.sources.files import printable
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
@@ -225,7 +225,7 @@ def test_a_source_that_cannot_be_printed_faithfully_is_refused(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    recorded = sources.printable(name)
+    recorded = printable(name)
     publish_version(tmp_path / "1", tmp_path / "registry", 100, source=recorded)
     words = ("reproduce", 1, "--registry", tmp_path / "registry")
     assert f"version 1 was made from {recorded}, a path with characters" in refused(capsys, caplog, *words)

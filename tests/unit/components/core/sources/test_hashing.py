@@ -12,7 +12,8 @@ import pytest
 
 from components.core.errors import DataError
 from components.core.sources import concurrent, hashing, sources
-from components.core.sources.hashing import File
+from components.core.sources.catalog import Checksum
+from components.core.sources.files import SourceFile
 
 FEW = 5
 
@@ -40,7 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
     return found
 
 
-def written(folder: Path, count: int) -> list[File]:
+def written(folder: Path, count: int) -> list[SourceFile]:
     """Files of all lengths, one of them with a name that is no UTF-8."""
     folder.mkdir()
     found = []
@@ -48,44 +49,30 @@ def written(folder: Path, count: int) -> list[File]:
         place = os.fsdecode(os.fsencode(folder / f"{number}") + (b"\xff\n" if number == 9 else b""))
         with open(place, "wb") as file:
             file.write(b"%d" % number * number * 40)
-        found.append(File(place, number * 40))
+        found.append(SourceFile(f"{number}", place, number * 40))
     return found
 
 
-def expected(files: list[File]) -> list[str]:
+def expected(files: list[SourceFile]) -> list[Checksum]:
     found = []
     for file in files:
         with open(file.place, "rb") as opened:
-            found.append(hashlib.sha256(opened.read()).hexdigest())
+            found.append(Checksum(file.name, file.stamp, hashlib.sha256(opened.read()).hexdigest()))
     return found
 
 
 @pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, FEW + 1, FEW + 3, 50])
 def test_hashes_in_the_order_of_the_files(tmp_path: Path, started: list[ProcessPoolExecutor], count: int) -> None:
     files = written(tmp_path / "files", count)
-    assert list(hashing.hashed(files, sources.sha256_of_path)) == expected(files)
+    assert list(hashing.hashed(files)) == expected(files)
     assert bool(started) == (count > FEW)
     assert not multiprocessing.active_children()
-
-
-def test_what_is_known_is_not_read(tmp_path: Path) -> None:
-    files = written(tmp_path / "files", 30)
-    known = [
-        file._replace(place=f"{file.place} gone", sha256="known") if n % 3 else file for n, file in enumerate(files)
-    ]
-    found = list(hashing.hashed(known, sources.sha256_of_path))
-    assert found == ["known" if n % 3 else sha256 for n, sha256 in enumerate(expected(files))]
-
-
-def test_where_all_is_known_no_process_is_started(started: list[ProcessPoolExecutor]) -> None:
-    assert len(list(hashing.hashed([File("gone", 1, "known")] * 100, sources.sha256_of_path))) == 100
-    assert not started
 
 
 def test_processes_that_are_killed_cost_time_alone(tmp_path: Path, started: list[ProcessPoolExecutor]) -> None:
     files = written(tmp_path / "files", 40)
 
-    def killing() -> Iterator[File]:
+    def killing() -> Iterator[SourceFile]:
         for number, file in enumerate(files):
             if number == 20:
                 for process in multiprocessing.active_children():
@@ -93,21 +80,21 @@ def test_processes_that_are_killed_cost_time_alone(tmp_path: Path, started: list
                     process.join()
             yield file
 
-    assert list(hashing.hashed(killing(), sources.sha256_of_path)) == expected(files)
+    assert list(hashing.hashed(killing())) == expected(files)
     assert started
 
 
 def test_a_file_that_is_gone_is_told_as_without_processes(tmp_path: Path) -> None:
     files = written(tmp_path / "files", 40)
     Path(files[30].place).unlink()
-    results = hashing.hashed(files, sources.sha256_of_path)
+    results = hashing.hashed(files)
     assert [next(results) for _ in range(30)] == expected(files[:30])
     with pytest.raises(DataError, match="30 is gone; the source changed while it was read"):
         next(results)
 
 
 def test_nobody_is_left_when_results_are_given_up(tmp_path: Path, started: list[ProcessPoolExecutor]) -> None:
-    results = hashing.hashed(written(tmp_path / "files", 40), sources.sha256_of_path)
+    results = hashing.hashed(written(tmp_path / "files", 40))
     for _ in range(10):
         next(results)
     assert started

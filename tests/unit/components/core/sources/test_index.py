@@ -1,10 +1,10 @@
 """The index of a source: what is not read again, and that no answer depends on it."""
 
-import hashlib
-import json
+import contextlib
 import logging
 import os
 import shutil
+import sqlite3
 import tempfile
 import threading
 import time
@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.sources import sources
+from components.core.sources.catalog import Catalog, Checksum
+from components.core.sources.files import SourceFile
 from components.core.sources.index import SourceIndex
-from components.core.storage import digests
 from tests.fakes.gcs.server import Server
 
 _LONG_AGO = 1_000_000_000
@@ -58,10 +59,11 @@ def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
     return fingerprint
 
 
-def lines(index: Path) -> list[Any]:
-    """The header, the entries, and the seal."""
+def edited(index: Path, statement: str) -> list[Any]:
+    """Runs SQL on the only index in a folder."""
     (path,) = index.iterdir()
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        return database.execute(statement).fetchall()
 
 
 def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
@@ -77,9 +79,8 @@ def test_only_what_changed_is_read(pets: Path, tmp_path: Path, files_read: Calla
     assert files_read(pets, index) == "0 of 6"
     (pets / "new.png").unlink()
     assert files_read(pets, index) == "0 of 5"
-    assert [entry[0] for entry in lines(index)[1:-1]] == [
-        "cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"
-    ]  # fmt: skip
+    names = [name for (name,) in edited(index, "SELECT name FROM files")]
+    assert names == ["cats/1.png", "dogs/0.png", "dogs/2.png", "dogs/3.png", "dogs/4.png"]
 
 
 def test_times_that_were_set_back_hide_nothing(
@@ -111,32 +112,28 @@ def test_what_was_written_about_when_it_was_read_is_read_again(
         assert files_read(pets, index) == "1 of 6"
 
 
-def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path) -> None:
+def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Were every file read in spite of the index, this would go unnoticed.
     index = tmp_path / "index"
     before = sources.fingerprint(str(pets), str(index))
-    header, *entries, _ = lines(index)
-    assert entries[0][0] == "cats/1.png"
-    entries[0][2] = "0" * 64
-    content = b"".join(digests.canonical_json(line) + b"\n" for line in (header, *entries))
-    (path,) = index.iterdir()
-    path.write_bytes(content + digests.canonical_json(hashlib.sha256(content).hexdigest()) + b"\n")
+    monkeypatch.setattr(SourceIndex, "_seal", lambda self, *row: b"sealed")
+    edited(index, "UPDATE files SET seal = CAST('sealed' AS BLOB)")
+    assert sources.fingerprint(str(pets), str(index)) == before
+    edited(index, "UPDATE files SET sha256 = 'another' WHERE name = 'cats/1.png'")
     assert sources.fingerprint(str(pets), str(index)) != before
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "change",
     [
-        lambda text: text[: len(text) // 2],
-        lambda text: text.replace("1.png", "1.pnG"),
-        lambda text: text.replace('"began_ns":', '"began_ns":9'),
-        lambda text: text.replace("\n", "\n\n"),
-        lambda text: "".join(text.splitlines(keepends=True)[:-1]),
-        lambda text: "".join(text.splitlines(keepends=True)[:-2]),
-        lambda text: "[]",
-        lambda text: "{}",
-        lambda text: "\0",
-        lambda text: "",
+        "name = 'dogs/5.png'",
+        "stamp = '1 1000000000 1 1'",
+        "sha256 = replace(sha256, 'a', 'b')",
+        "sha256 = 7",
+        "sha256 = X'FF'",
+        "sha256 = CAST(X'FF' AS TEXT)",
+        "began = began + 1",
+        "seal = NULL",
     ],
 )
 def test_a_damaged_index_is_told_and_made_again(
@@ -144,16 +141,33 @@ def test_a_damaged_index_is_told_and_made_again(
     tmp_path: Path,
     files_read: Callable[[Path, Path], str],
     caplog: pytest.LogCaptureFixture,
-    damage: Callable[[str], str],
+    change: str,
+) -> None:
+    index = tmp_path / "index"
+    files_read(pets, index)
+    edited(index, f"UPDATE files SET {change} WHERE name = 'dogs/2.png'")  # noqa: S608
+    assert files_read(pets, index) in ("2 of 6", "6 of 6")  # some of the rows before the damage are believed
+    (path,) = index.iterdir()
+    assert f"the index {path} cannot be used, so that files are read again: " in caplog.text
+    assert files_read(pets, index) == "0 of 6"
+    assert "cannot be used" not in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"[]", b'{"schema_version":2}\n', b"SQLite format 3\0"])
+def test_what_is_no_index_is_told_and_made_again(
+    pets: Path,
+    tmp_path: Path,
+    files_read: Callable[[Path, Path], str],
+    caplog: pytest.LogCaptureFixture,
+    content: bytes,
 ) -> None:
     index = tmp_path / "index"
     files_read(pets, index)
     (path,) = index.iterdir()
-    path.write_text(damage(path.read_text()))
+    path.write_bytes(content)
     assert files_read(pets, index) == "6 of 6"
-    assert f"the index {path} cannot be used, so that every file is read: " in caplog.text
+    assert f"the index {path} cannot be used, so that files are read again: " in caplog.text
     assert files_read(pets, index) == "0 of 6"
-    assert "cannot be used" not in caplog.text
 
 
 def test_an_index_of_another_source_is_not_believed(
@@ -171,33 +185,20 @@ def test_an_index_of_another_source_is_not_believed(
     assert files_read(pets, index) == "0 of 6"
 
 
-def known(folder: Path, source: str, name: str, stamp: str) -> str:
-    """What a new reader of an index says of one file."""
-    return SourceIndex(str(folder), source).known(name, stamp)
-
-
-def test_every_part_of_a_stamp_counts_and_so_does_the_source(tmp_path: Path) -> None:
-    parts, sha256, folder = [3, _LONG_AGO, _LONG_AGO, 7], "a" * 64, tmp_path / "index"
+def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
+    parts = [3, _LONG_AGO, _LONG_AGO, 7]
     stamp = " ".join(map(str, parts))
-    index = SourceIndex(str(folder), "pets")
+    index = SourceIndex(str(tmp_path), "pets")
     near, far = (f"3 {index._began - before} {_LONG_AGO} 7" for before in (2_000_000_000, 2_000_000_001))
-    for name, each in (("1.png", stamp), ("far.png", far), ("near.png", near)):
-        index.keep(name, each, sha256)
-    index.write(1)
-    assert known(folder, "pets", "1.png", stamp) == sha256
-    assert known(folder, "pets", "2.png", stamp) == ""
-    assert known(folder, "pets", "near.png", near) == ""
-    assert known(folder, "pets", "far.png", far) == sha256
+    late = f"3 {_LONG_AGO} {index._began} 7"
+    written = [Checksum(name, each, "a" * 64) for name, each in zip("1234", (stamp, far, near, late), strict=True)]
+    index.write(written, 4, 4)
+    assert [*SourceIndex(str(tmp_path), "pets").entries()] == written[:2]
     for number in range(len(parts)):
         another = " ".join(str(part + (number == at)) for at, part in enumerate(parts))
-        assert known(folder, "pets", "1.png", another) == ""
-    (own,) = folder.iterdir()
-    other = SourceIndex(str(folder), "other")
-    other.keep("1.png", stamp, "b" * 64)
-    other.write(1)
-    (others,) = set(folder.iterdir()) - {own}
-    others.write_bytes(own.read_bytes())
-    assert known(folder, "other", "1.png", stamp) == ""
+        catalog = Catalog("pets", [(0, SourceFile("1", "1", 3, another))])
+        catalog.note(SourceIndex(str(tmp_path), "pets").entries())
+        assert len(catalog.unread(0)) == 1
 
 
 def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,8 @@ import pytest
 from google.cloud.storage import Client
 
 from components.core.errors import ConfigError, DataError
-from components.core.sources import long_lists, sources
+from components.core.sources import sources
+from components.core.sources.files import SourceFile, content_of, open_file, sha256_of
 from components.core.storage import buckets, digests
 from tests.fakes.gcs.server import Server
 
@@ -102,7 +103,7 @@ def test_names_that_are_no_text(pets: Path) -> None:
     (pets / os.fsdecode(b"\xff\n.png")).write_bytes(b"odd")
     assert names(pets)[0] == "\\xff\\n.png"
     (file,) = (file for file in sources.list_source(str(pets)).files if "xff" in file.name)
-    with sources.open_file(file.place) as opened:
+    with open_file(file.place) as opened:
         assert opened.read() == b"odd"
     assert len(sources.fingerprint(str(pets))[0]) == 64
 
@@ -166,20 +167,20 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
     buckets.put("gs://photos/pets/cats/\x1b[31m.png", b"x")
     file = [*sources.list_source("gs://photos/pets").files][1]
     assert file.name == r"cats/\x1b[31m.png"
-    with sources.open_file(file.place, file.checksum) as opened:
+    with open_file(file.place, file.checksum) as opened:
         assert opened.read() == b"x"
     buckets.put(file.place, b"y")
     with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed since"):
-        sources.open_file(file.place, file.checksum)
+        open_file(file.place, file.checksum)
 
 
 def test_an_object_is_read_as_it_was_listed_or_not_at_all(photos: Server) -> None:
     file = next(iter(sources.list_source("gs://photos/pets").files))
-    with sources.open_file(file.place, file.checksum) as opened:
+    with open_file(file.place, file.checksum) as opened:
         assert opened.read() == b"pets/cats/1.png"
     buckets.put(file.place, b"another")
     with pytest.raises(DataError, match=r"^gs://photos/pets/cats/1.png changed since the source was fingerprinted"):
-        sources.open_file(file.place, file.checksum)
+        open_file(file.place, file.checksum)
 
 
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
@@ -287,7 +288,7 @@ def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.Log
     sources.contents(str(pets))
     # One that came in a file's place after the listing is not waited for either.
     with pytest.raises(DataError, match=r"pipe\.png is gone; the source changed while it was read"):
-        sources.open_file(str(pets / "cats" / "pipe.png"))
+        open_file(str(pets / "cats" / "pipe.png"))
 
 
 def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
@@ -338,36 +339,24 @@ def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
         names(pets)
 
 
-def test_a_source_of_many_files_is_listed_as_one_of_few(
-    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fingerprint_is_the_digest_of_all_files(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_DIGESTED_AT_ONCE", 7)
     chance = random.Random(0)
     for number in chance.sample(range(1000), 40):
         path = pets / chance.choice(["cats", "dogs", "a", "a.b", "a-b/c"]) / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"%d" % number)
-    few = sources.contents(str(pets), str(tmp_path / "few"))
     files = [path for path in pets.rglob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg")]
     expected = sorted(
         [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
     )
-    assert few.fingerprint == digests.digest_of({"kind": "images", "files": expected})
-    for name, value in (("_HELD", 4), ("_AT_ONCE", 2), ("_MERGED_AT_ONCE", 3)):
-        monkeypatch.setattr(long_lists, name, value)
-    for _ in range(2):
-        many = sources.contents(str(pets), str(tmp_path / "many"))
-        assert (many.fingerprint, many.summary) == (few.fingerprint, few.summary)
-        assert many.listing is not None
-        assert few.listing is not None
-        assert [*many.listing.files] == [*few.listing.files]
-    (one,), (other,) = (tmp_path / "few").iterdir(), (tmp_path / "many").iterdir()
-    assert one.read_text().splitlines()[1:-1] == other.read_text().splitlines()[1:-1]
+    assert sources.fingerprint(str(pets))[0] == digests.digest_of({"kind": "images", "files": expected})
 
 
 def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = os.urandom(3_000_000)
     (tmp_path / "1.png").write_bytes(content)
-    listed = sources.SourceFile("1.png", str(tmp_path / "1.png"), bytes=1)
+    listed = SourceFile("1.png", str(tmp_path / "1.png"), bytes=1)
     reads, read = [], os.read
 
     def noting(handle: int, count: int) -> bytes:
@@ -375,7 +364,7 @@ def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatc
         return read(handle, count)
 
     monkeypatch.setattr(os, "read", noting)
-    assert sources.content_of(listed, 1 << 26) == content
+    assert content_of(listed, 1 << 26) == content
     assert len(reads) < 10
-    assert sources.sha256_of_path(listed.place, listed.bytes) == hashlib.sha256(content).hexdigest()
+    assert sha256_of(listed.place, listed.bytes) == hashlib.sha256(content).hexdigest()
     assert len(reads) < 20

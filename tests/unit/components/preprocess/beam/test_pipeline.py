@@ -7,7 +7,7 @@ import pytest
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError, TransientError
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess import attempt, rows, shards
 from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives
 from components.preprocess.formats.survey import read, survey
@@ -71,7 +71,7 @@ def stored(path: Path, content: bytes) -> SourceFile:
 def held(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, int, bytes]]]:
     """Classes, counts and images of a source, each part read by itself as a worker gets it."""
     found = survey(str(source))
-    parts = pickle.loads(pickle.dumps(found.parts))  # noqa: S301 - our own
+    parts = [pickle.loads(pickle.dumps(part)) for part in found.parts]  # noqa: S301 - our own
     images = [image for part in parts for some in read(part) for image in some]
     return found.classes, found.counts, sorted(image[1:4] for image in images)
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as numpy_strategies
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess.formats import idx as idx_files
 from components.preprocess.formats.survey import read, survey
 

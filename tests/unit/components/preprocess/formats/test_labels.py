@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess.formats import labels
 from components.preprocess.formats.labels import Row
 

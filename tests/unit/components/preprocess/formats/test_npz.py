@@ -16,7 +16,7 @@ from PIL import Image
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.sources import SourceFile
+from components.core.sources.files import SourceFile
 from components.preprocess.decode import pixels
 from components.preprocess.formats import npz
 from components.preprocess.formats.survey import Survey, read, survey

@@ -1,0 +1,133 @@
+"""The files of a source in a SQLite database: on disk, as memory may not hold them all, and sorted there.
+
+The database lies in a temporary file without a name, and so goes with the process, however that ends.
+"""
+
+import contextlib
+import errno
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from components.core.errors import DataError
+from components.core.sources.files import SourceFile
+
+Item = TypeVar("Item")
+# Once the checksum is known, the stamp has served, and travels to no worker.
+_SOURCE_FILE = "name, place, bytes, iif(checksum = '', stamp, ''), checksum"
+
+
+class Checksum(NamedTuple):
+    """What stands for the content of a file, with the stamp that the file had before it was read."""
+
+    name: str
+    stamp: str
+    checksum: str
+
+
+class Rows(Generic[Item]):
+    """Some files of a catalog by name, to be iterated as often as wanted."""
+
+    def __init__(self, database: sqlite3.Connection, columns: str, where: str, make: Callable[..., Item]) -> None:
+        self._database, self._make = database, make
+        self._select = f"SELECT {columns} FROM files WHERE {where} ORDER BY name"  # noqa: S608 - no names of files
+        self._count = f"SELECT count(*) FROM files WHERE {where}"  # noqa: S608
+
+    def __len__(self) -> int:
+        with _disk_errors():
+            return int(self._database.execute(self._count).fetchone()[0])
+
+    def __iter__(self) -> Iterator[Item]:
+        with _disk_errors():
+            for row in self._database.execute(self._select):
+                yield self._make(*row)
+
+
+class Catalog:
+    """The files of a source.
+
+    Args:
+        source: The source, for messages.
+        files: Its files in any order, each with the number of its kind.
+
+    Raises:
+        DataError: Two files have one name.
+        OSError: The disk is full or fails; so do all that read or write.
+    """
+
+    def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:
+        self._database = sqlite3.connect("", check_same_thread=False)  # SQLite has a lock of its own
+        with _disk_errors():
+            # To sort at the end takes less time than to keep an index meanwhile.
+            self._database.execute("CREATE TABLE listed (name TEXT, kind, place BLOB, bytes, stamp, checksum)")
+            self._database.executemany(
+                "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?)",
+                ((file.name, kind, file.place.encode("utf-8", "surrogateescape"), *file[2:]) for kind, file in files),
+            )
+            self._database.execute(
+                "CREATE TABLE files (name TEXT PRIMARY KEY, kind, place BLOB, bytes, stamp, checksum) WITHOUT ROWID"
+            )
+            try:
+                self._database.execute("INSERT INTO files SELECT * FROM listed ORDER BY name")
+            except sqlite3.IntegrityError:
+                twice = "SELECT name FROM listed GROUP BY name HAVING count(*) > 1 ORDER BY name"
+                name = self._database.execute(twice).fetchone()[0]
+                raise DataError(
+                    f"source {source} holds two files whose names are both written {name}; rename one of them"
+                ) from None
+            self._database.execute("DROP TABLE listed")
+
+    def least_kind(self) -> int | None:
+        """Return the least number of a kind; None if there are no files."""
+        with _disk_errors():
+            kind: int | None = self._database.execute("SELECT min(kind) FROM files").fetchone()[0]
+            return kind
+
+    def files(self, *kinds: int) -> Rows[SourceFile]:
+        """Return the files of some kinds."""
+        return Rows(self._database, _SOURCE_FILE, _among(kinds), _source_file)
+
+    def unread(self, *kinds: int) -> Rows[SourceFile]:
+        """Return the files of some kinds whose checksums are unknown."""
+        return Rows(self._database, _SOURCE_FILE, f"{_among(kinds)} AND checksum = ''", _source_file)
+
+    def checksums(self, *kinds: int) -> Rows[Checksum]:
+        """Return the known checksums of files of some kinds."""
+        return Rows(self._database, "name, stamp, checksum", f"{_among(kinds)} AND checksum != ''", Checksum)
+
+    def names(self, *kinds: int) -> Rows[str]:
+        """Return the names of the files of some kinds."""
+        return Rows(self._database, "name", _among(kinds), str)
+
+    def names_without(self, *kinds: int) -> Rows[str]:
+        """Return the names of the files of all other kinds."""
+        return Rows(self._database, "name", f"NOT {_among(kinds)}", str)
+
+    def note(self, checksums: Iterable[Checksum]) -> int:
+        """Add checksums, but those of missing files or files with another stamp; return how many were added.
+
+        They may come while `unread` is read, of the files before.
+        """
+        statement = "UPDATE files SET checksum = ?3 WHERE name = ?1 AND stamp = ?2"
+        with _disk_errors():
+            return self._database.executemany(statement, checksums).rowcount
+
+
+def _among(kinds: tuple[int, ...]) -> str:
+    return f"kind IN ({', '.join(map(str, kinds))})"
+
+
+def _source_file(name: str, place: bytes, size: int, stamp: str, checksum: str) -> SourceFile:
+    return SourceFile(name, place.decode("utf-8", "surrogateescape"), size, stamp, checksum)
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Raise what SQLite says of a disk as the `OSError` that it is."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = errno.ENOSPC if error.sqlite_errorcode == sqlite3.SQLITE_FULL else errno.EIO
+        raise OSError(code, os.strerror(code), tempfile.gettempdir()) from error

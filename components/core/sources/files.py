@@ -1,0 +1,127 @@
+"""A file of a source, on this machine or in a bucket, and reading it. Standard library only for this machine."""
+
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from components.core.errors import DataError
+from components.core.storage import buckets
+
+_READ_AT_ONCE = 1 << 20
+
+
+class SourceFile(NamedTuple):
+    """One file of a source."""
+
+    name: str  # its path within the source, with `/`, printable whatever bytes the real name has
+    place: str  # its path, or gs://BUCKET/NAME
+    bytes: int  # its size when it was listed
+    stamp: str = ""  # its `index.stamp_of`; empty in a bucket, and once the checksum is known
+    # What stands for its content: the sha256 of a file of this machine, the checksum that the storage gives in a
+    # bucket; empty while it is unknown. For an image that is too large, a digest of size and time.
+    checksum: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """sha256 of the content, 64 hexadecimal digits; empty if it is unknown."""
+        return "" if buckets.is_uri(self.place) else self.checksum
+
+
+def open_file(place: str, checksum: str = "") -> BinaryIO:
+    """Open a source's file for reading, as stored: a gzipped one stays gzipped.
+
+    Args:
+        place: The file's path, or gs://BUCKET/NAME.
+        checksum: The bucket's checksum of it when it was listed; empty if that is unknown. Not compared for a path.
+
+    Raises:
+        DataError: The file is missing, has changed, or may not be read.
+    """
+    if buckets.is_uri(place):
+        return _open_object(place, checksum)
+    return os.fdopen(_open_regular(place), "rb")
+
+
+def content_of(file: SourceFile, at_most: int) -> bytes:
+    """Return the content of a file, or a little more than `at_most` bytes of it; raises as `open_file`."""
+    found: list[bytes] = []
+    for block in _blocks(file.place, file.checksum, min(file.bytes + 1, at_most)):
+        found.append(block)
+        at_most -= len(block)
+        if at_most <= 0:
+            break
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def sha256_of(place: str, size: int) -> str:
+    """Return the sha256 of a file that had `size` bytes when it was listed; raises as `open_file`."""
+    digest = hashlib.sha256()
+    for block in _blocks(place, "", min(size + 1, _READ_AT_ONCE)):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def printable(name: str) -> str:
+    """A file's name as printable text: other characters, and bytes that are not UTF-8, become escapes."""
+    if name.isprintable():
+        return name
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def _open_object(uri: str, checksum: str) -> BinaryIO:
+    """A copy of an object, which is removed when it is closed."""
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    try:
+        buckets.download(uri, Path(path))
+        if checksum and buckets.checksum_of_file(Path(path)) != checksum:
+            raise DataError(f"{printable(uri)} changed since the source was fingerprinted; fingerprint it again")
+        return open(path, "rb")
+    finally:
+        Path(path).unlink()
+
+
+def _open_regular(path: str) -> int:
+    """The handle of a file. Does not wait for a pipe that may have taken its place."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _gone(path) from None
+    except PermissionError:
+        raise DataError(f"{printable(path)} may not be read: permission denied") from None
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise _gone(path)
+
+
+def _gone(place: str) -> DataError:
+    return DataError(f"{printable(place)} is gone; the source changed while it was read")
+
+
+def _blocks(place: str, checksum: str, at_once: int) -> Iterator[bytes]:
+    """Yield a file's content: a first block of up to `at_once` bytes, one more than a small file should have."""
+    if buckets.is_uri(place):
+        with open_file(place, checksum) as opened:
+            yield from _read(opened.read, at_once)
+        return
+    handle = _open_regular(place)  # without a Python file around it, which takes as long as a small file itself
+    try:
+        yield from _read(functools.partial(os.read, handle), at_once)
+    finally:
+        os.close(handle)
+
+
+def _read(read: Callable[[int], bytes], at_once: int) -> Iterator[bytes]:
+    while True:
+        block = read(at_once)
+        yield block
+        if len(block) < at_once:
+            return
+        at_once = _READ_AT_ONCE
