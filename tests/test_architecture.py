@@ -10,6 +10,7 @@ import pytest
 
 from components.core import stages
 from pipeline.package import shipped_package
+from tests.system import pythons
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [path for package in ("components", "pipeline") for path in sorted((ROOT / package).rglob("*.py"))]
@@ -67,6 +68,13 @@ def test_every_stage_has_the_same_files_and_is_in_the_list_and_the_pipeline() ->
     assert programs - set(stages.ALL) == {"report", "sample", "selfcheck"}
     assert {path.parent.name for path in (ROOT / "components").glob("*/component.py")} == set(stages.ALL)
     assert {task.name for task in shipped_package.read().tasks} == set(stages.ALL)
+
+
+def test_the_tests_that_make_names_exist() -> None:
+    command = ["make", "--dry-run", "test-docker", "test-flink", "test-kfp216", "test-tf220"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = {name.partition("::")[0] for name in (*re.findall(r"tests/[\w/.]+", printed), *pythons.TESTS)}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_the_map_names_what_exists() -> None:
