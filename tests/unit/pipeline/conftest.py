@@ -68,6 +68,17 @@ class Desk:
             command = self.command("run", package, *flags)
             return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=file, text=True)
 
+    def log(self, task: str = "shell", run: int = 1) -> str:
+        """What a task of a run has logged up to now."""
+        path = self.root / "history" / f"{run:04d}" / f"{task}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for(self, process: "subprocess.Popen[str]", word: str, task: str = "shell") -> None:
+        """Waits until a task of the first run has logged a word."""
+        while word not in self.log(task):
+            assert process.poll() is None
+            time.sleep(0.02)
+
     def tasks(self, run: int = 1) -> dict[str, Any]:
         """What `state.json` of a run says of its tasks."""
         state = json.loads((self.root / "history" / f"{run:04d}" / "state.json").read_text())

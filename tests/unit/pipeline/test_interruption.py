@@ -81,10 +81,7 @@ def test_second_signal_kills_a_stage_that_does_not_end(desk: Desk, parts: Parts)
     process = desk.start(package, "--place", str(desk.folder))
     wait_until((desk.folder / "pids").exists)
     process.send_signal(signal.SIGINT)
-    log = desk.root / "history" / "0001" / "shell-2.log"
-    while "not yet" not in log.read_text():
-        time.sleep(0.01)
-    assert process.poll() is None
+    desk.wait_for(process, "not yet", "shell-2")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,13 +87,19 @@ def test_fifty_containers_that_fail_at_once_are_fifty_failures(engine: str, desk
 
 
 @pytest.mark.docker
-def test_failure_is_reported_with_its_status_and_nothing_stays(engine: str, desk: Desk) -> None:
-    found = desk.run(desk.compile(one_task("echo no luck >&2; exit 65")), "--runner", "docker")
-    assert found.returncode == 65
+@pytest.mark.parametrize(
+    ("end", "code", "words"), [("exit 65", 65, "exit code 65"), ("kill -9 $$", 137, "ended by SIGKILL")]
+)
+def test_failure_is_reported_with_its_status_and_nothing_stays(
+    engine: str, desk: Desk, end: str, code: int, words: str
+) -> None:
+    found = desk.run(desk.compile(one_task(f"echo no luck >&2; {end}")), "--runner", "docker")
+    assert found.returncode == code
+    assert words in found.stderr
     assert "shell | no luck" in found.stderr
-    assert (desk.root / "history" / "0001" / "shell.log").read_text() == "no luck\n"
+    assert desk.log() == "no luck\n"
     task = desk.tasks()["shell"]
-    assert (task["state"], task["exit_code"], task["attempts"]) == ("failed", 65, 1)
+    assert (task["state"], task["exit_code"], task["attempts"]) == ("failed", code, 1)
     assert task["image"] == f"{IMAGE}@{docker('image', 'inspect', '--format', '{{.Id}}', IMAGE)}"
     assert running(desk) == []
 
@@ -103,7 +108,7 @@ def test_failure_is_reported_with_its_status_and_nothing_stays(engine: str, desk
 def test_every_line_of_a_container_that_ends_at_once_is_kept(engine: str, desk: Desk) -> None:
     found = desk.run(desk.compile(one_task('seq 1 20000; printf ok > "$2"')), "--runner", "docker")
     assert found.returncode == 0, found.stderr
-    lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    lines = desk.log().splitlines()
     assert lines == [str(number) for number in range(1, 20001)]
 
 
@@ -126,16 +131,9 @@ def test_lines_are_kept_when_docker_stops_following_early(engine: str, desk: Des
     found = desk.run(desk.compile(one_task('seq 1 1000; printf ok > "$2"')), "--runner", "docker")
     assert found.returncode == 0, found.stderr
     assert fired.exists()
-    lines = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    lines = desk.log().splitlines()
     assert lines == [str(number) for number in range(1, 1001)]
     assert "shell | 1000" in found.stderr
-
-
-@pytest.mark.docker
-def test_a_signal_ends_a_container_as_a_process(engine: str, desk: Desk) -> None:
-    found = desk.run(desk.compile(one_task("kill -9 $$")), "--runner", "docker")
-    assert found.returncode == 137
-    assert "ended by SIGKILL" in found.stderr
 
 
 @pytest.mark.docker
@@ -152,7 +150,7 @@ def test_what_a_container_may_do(engine: str, desk: Desk) -> None:
     """
     found = desk.run(desk.compile(one_task(script)), "--runner", "docker")
     assert found.returncode == 0, found.stderr
-    log = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    log = desk.log().splitlines()
     assert log == ["lo", str(os.getuid()), str(Path.cwd())]
     assert desk.tasks()["shell"]["outputs"]["out"].startswith(f"{IMAGE}@sha256:")
     assert (desk.root / "history" / "0001" / "shell").stat().st_uid == os.getuid()
@@ -182,7 +180,7 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
     desk.root.chmod(0o777)
     path = desk.compile(one_task(script.replace('> "$2"', "> /dev/null"), cached=False))
     found = desk.run(path, "--runner", "docker", f"--docker-options={options}")
-    log = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    log = desk.log().splitlines()
     assert log == ["given", "a=b hidden", "12345", "1024", "eth0 lo key"], found.stderr
     assert (kept / "made").stat().st_uid == 12345
     assert "hidden" not in found.stderr.replace("| a=b hidden", "")
@@ -193,15 +191,12 @@ def test_what_a_container_is_given(engine: str, desk: Desk) -> None:
 def test_interrupted_run_leaves_no_container(engine: str, desk: Desk, signum: int, code: int) -> None:
     script = "trap 'echo ending; exit 143' TERM; echo begun; while :; do sleep 0.1; done"
     process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
-    log = desk.root / "history" / "0001" / "shell.log"
-    while not log.exists() or "begun" not in log.read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
+    desk.wait_for(process, "begun")
     assert len(running(desk)) == 1
     process.send_signal(signum)
     process.communicate(timeout=60)
     assert process.returncode == code
-    assert log.read_text() == "begun\nending\n"
+    assert desk.log() == "begun\nending\n"
     assert desk.states() == {"shell": "interrupted"}
     assert running(desk) == []
 
@@ -210,11 +205,8 @@ def test_interrupted_run_leaves_no_container(engine: str, desk: Desk, signum: in
 def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: Desk) -> None:
     script = "trap 'echo not yet' TERM; echo begun; while :; do sleep 0.1; done"
     process = desk.start(desk.compile(one_task(script)), "--runner", "docker")
-    log = desk.root / "history" / "0001" / "shell.log"
     for word in ("begun", "not yet"):
-        while not log.exists() or word not in log.read_text():
-            assert process.poll() is None
-            time.sleep(0.05)
+        desk.wait_for(process, word)
         process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -225,10 +217,7 @@ def test_second_signal_kills_a_container_that_does_not_end(engine: str, desk: De
 def test_the_container_of_a_killed_runner_is_removed(engine: str, desk: Desk) -> None:
     path = desk.compile(one_task("trap '' TERM; echo begun; sleep 300"))
     process = desk.start(path, "--runner", "docker")
-    log = desk.root / "history" / "0001" / "shell.log"
-    while not log.exists() or "begun" not in log.read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
+    desk.wait_for(process, "begun")
     assert len(running(desk)) == 1
     process.kill()
     process.communicate(timeout=60)
@@ -261,7 +250,7 @@ def test_the_umask_and_the_temporary_folder_are_the_runs(engine: str, desk: Desk
     finally:
         os.umask(before)
     assert found.returncode == 0, found.stderr
-    (line,) = (desk.root / "history" / "0001" / "shell.log").read_text().splitlines()
+    (line,) = desk.log().splitlines()
     folder, umask = line.split()
     assert umask == "027"
     assert Path(folder).parent == desk.root
@@ -347,7 +336,7 @@ def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: 
 
     found = desk.run(desk.compile(pipeline), "--runner", "docker")
     assert found.returncode == 127
-    assert "no-such-program" in (desk.root / "history" / "0001" / "absent.log").read_text()
+    assert "no-such-program" in desk.log("absent")
     if "nvidia" not in docker("info", "--format", "{{json .Runtimes}}"):
         found = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
         assert found.returncode == 64

@@ -27,7 +27,7 @@ def test_output_is_streamed_and_kept(desk: Desk, parts: Parts) -> None:
     found = desk.run(desk.compile(noisy))
     assert "shell | to stdout" in found.stderr
     assert "shell | to stderr" in found.stderr
-    log = (desk.root / "history" / "0001" / "shell.log").read_text()
+    log = desk.log()
     assert sorted(log.split("\n")) == ["", "to stderr", "to stdout"]
 
 

@@ -57,7 +57,7 @@ def test_a_stage_has_its_temporary_files_in_the_run_s_folder(desk: Desk, parts: 
     assert found.returncode == 0, found.stderr
     folder = Path(desk.tasks()["shell"]["outputs"]["out"])
     assert folder.parent == desk.root
-    assert (desk.root / "history" / "0001" / "shell.log").read_text() == "file\n"
+    assert desk.log() == "file\n"
     assert not folder.exists()
     assert not list(desk.root.glob(".tmp-*"))
 
