@@ -1,4 +1,4 @@
-"""What makes a training exact, each as a function that measures it and says what it found."""
+"""The checks: each measures one property of an exact training."""
 
 import dataclasses
 import tempfile
@@ -30,24 +30,16 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is checked.
-
-    Attributes:
-        config: The training settings.
-        network: What the networks are built from.
-        one: A strategy of one device, which the others must agree with.
-        many: The strategy that training would use.
-        tolerance: Relative difference that rounding explains, in the numbers that are used.
-    """
+    """The training to check."""
 
     config: TrainConfig
     network: gan.NetworkConfig
-    one: tf.distribute.Strategy
-    many: tf.distribute.Strategy
-    tolerance: float
+    one: tf.distribute.Strategy  # of one device, which `many` must agree with
+    many: tf.distribute.Strategy  # that training would use
+    tolerance: float  # relative difference that rounding explains
 
     def batches(self, steps: int) -> tuple[np.ndarray, ...]:
-        """What `run_block` takes for so many generator updates: random images, and labels for networks that take them.
+        """Return random images for `WganStep.run_block`, and labels for networks that take them.
 
         Pixels uint8 [steps, critic_steps, batch, height, width, channels]; labels int32 [steps, critic_steps, batch].
         """
@@ -60,16 +52,16 @@ class Subject:
 
     @property
     def replica_tolerance(self) -> float:
-        """Relative difference that is allowed between replica counts: none where the same bits are promised."""
+        """Relative difference allowed between replica counts: 0 under `exact`, which promises the same bits."""
         return 0.0 if self.config.reproducibility == "exact" else self.tolerance
 
     def make(self, strategy: tf.distribute.Strategy) -> WganStep:
-        """Networks and optimisers with the same first weights on any strategy."""
+        """Return networks and optimisers; the initial weights are the same on any strategy."""
         return WganStep(self.config, self.network, strategy)
 
 
 def check_step(subject: Subject) -> Iterator[Finding]:
-    """One update on one device and on all replicas: the gradients must agree; then a checkpoint between them."""
+    """Compare the gradients of one update on one device and on all replicas, then move a checkpoint between them."""
     alone, spread = subject.make(subject.one), subject.make(subject.many)
     first, second = (tuple(array[step : step + 1] for array in subject.batches(2)) for step in (0, 1))
     alone.run_block(*first)
@@ -84,7 +76,7 @@ def check_step(subject: Subject) -> Iterator[Finding]:
 
 
 def check_losses(subject: Subject) -> Finding:
-    """What one critic update reports against the mean over the global batch, computed here from the same noise."""
+    """Compare what one critic update reports with the mean over the global batch, computed here from the same noise."""
     single = dataclasses.replace(subject, config=dataclasses.replace(subject.config, critic_steps=1))
     batches, fresh = single.batches(1), single.make(single.one)
     pixels, *labels = (tf.constant(array[0, 0]) for array in batches)
@@ -114,26 +106,26 @@ def check_losses(subject: Subject) -> Finding:
 
 
 def check_second_order(subject: Subject) -> Finding:
-    """The penalty's gradient against finite differences, for every weight of the critic."""
+    """Compare the penalty's gradient with finite differences, for every weight of the critic."""
     network, seed = subject.network, subject.config.seed
     errors = second_order.penalty_errors(lambda: gan.build_critic(network), network.image, seed, network.classes)
     return _judged("penalty to second order, against finite differences", max(errors.values()), 1e-6)
 
 
 def check_input_order(subject: Subject) -> Finding:
-    """The order of images: each once an epoch, and the same however it is cut."""
+    """Check that each image comes once per epoch, and that the order does not depend on how it is cut."""
     count, seed = 1009, subject.config.seed
     whole = EndlessOrder(count, seed).at(0, 3 * count)
     cut = EndlessOrder(count, seed)
     starts = range(0, 3 * count, 97)
     again = np.concatenate([cut.at(start, min(97, 3 * count - start)) for start in starts])
     complete = all(len(set(epoch)) == count for epoch in whole.reshape(3, count).tolist())
-    holds = complete and np.array_equal(whole, again)
-    return Finding("order of images, whole and cut", PASSED if holds else FAILED, f"{3 * count} positions, 3 epochs")
+    outcome = PASSED if complete and np.array_equal(whole, again) else FAILED
+    return Finding("order of images, whole and cut", outcome, f"{3 * count} positions, 3 epochs")
 
 
 def check_xla(subject: Subject) -> Finding:
-    """Whether XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
+    """Check that XLA compiles both updates with static shapes, as a TPU needs, and computes the same."""
     what = "XLA compiles the whole step, static shapes"
     missing = _why_no_xla(subject.one)
     if missing:
@@ -180,7 +172,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndarray, ...]) -> Finding:
-    """A checkpoint made on all replicas goes on, on one device, as it would have on all."""
+    """Check that one device continues a checkpoint of all replicas as these would."""
     with tempfile.TemporaryDirectory() as folder:
         description = checkpoints.Description(
             step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
@@ -197,7 +189,7 @@ def _check_round_trip(subject: Subject, spread: WganStep, batches: tuple[np.ndar
 
 
 def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefix: str) -> float:
-    """Largest relative difference of the variables whose names begin so, each against its own norm."""
+    """Largest relative difference of the variables whose names begin with the prefix, each against its own norm."""
     names = [name for name in left if name.startswith(prefix)]
     return max(
         float(np.linalg.norm(left[name] - right[name])) / max(float(np.linalg.norm(left[name])), 1e-6) for name in names
@@ -205,5 +197,5 @@ def _difference(left: dict[str, np.ndarray], right: dict[str, np.ndarray], prefi
 
 
 def _judged(check: str, error: float, limit: float) -> Finding:
-    passed = error <= limit  # not so for NaN
+    passed = error <= limit  # False for NaN
     return Finding(check, PASSED if passed else FAILED, f"relative difference {error:.1e}, at most {limit:.0e}")

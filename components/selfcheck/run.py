@@ -1,4 +1,4 @@
-"""The selfcheck command, top to bottom: hardware, each check with what it found, what could not be checked."""
+"""The selfcheck command: chooses the hardware, runs each check, and prints what it found and could not check."""
 
 import contextlib
 import dataclasses
@@ -38,20 +38,16 @@ def run(config: SelfcheckConfig) -> StageResult:
     many = choose_strategy(kind, replicas, config.batch_size, reproducibility=config.reproducibility)
     if kind == "cpu" and many.num_replicas_in_sync == 1:
         raise ConfigError("replicas must be at least 2 on a CPU, got 1: one replica has nothing to agree with")
-    found = []
-    started = time.monotonic()
+    found, started = [], time.monotonic()
     for finding in _findings(_subject(config, kind, many), kind):
         found.append(finding)
         log.info("selfcheck: %s: %s (%.0f s so far)", finding.check, finding.outcome, time.monotonic() - started)
     width = max(len(finding.check) for finding in found)
     for finding in found:
         print(f"{finding.check:<{width}}  {finding.outcome:<11}  {finding.detail}")
-    failed = [finding for finding in found if finding.outcome == checks.FAILED]
+    failed, passed = (sum(each.outcome == outcome for each in found) for outcome in (checks.FAILED, checks.PASSED))
     if failed:
-        raise StageError(
-            f"{len(failed)} of {len(found)} checks failed; do not trust a training with these settings here"
-        )
-    passed = sum(finding.outcome == checks.PASSED for finding in found)
+        raise StageError(f"{failed} of {len(found)} checks failed; do not trust a training with these settings here")
     return StageResult(parameters={"summary": f"{passed} checks passed, {len(found) - passed} not made"})
 
 

@@ -56,30 +56,33 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsynchronised(*given: Any, synchronised: bool = True, **settings: Any) -> keras.Model:
         return build(*given, synchronised=False, **settings)
 
-    if fault == "mean instead of sum":
-        monkeypatch.setattr(context, "all_reduce", mean_instead_of_sum)
-    elif fault == "reduced twice":
-        monkeypatch.setattr(context, "all_reduce", reduced_twice)
-    elif fault == "local batch as the divisor":
-        monkeypatch.setattr(step, "apply_update", by_local_batch)
-    elif fault == "noise per replica":
-        monkeypatch.setattr(BatchShard, "of", same_noise_everywhere)
-    elif fault == "BN unsynchronised":
-        monkeypatch.setattr(gan, "build_generator", unsynchronised)
+    places: tuple[tuple[object, str, Any], ...] = (
+        (context, "all_reduce", mean_instead_of_sum),
+        (context, "all_reduce", reduced_twice),
+        (step, "apply_update", by_local_batch),
+        (BatchShard, "of", same_noise_everywhere),
+        (gan, "build_generator", unsynchronised),
+    )
+    if fault in FAULTS:
+        monkeypatch.setattr(*places[FAULTS.index(fault)])
+
+
+def _subject(strategy: tf.distribute.Strategy | None = None) -> checks.Subject:
+    one = tf.distribute.OneDeviceStrategy("/cpu:0")
+    return checks.Subject(
+        config=TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4),
+        network=gan.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
+        one=one,
+        many=strategy or one,
+        tolerance=1e-9,
+    )
 
 
 def outcomes(strategy: tf.distribute.Strategy, faults: list[str]) -> dict[str, str]:
     """How the checks of the step end on a sound build and on each faulty one, up to the first that fails."""
-    config = TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4)
     found = {}
     for fault in ["none", *faults]:
-        subject = checks.Subject(
-            config=config,
-            network=gan.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
-            one=tf.distribute.OneDeviceStrategy("/cpu:0"),
-            many=strategy,
-            tolerance=1e-9,
-        )
+        subject = _subject(strategy)
         with pytest.MonkeyPatch.context() as monkeypatch, in_float64():
             _plant(fault, monkeypatch)
             failed = (finding.check for finding in checks.check_step(subject) if finding.outcome == checks.FAILED)
@@ -95,8 +98,7 @@ def test_every_planted_fault_is_caught(on_replicas: Callable[..., Any]) -> None:
 
 
 def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "components.selfcheck", *flags]
-    return programs.run(command)
+    return programs.run([sys.executable, "-m", "components.selfcheck", *flags])
 
 
 @pytest.mark.slow
@@ -123,22 +125,11 @@ def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> Non
         (("--accelerator=tpu", "--batch_size=5", "--replicas=2"), "batch_size must be a multiple of replicas on a TPU"),
     ],
 )
-def test_settings_that_cannot_work_are_told(flags: tuple[str, ...], message: str) -> None:
+def test_settings_that_cannot_work_are_refused(flags: tuple[str, ...], message: str) -> None:
     done = selfcheck(*flags)
     assert done.returncode == errors.BAD_CONFIGURATION
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def _subject() -> checks.Subject:
-    one = tf.distribute.OneDeviceStrategy("/cpu:0")
-    return checks.Subject(
-        config=TrainConfig(dataset="none", checkpoints="none", batch_size=8, latent_size=6, base_filters=4),
-        network=gan.NetworkConfig(ImageShape(12, 10, 1), 6, 4),
-        one=one,
-        many=one,
-        tolerance=1e-9,
-    )
 
 
 def test_a_tensorflow_without_xla_for_the_device_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
