@@ -1,7 +1,6 @@
-"""From a dataset to the embedding artefact: classifier, its accuracy, an untrained twin or a user's own network beside
-it, whitenings, description.
-"""
+"""From a dataset to the embedding artefact: the networks and their accuracy, whitenings, certificate, description."""
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Mapping
@@ -37,13 +36,9 @@ _CHANCE_LEVEL = 0.01  # at which a classifier must be better than chance
 def make_embedding(
     config: EmbedConfig, manifest: datasets.Manifest, location: Location, cluster: Cluster | None
 ) -> None:
-    """Trains the classifier, if the dataset has classes, measures its accuracy, and writes the artefact.
+    """Train the classifier, if the dataset has classes, measure its accuracy, and write the artefact.
 
-    With a cluster, every worker trains and the chief alone writes; each returns when all have come to the end.
-
-    Raises:
-        DataError: The user's own embedding cannot be used, or the images cannot be told apart.
-        TrainingDiverged: The classifier's loss is no longer finite.
+    With a cluster, every worker trains and the chief alone writes; each returns when all are done.
     """
     strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
@@ -81,7 +76,10 @@ def _make_embedding(
         del networks_of[embeddings.CLASSIFIER]
         module, classes = _Embedding(networks_of, own, image), 0
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
-    certified = _certify(module, whitenings, images, labels, test_images, classes, config.seed)
+    log.info("embed: checking that distances in it tell known faults of real images")
+    embed = functools.partial(module.features_of, whitenings=whitenings)
+    certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
+    _log_certificate(certified)
     with location.new_folder(embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
         feature_spaces.save_whitenings(folder, whitenings)
@@ -93,7 +91,7 @@ def _make_embedding(
             ],
             class_count=classes if classes > 1 else 0,
             test_accuracy=test_accuracy,
-            certificate=certified.to_json(),
+            certificate=dataclasses.asdict(certified),
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
             files=atomic_files.files_in(folder),
@@ -109,54 +107,37 @@ def _make_embedding(
 
 
 def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:
-    """Whether a classifier is significantly better than naming the most frequent class (exact binomial test)."""
+    """Return whether a classifier significantly beats naming the most frequent class (exact binomial test)."""
     right, most_frequent = round(accuracy * len(labels)), int(np.unique(labels, return_counts=True)[1].max())
     test = scipy.stats.binomtest(right, len(labels), most_frequent / len(labels), alternative="greater")
     return bool(test.pvalue <= _CHANCE_LEVEL)
 
 
-def _certify(
-    module: "_Embedding",
-    whitenings: dict[str, whitening.Whitening],
-    train: np.ndarray,
-    labels: np.ndarray,
-    test: np.ndarray,
-    classes: int,
-    seed: int,
-) -> certificate.Certificate:
-    log.info("embed: checking that distances in it tell known faults of real images")
-    embed = functools.partial(module.features_of, whitenings=whitenings)
-    found = certificate.certify(embed, train, labels, test, classes, seed)
+def _log_certificate(found: certificate.Certificate) -> None:
     log.info("embed: certificate: %s, %d checks on %d images each", found.outcome, len(found.checks), found.images)
     for check in found.failures:
         space = f" ({check.space})" if check.space else ""
         value = "not a number" if check.value is None else f"{check.value:.4g}"
         log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
-    return found
 
 
 def _fit_whitenings(
     module: "_Embedding", images: np.ndarray, test_count: int, seed: int
 ) -> dict[str, whitening.Whitening]:
-    """The whitening of each space, from training images.
-
-    Raises:
-        DataError: The images do not differ.
-    """
+    """Return the whitening of each space, from training images; raise `DataError` if they do not differ."""
     images = images[np.random.default_rng(seed).permutation(len(images))[:_FIT_AT_MOST]]
     log.info("embed: fitting the whitenings on %d training images", len(images))
     # Of as many directions as the test images can tell apart as well.
     components = max(1, min(whitening.COMPONENTS_AT_MOST, min(len(images), test_count) // _ROWS_PER_COMPONENT))
     try:
-        return {
-            name: whitening.fit_whitening(features, components) for name, features in module.features_of(images).items()
-        }
+        found = module.features_of(images)
+        return {name: whitening.fit_whitening(features, components) for name, features in found.items()}
     except ValueError as error:
         raise DataError(f"the training images cannot be told apart: {error}") from None
 
 
 class _Embedding(tf.Module):
-    """What is saved: one function from pixels to the features of each space, and to the classifier's logits.
+    """The saved function: from pixels to the features of each space, and to the classifier's logits.
 
     A user's own network takes the classifier's place as a space.
     """
@@ -191,17 +172,9 @@ class _Embedding(tf.Module):
     def features_of(
         self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None
     ) -> dict[str, np.ndarray]:
-        """Features of images, by the name of the space.
+        """Return the features of images uint8 [n, height, width, channels], by the name of the space.
 
-        Args:
-            images: Pixels, uint8 [n, height, width, channels].
-            whitenings: That of each space, if the features are to be whitened.
-
-        Returns:
-            float32 [n, features], or whitened float64 [n, components].
-
-        Raises:
-            DataError: They are not all finite.
+        They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
         for at in range(0, len(images), _BATCH):
@@ -209,9 +182,7 @@ class _Embedding(tf.Module):
             for name, batches in parts.items():
                 features = found[name].numpy()
                 if not np.isfinite(features).all():
-                    raise DataError(
-                        f"the features of the space {name} are not all finite; give another network or images"
-                    )
+                    raise DataError(f"features of the space {name} are not finite; give another network or images")
                 # Whitened by batches, as a user's own features may be many.
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}

@@ -1,4 +1,4 @@
-"""Whether distances in an embedding can be trusted: on real images whose faults are known they must tell the faults.
+"""Whether distances in an embedding can be trusted: they must show the known faults of disturbed real images.
 
 The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), made for
 whitened features of a network of one's own.
@@ -8,14 +8,13 @@ import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import scipy.stats
 
 from components.core.artifacts.embeddings import CERTIFIABLE, FAILED, PASSED, TOO_FEW
 from components.core.metrics import neighbours, set_distances
-from components.embed.disturbances import Disturbed, disturbances
+from components.embed.disturbances import disturbances
 
 log = logging.getLogger(__name__)
 
@@ -29,37 +28,33 @@ _SENSITIVE, _LEAST_SENSITIVE = 5.0, 2.0
 # What must be seen in one space at least, as no space sees everything.
 _MUST_BE_SEEN = (("noise", 0.05), ("blur", 0.5), ("dropped classes", 1), ("repeats", 5), ("garbage", 0.05))
 
+# Distances between features x [n, d] and y [m, d].
+_DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "Fréchet": set_distances.frechet_distance,
+    "kernel": lambda x, y: float(set_distances.kernel_distances(x, y).mean()),
+}
+
 Embed = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was measured, in which space (empty for all), its value (None if not finite), its limit, whether it held."""
+    """One measurement and its limit."""
 
-    check: str
-    space: str
-    value: float | None
+    check: str  # what was measured
+    space: str  # empty for all
+    value: float | None  # None if not finite
     limit: str
     passed: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What the checks came to.
+    """The result of the checks."""
 
-    Attributes:
-        outcome: `passed`; `failed`; `too few images` where they would not mean anything.
-        images: How many each set had.
-        checks: In the order in which they were made.
-    """
-
-    outcome: str
-    images: int
-    checks: list[Check]
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value."""
-        return dataclasses.asdict(self)
+    outcome: str  # `passed`, `failed`, or `too few images`, with which they would mean nothing
+    images: int  # in each set
+    checks: list[Check]  # in the order in which they were made
 
     @property
     def failures(self) -> list[Check]:
@@ -69,25 +64,20 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True)
 class _Measured:
-    """Distances of one disturbed set from the reference, by the name of the space."""
+    """Distances of one disturbed set from the reference, by the name of the distance and of the space."""
 
     disturbed: tuple[str, float]
-    fcd: dict[str, float]
-    kcd: dict[str, float]
+    distances: dict[str, dict[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Real:
-    """Real images in one space: the reference, others of the test images, draws of the training images.
-
-    `floors` and `kernel_floors` are the distances of the draws to the reference.
-    """
+    """Features of real images in one space."""
 
     reference: np.ndarray
-    base: np.ndarray
-    draws: list[np.ndarray]
-    floors: np.ndarray
-    kernel_floors: np.ndarray
+    base: np.ndarray  # of other test images
+    draws: list[np.ndarray]  # of training images
+    floors: dict[str, np.ndarray]  # distances of the draws from the reference, by the name of the distance
 
 
 def certify(
@@ -98,13 +88,13 @@ def certify(
     classes: int,
     seed: int,
 ) -> Certificate:
-    """Makes every check.
+    """Make every check.
 
     Args:
         embed: From images uint8 [n, height, width, channels] to whitened features [n, components], by space.
         train, test: Real images, uint8 [n, height, width, channels].
         train_labels: Classes of the training images, int32 [n]; -1 without classes.
-        classes: How many there are; below 2 for none.
+        classes: Number of classes; below 2 for none.
         seed: Decides which images are taken, and all noise.
     """
     count = min(_AT_MOST, len(test) // 2, len(train) // 2)
@@ -116,64 +106,52 @@ def certify(
     chosen = random.permutation(len(train))[:_TRAIN_AT_MOST]
     train, train_labels = train[chosen], train_labels[chosen]
     in_train, in_reference, in_base = embed(train), embed(reference), embed(base)
-    real = {space: _real(in_reference[space], in_base[space], in_train[space], count, random) for space in in_reference}
+    real = {space: _real(in_reference[space], in_base[space], in_train[space], random) for space in in_reference}
     measured: list[_Measured] = []
     repeated: Mapping[str, np.ndarray] = {}
-    for disturbed in disturbances(base, train, train_labels, classes, random):
-        log.info("embed: certificate: %s %g", disturbed.kind, disturbed.strength)
-        features = embed(disturbed.images)
-        measured.append(_measure(disturbed, features, real))
-        if (disturbed.kind, disturbed.strength) == _REPEATED:
+    for kind, strength, images in disturbances(base, train, train_labels, classes, random):
+        log.info("embed: certificate: %s %g", kind, strength)
+        features = embed(images)
+        distances = {
+            name: {space: distance(features[space], of.reference) for space, of in real.items()}
+            for name, distance in _DISTANCES.items()
+        }
+        measured.append(_Measured((kind, strength), distances))
+        if (kind, strength) == _REPEATED:
             repeated = features
     checks = []
-    for space, images in real.items():
-        checks += _of_real_images(space, images)
+    for space, of in real.items():
+        checks += _of_real_images(space, of)
         checks += _monotone(space, measured)
-        checks += _of_neighbours(space, images, repeated[space], in_train[space])
+        checks += _of_neighbours(space, of, repeated[space], in_train[space])
     checks += _across_spaces(real, measured)
     outcome = PASSED if all(check.passed for check in checks) else FAILED
     return Certificate(outcome=outcome, images=count, checks=checks)
 
 
-def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, count: int, random: np.random.Generator) -> _Real:
-    draws = [train[random.permutation(len(train))[:count]] for _ in range(_DRAWS)]
-    return _Real(
-        reference,
-        base,
-        draws,
-        np.array([set_distances.frechet_distance(draw, reference) for draw in draws]),
-        np.array([set_distances.kernel_distances(draw, reference).mean() for draw in draws]),
-    )
-
-
-def _measure(disturbed: Disturbed, features: Mapping[str, np.ndarray], real: Mapping[str, _Real]) -> _Measured:
-    return _Measured(
-        (disturbed.kind, disturbed.strength),
-        {space: set_distances.frechet_distance(features[space], real[space].reference) for space in real},
-        {space: float(set_distances.kernel_distances(features[space], real[space].reference).mean()) for space in real},
-    )
+def _real(reference: np.ndarray, base: np.ndarray, train: np.ndarray, random: np.random.Generator) -> _Real:
+    draws = [train[random.permutation(len(train))[: len(reference)]] for _ in range(_DRAWS)]
+    floors = {name: np.array([distance(draw, reference) for draw in draws]) for name, distance in _DISTANCES.items()}
+    return _Real(reference, base, draws, floors)
 
 
 def _of_real_images(space: str, real: _Real) -> list[Check]:
     """Real images are near each other, about as near as Gaussian ones, whichever split they come from."""
     count, size = real.reference.shape
-    floor, spread = real.floors.mean(), real.floors.std(ddof=1)
+    floor, spread = real.floors["Fréchet"].mean(), real.floors["Fréchet"].std(ddof=1)
     # The distance of white Gaussians is a sum of about so many squares, whose mean varies the more the fewer they are.
     squares = size + size * (size + 1) / 2
     held_out = set_distances.frechet_distance(real.base, real.reference)
-    reversed_pair = set_distances.frechet_distance(real.reference, real.base[::-1])
+    swapped = set_distances.frechet_distance(real.reference, real.base[::-1])
     mean, error = set_distances.mean_and_error(set_distances.kernel_distances(real.base, real.reference))
     gaussian = set_distances.frechet_floor(count, count, size)
+    widest = max(0.15, 2 * math.sqrt(2 / squares))
     return [
         _between("real against real over the closed form", space, _ratio(floor, gaussian), 0.8, 1.6),
-        _between(
-            "its coefficient of variation", space, _ratio(spread, floor), 0, max(0.15, 2 * math.sqrt(2 / squares))
-        ),
+        _between("its coefficient of variation", space, _ratio(spread, floor), 0, widest),
         _between("training against test images, in spreads", space, _ratio(floor - held_out, spread), -math.inf, 5),
         _between("kernel distance of real images, in errors", space, _ratio(mean, error), -4, 4),
-        _between(
-            "both ways round, relative difference", space, _ratio(abs(held_out - reversed_pair), held_out), 0, 1e-6
-        ),
+        _between("both ways round, relative difference", space, _ratio(abs(held_out - swapped), held_out), 0, 1e-6),
     ]
 
 
@@ -181,7 +159,7 @@ def _monotone(space: str, measured: list[_Measured]) -> list[Check]:
     """Distances grow with the disturbance; the first step of a kind may be lost among real images."""
     checks = []
     for kind in dict.fromkeys(one.disturbed[0] for one in measured):
-        distances = [one.fcd[space] for one in measured if one.disturbed[0] == kind]
+        distances = [one.distances["Fréchet"][space] for one in measured if one.disturbed[0] == kind]
         steps = np.diff(distances[1:]) if kind in ("noise", "blur", "shift") else np.diff(distances)
         if len(steps):
             smallest = _ratio(steps.min(), distances[-1])
@@ -213,31 +191,25 @@ def _of_neighbours(space: str, real: _Real, repeated: np.ndarray, train: np.ndar
 
 
 def _across_spaces(real: Mapping[str, _Real], measured: list[_Measured]) -> list[Check]:
-    """What one space at least must see, and that the spaces agree on which disturbances are worse."""
+    """At least one space sees each fault, and the spaces agree on which disturbances are worse."""
     checks, count = [], len(next(iter(real.values())).reference)
     least = max(_LEAST_SENSITIVE, _SENSITIVE * count / _AT_MOST)
+    distances_of = {one.disturbed: one.distances for one in measured}
     for kind, strength in _MUST_BE_SEEN:
-        for one in measured:
-            if one.disturbed == (kind, strength):
-                for name, distances in (("Fréchet", one.fcd), ("kernel", one.kcd)):
-                    best = max(_in_spreads(real[space], distances[space], name) for space in real)
-                    checks.append(
-                        _between(f"{kind} {strength:g}, {name} distance in spreads", "", best, least, math.inf)
-                    )
+        for name, distances in distances_of.get((kind, strength), {}).items():
+            floors = {space: of.floors[name] for space, of in real.items()}
+            spreads = [_ratio(distances[space] - near.mean(), near.std(ddof=1)) for space, near in floors.items()]
+            check = f"{kind} {strength:g}, {name} distance in spreads"
+            checks.append(_between(check, "", max(spreads), least, math.inf))
     if len(real) > 1:
-        first, second = ([one.fcd[space] for one in measured] for space in real)
+        first, second = ([one.distances["Fréchet"][space] for one in measured] for space in real)
         agreement = float(scipy.stats.spearmanr(first, second).statistic)
         checks.append(_between("rank correlation of the spaces", "", agreement, 0.8, 1.0))
     return checks
 
 
-def _in_spreads(real: _Real, distance: float, name: str) -> float:
-    floors = real.floors if name == "Fréchet" else real.kernel_floors
-    return _ratio(distance - floors.mean(), floors.std(ddof=1))
-
-
 def _ratio(value: float, of: float) -> float:
-    """A ratio; to nothing it is NaN, which passes no check."""
+    """Return a quotient; NaN, which passes no check, if the divisor is 0."""
     return float(value) / float(of) if of else math.nan
 
 

@@ -1,7 +1,7 @@
 """The classifier whose features are the embedding: that of TensorFlow's custom-training tutorial, brought up to date.
 
-Convolutions and pooling, a dense layer of features, a dense layer of logits. Batch normalisation is new; the features
-are taken before the activation, so that none of them is dead.
+Convolutions and pooling, then dense layers of features and of logits; batch normalisation is new. Features are taken
+before the activation, so that none of them is dead.
 """
 
 import keras
@@ -15,15 +15,9 @@ _FILTERS = 32
 
 
 def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
-    """Images to features and logits.
+    """Return a model from images float32 [n, height, width, channels] in [-1, 1] to features and logits.
 
-    Args:
-        image: Shape of the images.
-        classes: Number of classes; at least 1.
-        seed: Decides the initial weights.
-
-    Returns:
-        A model from float32 [n, height, width, channels] in [-1, 1] to float32 [n, 64] and float32 [n, classes].
+    Those are float32 [n, 64] and float32 [n, classes].
     """
     seeds = iter(range(seed * 1000, seed * 1000 + 1000))
 

@@ -1,4 +1,4 @@
-"""What the embed stage can be told."""
+"""Settings of the embed stage."""
 
 import re
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class EmbedConfig:
         )
 
     def _own_problem(self) -> str:
-        """What is wrong with the name of the user's own embedding, or with its absence; empty if nothing is."""
+        """Return what is wrong with the name of the user's own embedding; empty if nothing is."""
         name = self.own_embedding_name
         if not self.own_embedding:
             return f"own_embedding_name is {name!r}, but own_embedding is empty; give its folder" if name else ""

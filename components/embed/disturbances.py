@@ -1,7 +1,7 @@
 """Real images disturbed in ways whose order is known, to see whether an embedding's distances follow it."""
 
-import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.ndimage
@@ -14,31 +14,24 @@ _DROPPED = (1, 2, 5, 9)  # of ten classes
 _REPEATED = (5, 25, 100, 500)  # how often each image comes
 
 
-@dataclasses.dataclass(frozen=True)
-class Disturbed:
-    """A disturbed set.
+class Disturbed(NamedTuple):
+    """A disturbed set."""
 
-    Attributes:
-        kind: What was done: `noise`, `blur`, `shift`, `garbage`, `dropped classes`, `rare class` or `repeats`.
-        strength: How much of it; grows within a kind.
-        images: uint8 [n, height, width, channels].
-    """
-
-    kind: str
-    strength: float
-    images: np.ndarray
+    kind: str  # `noise`, `blur`, `shift`, `garbage`, `dropped classes`, `rare class` or `repeats`
+    strength: float  # grows within a kind
+    images: np.ndarray  # uint8 [n, height, width, channels]
 
 
 def disturbances(
     base: np.ndarray, pool: np.ndarray, pool_labels: np.ndarray, classes: int, random: np.random.Generator
 ) -> Iterator[Disturbed]:
-    """Every disturbed set, one after the other, each of as many images as `base`.
+    """Yield every disturbed set, each of as many images as `base`.
 
     Args:
         base: Real images, uint8 [n, height, width, channels].
         pool: More real images, uint8 [m, height, width, channels], from which sets without some classes are drawn.
         pool_labels: Their classes, int32 [m]; -1 without classes.
-        classes: How many there are; below 2 no class is dropped.
+        classes: Number of classes; below 2 no class is dropped.
         random: Draws noise and images.
     """
     for strength in _NOISE:
@@ -52,8 +45,7 @@ def disturbances(
             edge = np.repeat(base[:, :, :1], strength, axis=2)
             yield Disturbed("shift", strength, np.concatenate([edge, base[:, :, :-strength]], axis=2))
     for strength in _GARBAGE:
-        replaced = base.copy()
-        count = round(strength * len(base))
+        replaced, count = base.copy(), round(strength * len(base))
         replaced[:count] = random.integers(0, 256, (count, *base.shape[1:]), np.uint8)
         yield Disturbed("garbage", strength, replaced)
     for times in _REPEATED:

@@ -1,4 +1,4 @@
-"""The embed stage, top to bottom: dataset, folder, what is there already, the artefact."""
+"""The embed stage: makes the spaces in which images are compared, unless they are at their location already."""
 
 import dataclasses
 
@@ -13,14 +13,10 @@ from components.embed.config import EmbedConfig
 
 
 def run(config: EmbedConfig) -> StageResult:
-    """Makes an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
+    """Make an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
 
-    A user's own network takes the place of the classifier, which then only tells the classes.
-
-    Where several workers train together, all of them run this; the chief alone writes, and all return what it wrote.
-
-    Returns:
-        embedding_uri, embedding_digest: The artefact.
+    A user's own network takes the place of the classifier, which then only tells the classes. If several workers train
+    together, all of them run this; the chief alone writes, and all return what it wrote.
 
     Raises:
         ConfigError: The hardware cannot do what was asked, or `TF_CONFIG` is malformed.
@@ -36,7 +32,7 @@ def run(config: EmbedConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.embedding, parts))
 
     def make() -> None:
-        # Only here, so that an embedding that is complete is told at once, without TensorFlow.
+        # Here, so that a complete embedding needs no TensorFlow.
         from components.embed.artefact import make_embedding
 
         Location.of(config.dataset).require(datasets.MANIFEST, "dataset")
@@ -44,7 +40,7 @@ def run(config: EmbedConfig) -> StageResult:
 
     digests = {"dataset_digest": manifest.digest, "own_embedding_digest": own_digest}
     identity = {**settings.values_in_key(config), **digests}
-    # A worker that is not the chief has it from where the chief has put it.
+    # The other workers read what the chief has written.
     description, kept = made_once(location, embeddings.Description, identity, make)
     return StageResult(
         parameters={

@@ -1,4 +1,4 @@
-"""Training the classifier by the same exact distributed step as the networks of the WGAN."""
+"""Training of the classifier, by the same exact distributed step as that of the networks of the WGAN."""
 
 import logging
 import math
@@ -39,15 +39,7 @@ _LOG_SECONDS = 5.0
 class ClassifierStep(Resumable):
     """The classifier, its optimiser, and the update that trains it on any number of replicas.
 
-    Args:
-        config: The embedding's settings.
-        image: Shape of the images.
-        classes: Number of classes.
-        total_steps: Updates in all; the learning rate falls to 0 over them by a half cosine.
-        strategy: Where to place the variables.
-
-    Attributes:
-        model: The classifier.
+    The learning rate falls to 0 over `total_steps` updates by a half cosine.
     """
 
     def __init__(
@@ -66,15 +58,14 @@ class ClassifierStep(Resumable):
         )
 
     def _run_block(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One update per entry of the first axis.
+        """Make one update per entry of the first axis.
 
         Args:
             pixels: uint8 [steps, global batch, height, width, channels].
             labels: int32 [steps, global batch].
 
         Returns:
-            Means over the block, scalars of Keras' float type: `loss`, `accuracy`, and `finite`, below 1 if an
-            update was not.
+            Scalar means over the block: `loss`, `accuracy`, and `finite`, below 1 if an update was not finite.
         """
         steps = tf.shape(pixels)[0]
         sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "finite")}
@@ -102,7 +93,7 @@ class ClassifierStep(Resumable):
         return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
 
     def state(self) -> dict[str, tf.Variable]:
-        """As of `Resumable`."""
+        """Return every variable of classifier and optimiser, by a name that outlives this process."""
         weights = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
         return weights | self._adam.state("adam", [variable.path for variable in self.model.trainable_variables])
 
@@ -116,19 +107,11 @@ def train_classifier(
     strategy: tf.distribute.Strategy,
     workers: Agreement,
 ) -> ClassifierStep:
-    """Trains for `config.classifier_epochs` passes over the images and returns the trained classifier.
+    """Train for `config.classifier_epochs` passes over the images and return the trained classifier.
 
     Args:
-        config: The embedding's settings.
-        image: Shape of the images.
-        classes: Number of classes.
         images: uint8 [count, height, width, channels].
         labels: int32 [count], each below `classes`.
-        strategy: Where to train.
-        workers: Who trains; only the chief tells of it.
-
-    Raises:
-        TrainingDiverged: A loss or gradient is not finite.
     """
     batch = config.classifier_batch_size
     per_epoch = max(1, len(images) // batch)
@@ -151,13 +134,8 @@ def train_classifier(
                 )
             if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
                 logged = time.monotonic()
-                log.info(
-                    "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f",
-                    step / per_epoch,
-                    config.classifier_epochs,
-                    means["loss"],
-                    means["accuracy"],
-                )
+                epoch, of, loss, right = step / per_epoch, config.classifier_epochs, means["loss"], means["accuracy"]
+                log.info("embed: epoch %.1f of %d  loss %.4f  accuracy %.4f", epoch, of, loss, right)
             stop.signal = workers.largest(stop.signal or 0) or None
             if stop:
                 stop.leave()
@@ -165,12 +143,10 @@ def train_classifier(
 
 
 def accuracy(embed: Callable[[tf.Tensor], dict[str, tf.Tensor]], images: np.ndarray, labels: np.ndarray) -> float:
-    """Share of images whose largest logit is that of their label.
+    """Return the share of images whose largest logit is that of their label.
 
     Args:
         embed: From pixels, uint8 [n, height, width, channels], to `logits`, float32 [n, classes].
-        images: Pixels, uint8 [count, height, width, channels].
-        labels: int32 [count].
     """
     right = 0
     for start in range(0, len(images), _PREDICT_BATCH):

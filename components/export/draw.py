@@ -25,10 +25,9 @@ def main(model: str, inputs: str, seed: str, count: str, images: str) -> None:
     sampled = signatures["sample"](**wanted)["images"]
     files = signatures["png"](**wanted)["files"]
     decoded = np.stack([tf.io.decode_png(file, channels=sampled.shape[-1]).numpy() for file in files])
-    drawn = {"served": served.numpy(), "sampled": sampled.numpy(), "decoded": decoded}
+    drawn = {"served": served, "sampled": sampled, "decoded": decoded}
     if "labels" in given:
-        asked = signatures["sample_labels"](seed=wanted["seed"], labels=given["labels"])
-        drawn["asked"] = asked["images"].numpy()
+        drawn["asked"] = signatures["sample_labels"](seed=wanted["seed"], labels=given["labels"])["images"]
     np.savez(images, **drawn)
 
 

@@ -31,7 +31,7 @@ _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one grey level: roundings o
 
 
 def run(config: ExportConfig) -> StageResult:
-    """Makes the model of a checkpoint's averaged generator.
+    """Make a SavedModel of a checkpoint's averaged generator.
 
     Raises:
         ConfigError: The folder holds something else.
@@ -78,31 +78,25 @@ def _make(config: ExportConfig, checkpoint: checkpoints.Description, location: L
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
-    """Raises `StageError` unless a new process without this package draws what the generator draws."""
+    """Raise `StageError` unless a new process without this package draws what the generator draws."""
     log.info("export: drawing from the saved model in a new process")
     inputs = _inputs(latent_size, class_counts)
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch, "inputs.npz"), allow_pickle=False, **inputs)
-        script, images = Path(__file__).parent / "draw.py", Path(scratch, "images.npz")
-        command = [sys.executable, "-I", script, model.absolute(), Path(scratch, "inputs.npz")]
-        done = subprocess.run(
-            [*map(str, command), str(_CHECK_SEED), str(_CHECK_COUNT), str(images)],
-            cwd=scratch,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        arguments = (model.absolute(), "inputs.npz", _CHECK_SEED, _CHECK_COUNT, "images.npz")
+        command = [*map(str, (sys.executable, "-I", Path(__file__).with_name("draw.py"), *arguments))]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
         if done.returncode:
             raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
-        with np.load(images) as arrays:
+        with np.load(Path(scratch, "images.npz")) as arrays:
             drawn = dict(arrays)
     given = gan.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
     expected = generator(given, training=False).numpy()
     difference = float(np.abs(drawn["served"] - expected).max())
     if not difference <= _FLOAT_TOLERANCE:
         raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
-    _require_same_pixels("sample", drawn["sampled"], gan.to_pixels(expected).numpy())
+    _require_same_pixels(drawn["sampled"], gan.to_pixels(expected).numpy())
     if not np.array_equal(drawn["decoded"], drawn["sampled"]):
         raise StageError("png draws other images than sample")
     if class_counts and not np.array_equal(drawn["asked"], drawn["sampled"]):
@@ -111,22 +105,20 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
 
 def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
     """The latents of `sample` for the seed and count of the check, and the labels of a conditional model."""
-    found: dict[str, list[np.ndarray]] = {"latents": [], "labels": []}
-    for batch in range(-(-_CHECK_COUNT // serving.BATCH)):
-        latents = tf.random.stateless_normal([serving.BATCH, latent_size], [_CHECK_SEED, batch], alg="philox")
-        found["latents"].append(latents.numpy())
-        if class_counts:
-            labels = conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, batch)
-            found["labels"].append(labels.numpy())
-    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in found.items() if arrays}
+    batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
+    found = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
+    if class_counts:
+        found["labels"] = [conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
+    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in found.items()}
 
 
-def _require_same_pixels(signature: str, drawn: np.ndarray, expected: np.ndarray) -> None:
+def _require_same_pixels(drawn: np.ndarray, expected: np.ndarray) -> None:
     if drawn.shape != expected.shape or drawn.dtype != np.uint8:
-        raise StageError(f"{signature} draws {drawn.dtype} {drawn.shape}, expected uint8 {expected.shape}")
+        raise StageError(f"sample draws {drawn.dtype} {drawn.shape}, expected uint8 {expected.shape}")
     levels = np.abs(drawn.astype(np.int16) - expected)
-    if levels.max() > 1 or (levels > 0).mean() > _LEVELS_SHARE:
+    differing, most = (levels > 0).mean(), levels.max()
+    if most > 1 or differing > _LEVELS_SHARE:
         raise StageError(
-            f"{signature} draws other images than the generator: {(levels > 0).mean():.2%} of the pixels differ, "
-            f"by up to {levels.max()} levels"
+            f"sample draws other images than the generator: {differing:.2%} of the pixels differ, "
+            f"by up to {most} levels"
         )

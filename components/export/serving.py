@@ -18,8 +18,6 @@ class ServedGenerator(tf.Module):
     Args:
         generator: From float32 latents [n, latent_size], with one-hot labels if it is conditional, to float32 images
             [n, height, width, channels] in [-1, 1].
-        image: Shape of the images.
-        latent_size: Numbers in a latent vector.
         class_counts: Training images of each class, the proportions in which `sample` and `png` draw classes; empty
             for an unconditional generator.
     """
@@ -87,12 +85,12 @@ class ServedGenerator(tf.Module):
                 "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
                 "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
             }
-        # Whole, as TensorFlow refuses to save a dictionary that was changed once it was an attribute.
+        # TensorFlow does not save a dictionary that changes once it is an attribute.
         self.signatures_by_name = signatures
 
 
 def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:
-    """The labels; drawing fails if one of them is no class, as its image would be of none."""
+    """Return the labels; drawing fails if one of them is no class."""
     message = f"labels must be 0 to {classes - 1}"
     checks = [tf.debugging.assert_non_negative(labels, message), tf.debugging.assert_less(labels, classes, message)]
     with tf.control_dependencies(checks):

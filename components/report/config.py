@@ -1,4 +1,4 @@
-"""What the report command can be told."""
+"""Settings of the report command."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,5 +1,6 @@
-"""What the page of two evaluations shows."""
+"""The content of the page that compares two evaluations."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,19 +15,13 @@ Runs = Mapping[str, Evaluation]
 
 
 def of(runs: Runs) -> dict[str, Any]:
-    """Everything that the template asks for.
-
-    Args:
-        runs: The two, by the names that the page gives them.
-
-    Raises:
-        DataError: A sheet of samples cannot be read.
-    """
+    """Return the values of the template, for two runs by the names that the page gives them."""
     settings = _settings(runs)
     trainings = {name: run.training for name, run in runs.items()}
+    different = differences(runs)
     return {
         "runs": runs,
-        "differences": differences(runs),
+        "differences": different,
         "low_n": any(run.low_n for run in runs.values()),
         "differing": [row for row in settings if row["values"][0] != row["values"][1]],
         "alike": [row for row in settings if row["values"][0] == row["values"][1]],
@@ -34,27 +29,22 @@ def of(runs: Runs) -> dict[str, Any]:
         "samples": [
             {"caption": f"{name}, step {run.training['step']:,}", "png": _shrunk(run)} for name, run in runs.items()
         ],
-        "curves": training_curves.draw(trainings, distances=not differences(runs)),
+        "curves": training_curves.draw(trainings, distances=not different),
     }
 
 
 def differences(runs: Runs) -> list[str]:
-    """How the two were scored otherwise, so that distances cannot be compared; nothing if scored alike."""
-    first, second = runs.values()
-    found = [
-        (
-            f"on different {what}",
-            getattr(first.described, name)[:_DIGEST_LENGTH],
-            getattr(second.described, name)[:_DIGEST_LENGTH],
-        )
-        for what, name in (("data", "dataset_digest"), ("spaces", "embedding_digest"))
-    ]
-    found.append(("over different numbers of images", first.compared, second.compared))
-    return [f"{how} ({one} and {other})" for how, one, other in found if one != other]
+    """Return how the two were scored differently, so that distances cannot be compared; nothing if scored alike."""
+    found: dict[str, list[Any]] = {
+        "on different data": [run.described.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
+        "on different spaces": [run.described.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
+        "over different numbers of images": [run.compared for run in runs.values()],
+    }
+    return [f"{how} ({one} and {other})" for how, (one, other) in found.items() if one != other]
 
 
 def _settings(runs: Runs) -> list[dict[str, Any]]:
-    """A row for each setting of training and evaluation, with the value of each run; a dash for none."""
+    """Return a row for each setting of training and evaluation, with the value of each run; a dash for none."""
     stages = {
         "training": [run.training["settings"] for run in runs.values()],
         "evaluation": [run.described.settings for run in runs.values()],
@@ -67,15 +57,12 @@ def _settings(runs: Runs) -> list[dict[str, Any]]:
 
 
 def _metric_tables(runs: Runs) -> list[dict[str, Any]]:
-    """Scores of both models, and of real images: once where they are the same."""
+    """Return scores of both models, and of real images: once if they are the same."""
     columns = [metric_labels.Column(name, run.model, run.spaces) for name, run in runs.items()]
-    real = {f"real images of {name}": run for name, run in runs.items()}
-    first, second = runs.values()
-    if first.real == second.real:
-        real = {"real images": first}
-    return metric_labels.tables(
-        columns + [metric_labels.Column(name, run.real, run.spaces) for name, run in real.items()]
-    )
+    real = [metric_labels.Column(f"real images of {name}", run.real, run.spaces) for name, run in runs.items()]
+    if real[0].scores == real[1].scores:
+        real = [dataclasses.replace(real[0], heading="real images")]
+    return metric_labels.tables(columns + real)
 
 
 def _shrunk(run: Evaluation) -> bytes:

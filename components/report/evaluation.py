@@ -1,4 +1,4 @@
-"""An evaluation as a comparison needs it: read back from its folder, wherever that is said to be."""
+"""An evaluation as a comparison needs it, read from its folder."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,33 +12,21 @@ from components.core.storage.location import Location
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One evaluation.
+    """One evaluation."""
 
-    Attributes:
-        given: What the user called it.
-        described: What `verdict.json` says.
-        spaces: Names of the spaces, the first being the one whose scores bear no name of a space.
-        compared: How many samples were compared with as many real images.
-        low_n: Whether they are too few for distances to be trusted closely.
-        model: Scores of the model.
-        real: Scores of real images.
-        training: `step`, `settings`, and the rows of the curves, `log` and `scores`.
-        samples: The sheet of samples, PNG.
-    """
-
-    given: str
+    given: str  # what the user called it
     described: evaluations.Description
-    spaces: list[str]
-    compared: int
-    low_n: bool
-    model: Mapping[str, float | None]
-    real: Mapping[str, float | None]
-    training: Mapping[str, Any]
-    samples: bytes
+    spaces: list[str]  # scores in the first one bear no name of a space
+    compared: int  # samples, with as many real images
+    low_n: bool  # whether these are too few for distances to be trusted closely
+    model: Mapping[str, float | None]  # scores
+    real: Mapping[str, float | None]  # scores of real images
+    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, `log` and `scores`
+    samples: bytes  # a sheet, PNG
 
 
 def read(given: str) -> Evaluation:
-    """Reads the evaluation that a folder is, or that is in it.
+    """Read the evaluation that a folder is, or that is in it.
 
     Raises:
         DataError: There is none, it is damaged, or it was made by another version of this program.
@@ -67,14 +55,7 @@ def read(given: str) -> Evaluation:
 
 
 def find(place: Location) -> Location:
-    """The folder of the evaluation that a place stands for, on this machine.
-
-    Args:
-        place: An evaluation, a version of a registry, or the root of runs with one evaluation.
-
-    Raises:
-        DataError: There is none, or a root has several.
-    """
+    """Return the folder of an evaluation: the place, that of a version of a registry, or the one in a root of runs."""
     for folder in (place, place / "evaluation"):
         if folder.fetch(evaluations.MANIFEST):
             return folder

@@ -12,10 +12,7 @@ _PAGE = Path(__file__).with_name("compare.html.j2")
 
 
 def run(config: ReportConfig) -> StageResult:
-    """Writes the page.
-
-    Returns:
-        page_uri: The file.
+    """Write the page.
 
     Raises:
         ConfigError: The file cannot be written there.

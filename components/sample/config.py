@@ -1,4 +1,4 @@
-"""What the sample command can be told."""
+"""Settings of the sample command."""
 
 from dataclasses import dataclass
 from typing import Annotated

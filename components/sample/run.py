@@ -11,12 +11,9 @@ from components.sample.config import SampleConfig
 
 
 def run(config: SampleConfig) -> StageResult:
-    """Draws `config.count` images from the champion and writes them as one PNG file.
+    """Draw `config.count` images from the champion and write them as one PNG file.
 
     A conditional champion draws the class asked for; else a row for each class, with the same latents down a column.
-
-    Returns:
-        image_uri: The file.
 
     Raises:
         ConfigError: The file cannot be written there, or the champion does not draw the class asked for.
@@ -30,7 +27,7 @@ def run(config: SampleConfig) -> StageResult:
         raise DataError(f"nothing has been published in {config.registry} yet; run the pipeline with this registry")
     folder = registry.version_folder(config.registry, champion.version)
     rows = _rows(config, models.Description.of(folder))
-    # Only here, so that a mistake is told without the seconds that TensorFlow takes to import.
+    # Here, so that a mistake is reported before TensorFlow is imported, which takes seconds.
     import numpy as np
     import tensorflow as tf
 
@@ -50,11 +47,7 @@ def run(config: SampleConfig) -> StageResult:
 
 
 def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
-    """The labels of each row of the grid; one row of a single class is laid out square. None if it takes no labels.
-
-    Raises:
-        ConfigError: The model does not draw the class asked for.
-    """
+    """Return the labels of each row of the grid; a single row is laid out square. No rows if it takes no labels."""
     if not model.class_counts:
         if config.class_name:
             raise ConfigError(

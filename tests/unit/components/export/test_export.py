@@ -195,12 +195,12 @@ def test_a_generator_other_than_the_saved_one_is_noticed(
 def test_sampled_pixels_may_differ_by_rare_roundings_only() -> None:
     expected = np.full((10, 8, 8, 1), 7, np.uint8)
     drawn = expected.copy()
-    export._require_same_pixels("sample", drawn, expected)
+    export._require_same_pixels(drawn, expected)
     drawn[0] = 8
     with pytest.raises(StageError, match=r"10\.00%"):
-        export._require_same_pixels("sample", drawn, expected)
+        export._require_same_pixels(drawn, expected)
     with pytest.raises(StageError, match="float32"):
-        export._require_same_pixels("sample", gan.to_unit_range(expected).numpy(), expected)
+        export._require_same_pixels(gan.to_unit_range(expected).numpy(), expected)
 
 
 def test_a_damaged_model_is_refused(exported: Exported, tmp_path: Path) -> None:

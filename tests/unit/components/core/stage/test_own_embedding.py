@@ -280,7 +280,7 @@ def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         ({"spec": tf.TensorSpec([None, 16, 16, 1])}, {}, "takes grey images, and the dataset's have 3 channels; make"),
         ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "not finite; see own_embedding_range"),
         ({"features": lambda x: {"f": tf.reduce_mean(x, [0, 1])}}, {}, r"gives \(16, 3\) for 8 images in f, expected"),
-        ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "in other company, or by"),
+        ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "nondeterministic or"),
         ({"features": lambda x: {"f": tf.repeat(tf.reshape(x, [-1, 768]), 6, 1)}}, {}, "4608 features, at most 4096"),
         ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "cannot be given images of 9x16x3; see own_embedding_siz"),
     ],
