@@ -3,10 +3,10 @@
 import json
 
 from components.core.artifacts import recipes
-from components.core.artifacts.recipes import RUN, SKIP
+from components.core.artifacts.recipes import RUN, SKIP, Recipe
 from components.core.errors import ConfigError
 from components.core.registry import registry
-from components.core.registry.registry import Champion, PublishedRecipe
+from components.core.registry.registry import Champion
 from components.core.sources import sources
 from components.core.stage import own_embedding
 from components.core.stage.executor import StageResult
@@ -17,16 +17,9 @@ _CHANGES_SHOWN = 3
 
 
 def run(config: DecideConfig) -> StageResult:
-    """Compares what a run would be made from with what the champion was made from. Decides by that alone.
+    """Compare what a run would be made from with what the champion was made from, and decide by that alone.
 
-    Nothing is decoded, and nothing is imported beyond the standard library.
-
-    Returns:
-        decision: `RUN` or `SKIP`.
-        source_fingerprint: 64 hexadecimal digits that change when a file's name or content does.
-        own_embedding_digest: The digest of the user's own embedding; empty without one.
-        recipe: What the run is made from, to be published with what it makes.
-        initial_checkpoint, initial_checkpoint_digest: Where a training begins; empty for a start from scratch.
+    It decodes nothing, and needs the standard library alone.
 
     Raises:
         ConfigError: A training is to start from the champion, whose checkpoint is gone; or the source is a URI of
@@ -57,14 +50,13 @@ def run(config: DecideConfig) -> StageResult:
     )
 
 
-def _decide(
-    config: DecideConfig, champion: Champion | None, published: PublishedRecipe | None, now: recipes.Recipe
-) -> tuple[str, str]:
+def _decide(config: DecideConfig, champion: Champion | None, published: Recipe | None, now: Recipe) -> tuple[str, str]:
+    """Return the decision and its reason."""
     if champion is None:
         return RUN, "runs: nothing has been published yet"
     if published is None:
         return RUN, f"runs: version {champion.version} does not say what it was made from"
-    changed = recipes.differences(published.recipe, now)
+    changed = recipes.differences(published, now)
     if changed:
         more = f" and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
         return RUN, f"runs: since version {champion.version}, {'; '.join(changed[:_CHANGES_SHOWN])}{more}"
@@ -72,18 +64,18 @@ def _decide(
         return RUN, f"runs: asked for by refresh; nothing is new since version {champion.version}"
     return SKIP, (
         f"nothing is new since version {champion.version}: the same source, settings and code; "
-        "give refresh yes to run all the same"
+        "give refresh yes to run anyway"
     )
 
 
-def _checkpoint_of(champion: Champion, published: PublishedRecipe | None) -> str:
-    checkpoint = "" if published is None else published.checkpoint_uri
+def _checkpoint_of(champion: Champion, published: Recipe | None) -> str:
+    checkpoint = published.checkpoint_uri if published else ""
     if not checkpoint:
         raise ConfigError(
             f"start_from is champion, but version {champion.version} does not say where its checkpoint is; "
             "give start_from scratch"
         )
-    from components.core.artifacts import checkpoints  # only here, as it imports numpy
+    from components.core.artifacts import checkpoints  # here, as it imports numpy
 
     if not Location.of(checkpoint).fetch_description(checkpoints.MANIFEST):
         raise ConfigError(

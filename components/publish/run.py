@@ -1,5 +1,6 @@
 """The publish stage: checks model and verdict, adds a version with a card, and moves the champion last."""
 
+import dataclasses
 import functools
 import logging
 import shutil
@@ -201,7 +202,6 @@ def _fill(
     published = models.with_card(folder, model, judged_card)
     published.write(folder)
     if config.recipe:
-        recipe = recipes.from_text(config.recipe, "recipe")
-        registry.write_recipe(folder, registry.PublishedRecipe(recipe, config.checkpoint))
+        dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
     models.Description.of(folder, model.digest)
     evaluations.Description.of(registry.evaluation_folder(folder), evaluation.digest)

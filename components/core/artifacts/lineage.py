@@ -6,6 +6,7 @@ descriptions of dataset, checkpoint and embedding, from which their digests can 
 Standard library only.
 """
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import platform
@@ -13,31 +14,22 @@ from typing import Any
 
 from components.core import container_images
 from components.core.artifacts import evaluations
+from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key
-from components.core.storage import atomic_files, digests
+from components.core.storage import digests
 from components.core.storage.location import Location, Place
 
-SCHEMA_VERSION = 1
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
 _DIFFERS_BY_RUN = ("source", "taken_over")
-_LIBRARIES = (
-    "apache-beam",
-    "keras",
-    "numpy",
-    "pillow",
-    "scikit-learn",
-    "scipy",
-    "tensorflow",
-    "tensorflow-cpu",
-    "tensorflow-tpu",
-)
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # the packages that hold it
+_LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
 
 
 def made_with(stage: str, **more: Any) -> dict[str, Any]:
-    """The record of how a stage makes an artefact: its code's digest, the container image, libraries, and more."""
+    """Return how a stage makes an artefact: its code's digest, the container image, libraries, and more."""
     return {
         "code": cache_key.source_digest(stage),
         "image": container_images.running_image(),
@@ -47,13 +39,11 @@ def made_with(stage: str, **more: Any) -> dict[str, Any]:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of Python and of the installed libraries that decide results."""
+    """Return the versions of Python and of the installed libraries that decide results."""
     found = {"python": platform.python_version()}
     for name in _LIBRARIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -69,19 +59,19 @@ class Row:
 
 
 def row(what: str, digest: str, maker: dict[str, Any]) -> Row:
-    """The row of an artefact, from its `made_with`; earlier versions did not record all of it."""
+    """Return the row of an artefact, from its `made_with`, which older artefacts hold in part."""
     libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
     return Row(what, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 
 
 def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
-    """The row of a training's initial checkpoint, if its settings have one."""
+    """Return the row of a training's initial checkpoint, if its settings have one."""
     digest = settings.get("initial_checkpoint_digest")
     return [Row("initial checkpoint", digest)] if digest else []
 
 
 def libraries_of(rows: list[Row]) -> dict[str, str]:
-    """The names of the rows that share their libraries, by these libraries."""
+    """Return the names of the rows that share their libraries, by these libraries."""
     found: dict[str, list[str]] = {}
     for each in rows:
         if each.libraries:
@@ -90,17 +80,17 @@ def libraries_of(rows: list[Row]) -> dict[str, str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lineage:
+class Lineage(Manifest):
     """The content of `lineage.json`: the descriptions of the inputs, and how the evaluation was made."""
+
+    FILE = evaluations.LINEAGE
+    WHAT = "lineage"
+    VERSION = 1
 
     dataset: dict[str, Any]  # without what may differ between datasets of the same content
     checkpoint: dict[str, Any]
     embedding: dict[str, Any]
     made_with: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON value of `lineage.json`."""
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
 
     @property
     def digests(self) -> dict[str, str]:
@@ -121,7 +111,7 @@ class Lineage:
 
 
 def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str, Any]) -> Lineage:
-    """The lineage of the evaluation that is being made, from the JSON values of its inputs' manifests."""
+    """Return the lineage of the evaluation that is being made, from the JSON values of its inputs' manifests."""
     maker = {name: value for name, value in dataset[digests.MADE_WITH].items() if name not in _DIFFERS_BY_RUN}
     return Lineage(
         dataset={**dataset, digests.MADE_WITH: maker},
@@ -132,7 +122,7 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
 
 
 def read(evaluation: Place, described: evaluations.Description) -> Lineage:
-    """Reads the lineage of an evaluation, whose files were checked, and compares its digests with the evaluation's.
+    """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's.
 
     Raises:
         DataError: It has none, as earlier versions wrote none, or it is that of something else.
@@ -143,18 +133,11 @@ def read(evaluation: Place, described: evaluations.Description) -> Lineage:
             f"evaluation {folder} has no lineage: an earlier version of this program made it; train and evaluate anew "
             "to have one"
         )
-    value = atomic_files.read_json(folder / evaluations.LINEAGE, "lineage")
-    try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"the lineage in {folder} is of another schema version; expected {SCHEMA_VERSION}")
-        found = Lineage(**value)
-        known = {row.what: row.digest for row in found.rows()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{folder / evaluations.LINEAGE} is not a lineage: {error!r}") from None
-    for name in PARENTS:
+    found = Lineage.read(folder)
+    for name, digest in found.digests.items():
         judged = getattr(described, f"{name}_digest")
-        if known[name] != judged:
+        if digest != judged:
             raise DataError(
-                f"the lineage in {folder} is of {name} {known[name]}, but {judged} was judged; restore the folder"
+                f"the lineage in {folder} is of {name} {digest}, but {judged} was judged; restore the folder"
             )
     return found

@@ -69,20 +69,27 @@ class Manifest:
         path = Location.of(folder) / cls.FILE
         value = atomic_files.read_sealed_json(path, cls.WHAT)
         try:
+            return cls.from_json(value, str(path))
+        except DataError as error:
+            # A sealed description was written like this; an unsealed one may be damaged.
+            sealed = isinstance(value, dict) and digests.SEAL in atomic_files.read_json(path, cls.WHAT)
+            raise Incompatible(str(error)) if sealed else error from None
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> Self:
+        """Convert the JSON value of `to_json`, as `read` does."""
+        try:
             version = value.pop("schema_version")
             if version != cls.VERSION:
                 raise Incompatible(
-                    f"{path} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
+                    f"{where} has schema version {reprlib.repr(version)}, expected {cls.VERSION}: make the {cls.WHAT} "
                     "again, or go on with the version of this program that made it"
                 )
             found: Self = _typed(cls, value, "")
             _ = found.digest, found.listed  # raise for what no file of ours holds, such as NaN
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            # A sealed description was written like this; an unsealed one may be damaged.
-            sealed = isinstance(value, dict) and digests.SEAL in atomic_files.read_json(path, cls.WHAT)
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            kind = Incompatible if sealed else DataError
-            raise kind(f"{path} does not describe the {cls.WHAT}: {reason}") from None
+            raise DataError(f"{where} does not describe the {cls.WHAT}: {reason}") from None
         return found
 
     @classmethod

@@ -229,28 +229,10 @@ def read_version(registry: Place, number: int, champion: Champion | None) -> Ver
     return Version(number=number, model=model, evaluation=evaluation)
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedRecipe:
-    """The recipe of a version, and where the checkpoint of its model lay."""
-
-    recipe: recipes.Recipe
-    checkpoint_uri: str  # empty if unknown
-
-
-def write_recipe(version: Path, published: PublishedRecipe) -> None:
-    """Writes the recipe of a version into its folder."""
-    value = {**published.recipe.to_json(), "checkpoint_uri": published.checkpoint_uri}
-    atomic_files.write_sealed_json(version / recipes.FILE, value)
-
-
-def read_recipe(registry: Place, version: int) -> PublishedRecipe | None:
-    """The recipe of a version that was read before; None if it has none, `DataError` if it is damaged."""
-    file = version_location(registry, version) / recipes.FILE
-    if not file.path.exists():
-        return None
-    value = atomic_files.read_sealed_json(file, "recipe")
-    recipe = recipes.from_json(value, file.uri)
-    return PublishedRecipe(recipe, str(value.get("checkpoint_uri", "")))
+def read_recipe(registry: Place, number: int) -> recipes.Recipe | None:
+    """Read the recipe of a version that was read before; None if it has none, `DataError` if it is damaged."""
+    version = version_location(registry, number)
+    return recipes.Recipe.read(version) if (version / recipes.Recipe.FILE).path.exists() else None
 
 
 def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
@@ -274,7 +256,7 @@ def damage(registry: Place, number: int, champion: Champion | None) -> list[str]
         listed = models.Description.read(version).listed
         judged = evaluations.Description.read(version / _EVALUATION).files
         listed |= {f"{_EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
-        own = {models.MANIFEST, recipes.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
+        own = {models.MANIFEST, recipes.Recipe.FILE, f"{_EVALUATION}/{evaluations.MANIFEST}"}
         lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | own)]
         if lost:
             return lost

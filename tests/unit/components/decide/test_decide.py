@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.core.artifacts import checkpoints, evaluations, recipes
+from components.core.artifacts import checkpoints, evaluations
+from components.core.artifacts.recipes import Recipe
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.stage import own_embedding
@@ -97,20 +98,20 @@ def test_what_is_new_is_told(
 def test_other_code_is_new(place: Path) -> None:
     published = registry.read_recipe(place, 1)
     assert published is not None
-    older = dataclasses.replace(published.recipe, code={**published.recipe.code, "train": "0" * 64})
-    registry.write_recipe(registry.version_folder(place, 1), dataclasses.replace(published, recipe=older))
+    older = dataclasses.replace(published, code={**published.code, "train": "0" * 64})
+    older.write(registry.version_folder(place, 1))
     assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
 
 
 def test_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
-    (registry.version_folder(place, 1) / recipes.FILE).unlink()
+    (registry.version_folder(place, 1) / Recipe.FILE).unlink()
     assert decided(place) == ("RUN", "runs: version 1 does not say what it was made from")
     with pytest.raises(ConfigError, match="version 1 does not say where its checkpoint is; give start_from scratch"):
         decide.run(config(place, start_from="champion"))
 
 
 def test_a_damaged_recipe_is_told(place: Path) -> None:
-    (registry.version_folder(place, 1) / recipes.FILE).write_text("{")
+    (registry.version_folder(place, 1) / Recipe.FILE).write_text("{")
     with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
         decide.run(config(place))
 
@@ -147,12 +148,12 @@ def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_
         decide.run(asked)
     buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
     assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
-    buckets.put(f"{place}/versions/1/{recipes.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
+    buckets.put(f"{place}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
     assert decided(place) == ("RUN", "runs: since version 1, steps: 30 -> 20")  # from before recipes had a digest
-    stored = buckets.read(f"{place}/versions/1/{recipes.FILE}")
+    stored = buckets.read(f"{place}/versions/1/{Recipe.FILE}")
     assert stored is not None
     value = {**json.loads(stored[0]), "sha256": "0" * 64}
-    buckets.put(f"{place}/versions/1/{recipes.FILE}", json.dumps(value).encode())
+    buckets.put(f"{place}/versions/1/{Recipe.FILE}", json.dumps(value).encode())
     with pytest.raises(DataError, match=r"recipe\.json is damaged"):
         decide.run(config(place))
 
@@ -160,7 +161,7 @@ def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_
 def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:
     published = registry.read_recipe(place, 1)
     assert published is not None
-    assert published.recipe.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
-    value = json.loads((registry.version_folder(place, 1) / recipes.FILE).read_text())
+    assert published.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
+    value = json.loads((registry.version_folder(place, 1) / Recipe.FILE).read_text())
     assert value["checkpoint_uri"] == published.checkpoint_uri
     assert evaluations.Description.of(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE

@@ -97,9 +97,13 @@ def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
     )
     registry.write_champion(tmp_path, champion)
     recipe = recipes.Recipe(
-        source_fingerprint="f" * 64, own_embedding_digest="", settings={"steps": "2"}, code={"train": "e" * 64}
+        source_fingerprint="f" * 64,
+        own_embedding_digest="",
+        settings={"steps": "2"},
+        code={"train": "e" * 64},
+        checkpoint_uri="checkpoints/7",
     )
-    registry.write_recipe(tmp_path, registry.PublishedRecipe(recipe, "checkpoints/7"))
+    recipe.write(tmp_path)
     assert _sha256_of_all(tmp_path) == "0d30421f6fc3c14645c2ecfcc9fc99045a406af795520af668c775684a8ee8fc"
 
 
