@@ -180,7 +180,7 @@ def write_log(training: Path, rows: int) -> None:
     names = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "images_per_second")
     values = np.random.default_rng(0).normal(size=(rows, len(names))).tolist()
     lines = [
-        json.dumps({"step": 100 * (index + 1) / rows, **dict(zip(names, row, strict=True))})
+        json.dumps({"step": -(-100 * (index + 1) // rows), **dict(zip(names, row, strict=True))})
         for index, row in enumerate(values)
     ]
     (training / "metrics.jsonl").write_text("\n".join(lines))
