@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: PublishConfig) -> StageResult:
-    """Publishes a promoted model as the next version and makes it the champion.
+    """Publish a promoted model as the next version and make it the champion.
 
     All digests are computed again from the files. A model that was published before keeps its version.
 
@@ -32,7 +32,7 @@ def run(config: PublishConfig) -> StageResult:
         DataError: The model, the evaluation, its lineage or the registry is missing or damaged, they contradict each
             other, or the model was compared with another champion.
         Superseded: Another process changed the champion meanwhile.
-        TransientError: The bucket does not answer; the same again goes on.
+        TransientError: The bucket does not answer; publishing again continues.
     """
     model = models.Description.fetch(config.model, config.model_digest)
     evaluation = evaluations.Description.fetch(config.evaluation, config.evaluation_digest)
@@ -57,15 +57,7 @@ def _publish(
     evaluation: evaluations.Description,
     known: registry.Champion | None,
 ) -> StageResult:
-    """Adds the version and makes it champion, unless another process changed the champion meanwhile.
-
-    Args:
-        config: The configuration.
-        fill: Puts the files of the version into a folder.
-        model: The model.
-        evaluation: Its evaluation.
-        known: The champion that the model was compared with.
-    """
+    """Add the version that `fill` makes, and make it champion, unless another process replaced the `known` one."""
     version = None
     while True:
         pointer = registry.read_pointer(config.registry)
@@ -85,20 +77,20 @@ def _publish(
         try:
             whole = registry.read_version(config.registry, version, None)
         except DataError:
-            _require_next(version, registry.read_pointer(config.registry).champion)  # is it lost, or was it removed?
+            _require_next(version, registry.read_pointer(config.registry).champion)  # removed, or else lost
             raise
         try:
             registry.move_champion(config.registry, pointer, registry.crowned(champion, whole))
         except Conflict:
             continue
-        former = f"before it, version {champion.version}" if champion else "the first"
-        return _result(version, model, f"version {version} is the champion ({former})")
+        previous = f"before it, version {champion.version}" if champion else "the first"
+        return _result(version, model, f"version {version} is the champion ({previous})")
 
 
 def _published_before(
     config: PublishConfig, model: models.Description, champion: registry.Champion | None
 ) -> StageResult | None:
-    """The result if this model is or was champion."""
+    """Return the result if this model is or was champion."""
     version = registry.find(config.registry, model.digest, champion)
     if version is None or champion is None or version not in champion.been:
         return None
@@ -131,12 +123,12 @@ def _require_promoted(config: PublishConfig, model: models.Description, evaluati
 
 
 def _require_same_origin(config: PublishConfig, model: models.Description, origin: lineage.Lineage) -> None:
-    """Refuses a model whose description contradicts that of its checkpoint."""
+    """Refuse a model whose description contradicts that of its checkpoint."""
     for name in ("step", "dataset_digest", "classes"):
         found, expected = getattr(model, name), origin.checkpoint.get(name)
         if found != expected:
             raise DataError(
-                f"model {config.model} says that its {name} is {found!r}, but of the checkpoint that was judged it is "
+                f"model {config.model} says that its {name} is {found!r}, but that of the judged checkpoint is "
                 f"{expected!r}; export that checkpoint again"
             )
 
@@ -158,29 +150,23 @@ def _judged_card(
 def _require_compared_with(
     champion: registry.Champion | None, evaluation: evaluations.Description, refusal: type[StageError]
 ) -> None:
-    now = champion.model_digest if champion else evaluations.NO_CHAMPION
-    if now != evaluation.champion_digest:
+    digest, version = (champion.model_digest, champion.version) if champion else (evaluations.NO_CHAMPION, 0)
+    if digest != evaluation.champion_digest:
+        then, now = (f"version {each}" if each else "no champion" for each in (evaluation.champion_version, version))
         raise refusal(
-            f"the model was compared with {_name(evaluation.champion_version)}, but the champion is "
-            f"{_name(champion.version if champion else 0)} now; evaluate it again with this registry"
+            f"the model was compared with {then}, but the champion is {now} now; evaluate it again with this registry"
         )
 
 
 def _require_next(version: int, champion: registry.Champion | None) -> None:
-    """Refuses a version older than any champion: only a rollback goes back."""
-    if champion is None:
-        return
-    if version in champion.removed:
+    """Refuse a version older than any champion: only a rollback goes back."""
+    if champion is not None and version in champion.removed:
         raise Superseded(f"version {version} was removed while it was published; publish again")
-    if version < max(champion.been):
+    if champion is not None and version < max(champion.been):
         raise Superseded(
             f"version {max(champion.been)} has been champion since version {version} was begun; "
-            f"`wgan models promote {version}` makes it champion all the same"
+            f"`wgan models promote {version}` makes it champion anyway"
         )
-
-
-def _name(version: int) -> str:
-    return f"version {version}" if version else "no champion"
 
 
 def _fill(
@@ -190,7 +176,7 @@ def _fill(
     evaluation: evaluations.Description,
     judged_card: str,
 ) -> None:
-    """Copies the model and the evaluation into the folder of a new version, and checks the copies."""
+    """Copy the model and the evaluation into the folder of a new version, and check the copies."""
     for source, names, target in (
         (config.evaluation, [*evaluation.files, evaluations.MANIFEST], registry.evaluation_folder(folder)),
         (config.model, model.files, folder),
@@ -199,8 +185,7 @@ def _fill(
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             with naming(target / name):
                 shutil.copyfile(Location.of(source) / name, target / name)
-    published = models.with_card(folder, model, judged_card)
-    published.write(folder)
+    models.with_card(folder, model, judged_card).write(folder)
     if config.recipe:
         dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=config.checkpoint).write(folder)
     models.Description.of(folder, model.digest)

@@ -1,4 +1,4 @@
-"""The record stage: makes the final record of a run from the notes of its stages."""
+"""The record stage: writes the final record of a run from the notes of its stages."""
 
 import dataclasses
 import json
@@ -29,14 +29,15 @@ _UNRESOLVED = "{{"
 
 
 def run(config: RecordConfig) -> StageResult:
-    """Writes `record.json` from the notes of the stages. Standard library only."""
+    """Write `record.json` from the notes of the stages. Standard library only."""
     of_run = RunOf(config.records, config.run)
     notes = {note.stage: _as_it_ended(note) for note in run_notes.read(of_run)}
     status = _status(config.status)
     state = _state(notes, status)
-    outputs = {name: note.outputs for name, note in notes.items()}
-    file = run_notes.folder_of(of_run) / run_notes.RECORD
     reason = _reason(state, notes, status)
+    outputs = {name: note.outputs for name, note in notes.items()}
+    decided, evaluated = outputs.get("decide", {}), outputs.get("evaluate", {})
+    file = run_notes.folder_of(of_run) / run_notes.RECORD
     atomic_files.write_json(
         file.path,
         {
@@ -47,19 +48,19 @@ def run(config: RecordConfig) -> StageResult:
             "scheduled": _resolved(config.scheduled),
             "state": state,
             "reason": reason,
-            "verdict": outputs.get("evaluate", {}).get("verdict"),
+            "verdict": evaluated.get("verdict"),
             "version": outputs.get("publish", {}).get("version"),
             "data": {
                 "source": config.source,
-                "source_fingerprint": outputs.get("decide", {}).get("source_fingerprint"),
+                "source_fingerprint": decided.get("source_fingerprint"),
                 **_made(notes.get("preprocess"), "dataset_digest"),
             },
             "training": {
                 **_made(notes.get("train"), "checkpoint_digest"),
-                "started_from": outputs.get("decide", {}).get("initial_checkpoint_digest") or None,
-                "judged_checkpoint_digest": outputs.get("evaluate", {}).get("judged_checkpoint_digest"),
+                "started_from": decided.get("initial_checkpoint_digest") or None,
+                "judged_checkpoint_digest": evaluated.get("judged_checkpoint_digest"),
             },
-            "recipe": json.loads(outputs.get("decide", {}).get("recipe", "null")),
+            "recipe": json.loads(decided.get("recipe", "null")),
             "stages": {name: _of_stage(note) for name, note in notes.items()},
             "seconds": round(sum(note.seconds for note in notes.values()), 3),
             "links": _links(outputs, config.registry),
@@ -70,15 +71,13 @@ def run(config: RecordConfig) -> StageResult:
 
 
 def _as_it_ended(note: Note) -> Note:
-    """A stage whose note still says that it runs was killed."""
-    if note.state != RUNNING:
-        return note
+    """Count a stage whose note still says that it runs as failed."""
     problem = "it ended without a word: killed, out of memory, or its machine was taken away"
-    return dataclasses.replace(note, state=FAILED, problems=[problem])
+    return dataclasses.replace(note, state=FAILED, problems=[problem]) if note.state == RUNNING else note
 
 
 def _status(text: str) -> tuple[str, str]:
-    """State and message of a `PipelineTaskFinalStatus`; both empty for another text."""
+    """Return state and message of a `PipelineTaskFinalStatus`; both empty for another text."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
@@ -99,7 +98,7 @@ def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
 
 
 def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
-    """One line: what failed, why nothing was done, or what was decided."""
+    """Return one line: what failed, why nothing was done, or what was decided."""
     if state == _FAILED:
         broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
         return "; ".join(broken) or status[1] or "a stage failed before it could say why"
@@ -107,20 +106,19 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
         return status[1] or "the run was canceled"
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
-    trained = notes.get("train")
-    is_kept = trained is not None and trained.state == KEPT
-    return summary + ("; nothing was trained: the checkpoint was there already" if is_kept else "")
+    kept = "train" in notes and notes["train"].state == KEPT
+    return summary + ("; nothing was trained: the checkpoint was there already" if kept else "")
 
 
 def _made(note: Note | None, digest: str) -> dict[str, Any]:
-    """The artefact of a stage, and whether this run made it."""
+    """Return the artefact of a stage, and whether this run made it."""
     outputs = note.outputs if note else {}
     made = note is not None and note.state == DONE
     return {"made": made, digest: outputs.get(digest), "summary": outputs.get("summary")}
 
 
 def _of_stage(note: Note) -> dict[str, Any]:
-    """A note without the stage's name and the recipe, which the record has elsewhere."""
+    """Return a note without the stage's name and the recipe, which the record has elsewhere."""
     value = dataclasses.asdict(note)
     del value["stage"]
     value["outputs"].pop("recipe", None)
@@ -137,5 +135,5 @@ def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
 
 
 def _resolved(text: str) -> str | None:
-    """A time of the run; None from servers too old to fill it in."""
+    """Return a time of the run; None from servers too old to fill it in."""
     return None if not text or text.startswith(_UNRESOLVED) else text

@@ -1,13 +1,12 @@
 """The registry: `versions/N/`, each a model as it was published, and `champion.json`, which names the one to serve.
 
-Versions are counted from 1 and never change; no number is given twice. `versions/` is laid out as TensorFlow Serving
-reads it. A version's `evaluation/` is the evaluation by which it was promoted.
+Versions are counted from 1 and never change; no number is used twice. `versions/` has the layout that TensorFlow
+Serving reads. A version's `evaluation/` is the evaluation by which it was promoted.
 
-What differs between a folder of this machine (`registry_folder`) and one in a bucket (`registry_bucket`) is a `_Store`.
+A folder of this machine (`registry_folder`) and one in a bucket (`registry_bucket`) each provide a `_Store`.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Collection, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -100,56 +99,54 @@ def crowned(before: Champion | None, version: Version) -> Champion:
     )
 
 
-def require_folder(registry: Place) -> None:
-    """Raises `DataError` for a registry that is a file; one that is not there yet is empty."""
-    location = Location.of(registry)
-    if not location.in_bucket and location.path.exists() and not location.path.is_dir():
-        raise DataError(f"registry {registry} is a file, not a folder")
-
-
 def require_there(registry: Place) -> None:
-    """Raises `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
-    require_folder(registry)
+    """Raise `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
     location = Location.of(registry)
     if not location.in_bucket and not location.path.exists():
         raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
+    _require_folder(location)
+
+
+def _require_folder(location: Location) -> None:
+    if not location.in_bucket and location.path.exists() and not location.path.is_dir():
+        raise DataError(f"registry {location} is a file, not a folder")
 
 
 def held(registry: Place) -> AbstractContextManager[None]:
-    """Holds a folder of this machine against other processes that change it; a bucket needs no holding."""
+    """Lock a folder of this machine against other processes that change it; a bucket needs no lock."""
     location = Location.of(registry)
     return _store(location).held(location)
 
 
 def version_location(registry: Place, version: int) -> Location:
-    """Where a version is kept; nothing is fetched."""
+    """Return where a version is kept; fetch nothing."""
     return Location.of(registry) / registry_folder.VERSIONS / str(version)
 
 
 def version_folder(registry: Place, version: int) -> Path:
-    """The folder of a version on this machine; nothing is fetched."""
+    """Return the folder of a version on this machine; fetch nothing."""
     return version_location(registry, version).path
 
 
 def evaluation_folder(version: Path) -> Path:
-    """Where a version, given by its folder, keeps the evaluation by which it was promoted."""
+    """Return where a version, given by its folder, keeps the evaluation by which it was promoted."""
     return version / _EVALUATION
 
 
 def versions(registry: Place, champion: Champion | None = None) -> list[int]:
-    """The numbers of the versions, ascending, without those that the champion, if it is given, says were removed."""
+    """Return the numbers of the versions, ascending, without those that the champion, if given, says were removed."""
     location = Location.of(registry)
-    return sorted(set(_store(location).committed(location)).difference(champion.removed if champion else ()))
+    return sorted(set(_store(location).committed(location)).difference(_removed(champion)))
 
 
 def read_pointer(registry: Place) -> Pointer:
-    """Reads which version is champion, without checking that version.
+    """Read which version is champion, without checking that version.
 
     Raises:
         DataError: `champion.json` is missing or damaged.
     """
-    require_folder(registry)
     location = Location.of(registry)
+    _require_folder(location)
     found = _store(location).read_champion(location)
     if found is not None:
         return Pointer(_champion_of(found[0], location / CHAMPION), found[1])
@@ -161,7 +158,7 @@ def read_pointer(registry: Place) -> Pointer:
 
 
 def read_champion(registry: Place) -> Champion | None:
-    """Reads which version is champion and checks its model; None if nothing has been published yet.
+    """Read which version is champion and check its model; None if nothing has been published yet.
 
     Raises:
         DataError: The champion or its model is missing or damaged.
@@ -173,15 +170,15 @@ def read_champion(registry: Place) -> Champion | None:
 
 
 def write_champion(registry: Place, champion: Champion) -> None:
-    """Moves the champion of a folder of this machine; the caller holds it."""
+    """Replace the champion of a folder of this machine; the caller holds its lock."""
     move_champion(registry, Pointer(None), champion)
 
 
 def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None:
-    """Replaces `champion.json` as it was read; the caller holds a folder of this machine since then.
+    """Replace `champion.json` as it was read; the caller has held the lock of a folder of this machine since then.
 
     Raises:
-        buckets.Conflict: It is another one by now.
+        buckets.Conflict: Another process replaced it.
     """
     location = Location.of(registry)
     value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)}
@@ -189,26 +186,26 @@ def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None
 
 
 def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
-    """Adds a version, or finishes what an earlier attempt at the same one left, and returns its number.
+    """Add a version, or finish what an earlier attempt at the same one left, and return its number.
 
     Args:
-        registry: The registry, held by the caller.
+        registry: The registry, whose lock the caller holds.
         fill: Puts all files of the version into a folder, its manifest among them.
         model_digest: The digest of its model.
         champion: The registry's champion.
 
     Raises:
         DataError: Something else is in the way.
-        TransientError: It did not arrive; the same again goes on.
+        TransientError: It did not arrive; another attempt continues it.
     """
     location = Location.of(registry)
-    removed = champion.removed if champion else ()
+    removed = _removed(champion)
     taken = max([0, *versions(location), *(champion.been if champion else ()), *removed])
     return _store(location).add(location, fill, model_digest, taken, removed)
 
 
 def read_version(registry: Place, number: int, champion: Champion | None) -> Version:
-    """Reads a version and checks every file of it; if it is the champion, its digests must be the champion's.
+    """Read a version and check every file of it; if it is the champion, its digests must be the champion's.
 
     Raises:
         DataError: There is no such version, or it is damaged.
@@ -236,7 +233,7 @@ def read_recipe(registry: Place, number: int) -> recipes.Recipe | None:
 
 
 def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
-    """The last version of this model, by the manifests of the versions alone; None if there is none."""
+    """Return the last version of this model, by the manifests of the versions alone; None if there is none."""
     numbers = versions(registry, champion)
     if not numbers:
         return None
@@ -247,7 +244,7 @@ def find(registry: Place, model_digest: str, champion: Champion | None) -> int |
 
 
 def damage(registry: Place, number: int, champion: Champion | None) -> list[str]:
-    """What is wrong with a version: files that are missing, changed or added; else what contradicts each other."""
+    """Return what is wrong with a version: files that are missing, changed or added, or contradict each other."""
     version = version_location(registry, number)
     try:
         folder = _fetched(registry, number).path
@@ -268,21 +265,25 @@ def damage(registry: Place, number: int, champion: Champion | None) -> list[str]
 
 
 def uncommitted(registry: Place, champion: Champion | None) -> list[str]:
-    """Names of what publications left that were interrupted, or are at work now."""
+    """Return the names of what publications left that were interrupted, or are at work now."""
     location = Location.of(registry)
-    return _store(location).unfinished(location, champion.removed if champion else ())
+    return _store(location).unfinished(location, _removed(champion))
 
 
 def left_over(registry: Place, champion: Champion | None) -> list[int]:
-    """Removed versions with leftover files."""
+    """Return the removed versions with leftover files."""
     location = Location.of(registry)
-    return sorted(set(_store(location).begun(location)).intersection(champion.removed if champion else ()))
+    return sorted(set(_store(location).begun(location)).intersection(_removed(champion)))
 
 
 def remove(registry: Place, name: str) -> None:
-    """Deletes a version, by its number, or what `uncommitted` named; `champion.json` must say so already."""
+    """Delete a version, by its number, or what `uncommitted` named; `champion.json` must say so already."""
     location = Location.of(registry)
     _store(location).remove(location, name)
+
+
+def _removed(champion: Champion | None) -> tuple[int, ...]:
+    return champion.removed if champion else ()
 
 
 def _fetched(registry: Place, number: int) -> Location:
@@ -290,31 +291,27 @@ def _fetched(registry: Place, number: int) -> Location:
 
 
 def _added(folder: Path, known: Set[str]) -> list[str]:
-    """Unknown files, and links, as the content behind them can change."""
+    """Return unknown files, and links, as the content behind them can change."""
     found = []
-    for place, folders, files in os.walk(folder):
-        for path in (Path(place, name) for name in (*folders, *files)):
-            name = path.relative_to(folder).as_posix()
-            if path.is_symlink():
-                found.append(f"{name} (a symbolic link)")
-            elif not path.is_dir() and name not in known:
-                found.append(f"{name} (added)")
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found.append(f"{name} (a symbolic link)")
+        elif not path.is_dir() and name not in known:
+            found.append(f"{name} (added)")
     return sorted(found)
 
 
 def _said_digest(version: Location) -> str:
-    """The digest of a version's model, by its manifest alone; empty if the manifest is gone."""
-    if not version.fetch_description(models.MANIFEST):
-        return ""
-    return models.Description.read(version).digest
+    """Return the digest of a version's model, by its manifest alone; empty if the manifest is gone."""
+    return models.Description.read(version).digest if version.fetch_description(models.MANIFEST) else ""
 
 
 def _is_first(registry: Location, number: int) -> bool:
-    """Whether a version was published when there was no champion."""
+    """Return whether a version was published when there was no champion."""
     evaluation = version_location(registry, number) / _EVALUATION
-    if not evaluation.fetch_description(evaluations.MANIFEST):
-        return False
-    return evaluations.Description.read(evaluation).champion_digest == evaluations.NO_CHAMPION
+    there = evaluation.fetch_description(evaluations.MANIFEST)
+    return there and evaluations.Description.read(evaluation).champion_digest == evaluations.NO_CHAMPION
 
 
 def _champion_of(value: Any, file: Location) -> Champion:

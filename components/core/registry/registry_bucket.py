@@ -1,9 +1,9 @@
 """A registry in a bucket: a version is claimed, uploaded in a safe order, verified, and committed by its manifest.
 
-`claims/NNNNNNNN` says what a number is for: it is created only if there is none, and has the digest of the version's
-content. So whoever publishes the same finds the claim of an attempt that died, or that is still at work, and goes on
-with it. Both upload the same bytes, each object only if there is none. A claim is never deleted: no number is given
-twice.
+`claims/NNNNNNNN` reserves a number: a publication creates it only if it does not exist, with the digest of the
+version's content. Another attempt at the same content finds the claim of one that died, or is still at work, and
+continues it. Both upload the same bytes, each object only if it does not exist. A claim is never deleted, so no number
+is used twice.
 
 `saved_model.pb`, by which TensorFlow Serving finds a model, is uploaded after all other files of the model. Then every
 object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
@@ -30,43 +30,43 @@ _AT_ONCE = 8  # objects on their way
 
 
 def held(registry: str | Location) -> contextlib.AbstractContextManager[None]:
-    """Does nothing: `champion.json` is replaced only as it was read."""
+    """Do nothing: `champion.json` is replaced only as it was read."""
     return contextlib.nullcontext()
 
 
 def committed(registry: str | Location) -> list[int]:
-    """Numbers of the versions, whose manifests are there."""
+    """Numbers of the versions: those that have a manifest."""
     return sorted(number for number, names in _objects(registry).items() if models.MANIFEST in names)
 
 
 def begun(registry: str | Location) -> list[int]:
-    """Numbers of the versions of which any object is there."""
+    """Numbers of the versions that have any objects."""
     return sorted(_objects(registry))
 
 
 def unfinished(registry: str | Location, removed: Collection[int]) -> list[str]:
-    """Numbers that are claimed, or of which an object is there, and that are no versions."""
+    """Numbers that are claimed or have objects, and are no versions."""
     there = _objects(registry)
     done = {number for number, names in there.items() if models.MANIFEST in names}
     return [str(number) for number in sorted({*there, *_claims(registry)} - done - {*removed})]
 
 
 def read_champion(registry: str | Location) -> tuple[Any, int] | None:
-    """The value of `champion.json` and its generation; None if it is not there."""
+    """Return the value of `champion.json` and its generation; None if it does not exist."""
     uri = f"{registry}/{CHAMPION}"
     found = buckets.read(uri)
     return (atomic_files.unsealed(found[0], uri, "champion"), found[1].generation) if found else None
 
 
 def swap_champion(registry: str | Location, value: dict[str, Any], generation: int) -> None:
-    """Replaces `champion.json` as it was read; `Conflict` if it is another one by now."""
+    """Replace `champion.json` as it was read; raise `Conflict` if another process replaced it."""
     buckets.replace(f"{registry}/{CHAMPION}", atomic_files.sealed_json(value), generation)
 
 
 def add(
     registry: str | Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
 ) -> int:
-    """Adds a version, or finishes what another attempt at the same one left.
+    """Add a version, or finish what another attempt at the same one left.
 
     The caller found `taken`, the highest number of a version, before this lists the claims: no number is missed.
     """
@@ -78,9 +78,9 @@ def add(
 
 
 def remove(registry: str | Location, name: str) -> None:
-    """Deletes the objects of a version: the manifest first, then `saved_model.pb`, then the rest.
+    """Delete the objects of a version: the manifest first, then `saved_model.pb`, then the rest.
 
-    So nobody finds a version, and no server a model, of which something is missing.
+    So nobody finds an incomplete version, and no server an incomplete model.
     """
     place = f"{registry}/{VERSIONS}/{name}"
     there = _below(place)
@@ -91,7 +91,7 @@ def remove(registry: str | Location, name: str) -> None:
 
 
 def _claim(prepared: Path) -> bytes:
-    """The content of a claim: the same for every attempt at the same version."""
+    """Return the content of a claim: the same for every attempt at the same version."""
     return digests.canonical_json(
         {
             "schema_version": SCHEMA_VERSION,
@@ -102,7 +102,7 @@ def _claim(prepared: Path) -> bytes:
 
 
 def _claimed(registry: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
-    """The number that another attempt claimed for a version, or that is claimed now."""
+    """Return the number that another attempt claimed for a version, or claim one."""
     claims = _claims(registry)
     size, crc32c = len(claim), buckets.checksum(claim)
     for number, stored in sorted(claims.items()):
@@ -138,7 +138,7 @@ def _upload(prepared: Path, place: str) -> None:
 
 
 def _compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
-    """Names of the objects of a version that are there; `DataError` if one has other content."""
+    """Return the names of the objects of a version; raise `DataError` if one has other content."""
     there = _below(place)
     for name, stored in there.items():
         if expected.get(name) != (stored.bytes, stored.crc32c):
@@ -165,7 +165,7 @@ def _claims(registry: str | Location) -> dict[int, Stored]:
 
 
 def _objects(registry: str | Location) -> dict[int, set[str]]:
-    """Names of the objects of each version, by its number."""
+    """Return the names of the objects of each version, by its number."""
     found: dict[int, set[str]] = {}
     for path in _below(f"{registry}/{VERSIONS}"):
         number, _, name = path.partition("/")
@@ -175,7 +175,7 @@ def _objects(registry: str | Location) -> dict[int, set[str]]:
 
 
 def _below(place: str) -> dict[str, Stored]:
-    """The objects below a place by their names within it; not those that stand for empty folders."""
+    """Return the objects below a place by their names within it, without those that stand for empty folders."""
     there = (stored for stored in buckets.below(place) if not stored.uri.endswith("/"))
     return {stored.uri.removeprefix(f"{place}/"): stored for stored in there}
 

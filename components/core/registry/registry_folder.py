@@ -15,7 +15,7 @@ VERSIONS = "versions"
 
 
 def held(registry: Location) -> contextlib.AbstractContextManager[None]:
-    """Locks the registry against other processes of this machine."""
+    """Lock the registry against other processes of this machine."""
     return atomic_files.only_one(registry.path)
 
 
@@ -25,7 +25,7 @@ def committed(registry: Location) -> list[int]:
 
 
 def begun(registry: Location) -> list[int]:
-    """Numbers of the versions of which anything is there."""
+    """Numbers of the versions that have any files."""
     return committed(registry) + [_number_of(path) for path in _aside(registry)]
 
 
@@ -35,20 +35,20 @@ def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
 
 
 def read_champion(registry: Location) -> tuple[Any, int] | None:
-    """The value of `champion.json`, and 0, as nobody but the holder of the lock replaces it."""
+    """Return the value of `champion.json`, and 0, as only the holder of the lock replaces it."""
     file = registry / CHAMPION
     return (atomic_files.read_sealed_json(file, "champion"), 0) if file.path.exists() else None
 
 
 def swap_champion(registry: Location, value: dict[str, Any], generation: int) -> None:
-    """Replaces `champion.json`; the caller holds the registry since it was read."""
+    """Replace `champion.json`; the caller has held the lock since it was read."""
     atomic_files.write_sealed_json(registry.path / CHAMPION, value)
 
 
 def add(
     registry: Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
 ) -> int:
-    """Adds a version with the next number; the caller holds the registry."""
+    """Add a version with the next number; the caller holds the lock."""
     while True:
         taken += 1
         place = _versions(registry) / str(taken)
@@ -60,7 +60,7 @@ def add(
 
 
 def remove(registry: Location, name: str) -> None:
-    """Deletes a version, by its number, or the folder of an interrupted publication, by its name."""
+    """Delete a version, by its number, or the folder of an interrupted publication, by its name."""
     folder = _versions(registry) / name
     if name.isdecimal():
         atomic_files.remove_folder(folder)  # gone at once for readers and servers
@@ -79,6 +79,6 @@ def _aside(registry: Location) -> list[Path]:
 
 
 def _number_of(aside: Path) -> int:
-    """The number of the version that a folder is aside for; 0 if it is for none."""
+    """Return the number of the version that a folder is aside for; 0 if it is for none."""
     number = aside.name.removeprefix(".tmp-").partition("-")[0]
     return int(number) if number.isdecimal() else 0
