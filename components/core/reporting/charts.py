@@ -1,4 +1,4 @@
-"""Charts as PNG files: dark ink on no ground. In the dark `page.html.j2` inverts them."""
+"""Charts as PNG files: dark ink on a transparent ground, which `page.html.j2` inverts in dark mode."""
 
 import dataclasses
 import io
@@ -14,34 +14,23 @@ _INK = "#333333"
 _COLOURS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b")
 _STYLES = ("-", "--", ":", "-.")
 _WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
-_SHADES = 64  # which a chart does with; a third of the size
+_SHADES = 64  # enough for a chart; a third of the size
 _NAMES_AT_MOST, _NAME_LENGTH = 40, 16  # of classes
 _LABEL_LENGTH = 17  # of curves that stand side by side in a legend
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        label: In the legend.
-        points: Where it goes, at least one, [(x, y), ...].
-        colour, style: Which of four, beginning with 0.
-    """
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    colour: int = 0
-    style: int = 0
+    label: str  # in the legend
+    points: Sequence[tuple[float, float]]  # (x, y), at least one
+    colour: int = 0  # of four
+    style: int = 0  # of four
 
 
 def bars(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
-    """A bar for each group of images and each set of them.
-
-    Args:
-        groups: Names of the classes or bins.
-        shares: Share of each group [groups], by the name of the set.
-    """
+    """Draw a bar for the share of each group of images, a class or bin, in each set; shares are [groups] by set."""
     figure = Figure(figsize=_WIDE, layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(shares)
@@ -57,7 +46,7 @@ def bars(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
 
 
 def lines(curves: Sequence[Curve], logarithmic: bool = False) -> bytes:
-    """Curves over generator updates, those of few points with a mark at each; the height is linear or logarithmic."""
+    """Draw curves over generator updates, those of few points with a mark at each."""
     figure = Figure(figsize=_NARROW, layout="constrained")
     axes = figure.add_subplot()
     for curve in curves:

@@ -12,21 +12,10 @@ _LARGEST_CELL = 96  # pixels, of a sheet of bounded size; larger images are shru
 
 
 def png_grid(images: np.ndarray, columns: int = 0) -> bytes:
-    """Lays images out row by row on a white sheet and encodes it as PNG.
-
-    Args:
-        images: uint8, [n, height, width, 1 or 3], at least one.
-        columns: Images per row; 0 makes the sheet nearly square.
-
-    Returns:
-        The bytes of the PNG file, the same for the same images.
-
-    Raises:
-        ValueError: There is no image, or the array is of another kind.
-    """
+    """Lay images uint8 [n, height, width, 1 or 3] out row by row on a white sheet, as PNG; 0 columns make it square."""
     if images.ndim != 4 or images.dtype != np.uint8 or images.shape[-1] not in (1, 3) or not len(images):
         raise ValueError(f"a grid needs uint8 images [n, height, width, 1 or 3], got {images.dtype} {images.shape}")
-    factor = _enlargement(*images.shape[1:3])
+    factor = max(1, math.ceil(SMALLEST_CELL / max(images.shape[1:3])))
     cells = images.repeat(factor, axis=1).repeat(factor, axis=2)
     count, height, width, channels = cells.shape
     columns = min(columns or math.ceil(math.sqrt(count)), count)
@@ -41,9 +30,9 @@ def png_grid(images: np.ndarray, columns: int = 0) -> bytes:
 
 
 def bounded_grid(images: np.ndarray, size: int, columns: int = 0) -> bytes:
-    """A contact sheet of the first few images, a square of as many as come to `size` bytes of PNG.
+    """Return a square sheet of the first images, as many as fit into `size` bytes of PNG.
 
-    With `columns` images per row it is one of all images, smaller where they are many.
+    With `columns` images per row it holds all images, and shrinks them until they fit.
     """
     images = _shrunk(images, -(-max(images.shape[1:3]) // _LARGEST_CELL))
     factor = 1
@@ -58,11 +47,7 @@ def bounded_grid(images: np.ndarray, size: int, columns: int = 0) -> bytes:
 
 
 def shrunk_sheet(png: bytes, size: int) -> bytes:
-    """A PNG file, smaller by a whole factor where it has more than `size` bytes.
-
-    Raises:
-        ValueError: It cannot be read.
-    """
+    """Return a PNG file, shrunk by a whole factor if it has more than `size` bytes; `ValueError` if it is damaged."""
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as sheet:
             sheet.load()
@@ -77,12 +62,8 @@ def shrunk_sheet(png: bytes, size: int) -> bytes:
     return png
 
 
-def _enlargement(height: int, width: int) -> int:
-    return max(1, math.ceil(SMALLEST_CELL / max(height, width)))
-
-
 def _shrunk(images: np.ndarray, factor: int) -> np.ndarray:
-    """Means over squares of `factor` pixels; what is left at the edges is cut."""
+    """Return means over squares of `factor` pixels, without the rest at the edges."""
     count, height, width, channels = images.shape[0], *(side // factor for side in images.shape[1:3]), images.shape[3]
     blocks = images[:, : height * factor, : width * factor].reshape(count, height, factor, width, factor, channels)
     means: np.ndarray = blocks.mean(axis=(2, 4))

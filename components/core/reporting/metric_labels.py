@@ -1,4 +1,4 @@
-"""The names of scores, and what they are in words: tables of scores as pages show them."""
+"""The names of scores and their labels; tables of scores as pages show them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,6 @@ _SPACES = {
     embeddings.CLASSIFIER: "features of a classifier of these images",
     embeddings.UNTRAINED: "features of an untrained network",
 }
-_OWN_SPACE = "features of {}, the user's own embedding"
 _OF_SPACE = {
     "fcd": "Fréchet distance",
     "fcd_error": "its standard error",
@@ -42,34 +41,31 @@ _OF_IMAGES = {
     "critic_gap_error": "its standard error",
     "critic_overfit": "share of the gap that the critic owes to learning training images by heart",
 }
-_OF_OWN = {
-    name: name.replace("cd", "d") for name in ("fcd", "fcd_error", "fcd_ratio", "fcd_corrected", "kcd", "kcd_error")
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """The scores of one set of images by their names, and the names of the spaces that they were taken in."""
+    """The scores of one set of images, by name."""
 
     heading: str
     scores: Mapping[str, float | None]
-    spaces: Sequence[str]
+    spaces: Sequence[str]  # in which they were taken
 
 
 def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """The name of a score of a space: that of the first space goes without the space's, but for a user's own.
+    """Return the name of a score in a space; that of the first space has no prefix, unless it is a user's own.
 
-    Of those `fcd` and `kcd`, distances of a classifier, are `fd` and `kd`.
+    In a user's own space `fcd` and `kcd`, distances of a classifier, become `fd` and `kd`.
     """
     if space not in _SPACES:
-        return f"{space}_{_OF_OWN.get(score, score)}"
+        return f"{space}_{score.replace('cd', 'd')}"
     return score if space == spaces[0] else f"{space}_{score}"
 
 
 def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[list[str]]:
-    """The name of each score that there is, and what it is in words, in the order of `tables`."""
+    """Return the name and the label of each known score, in the order of `tables`."""
     of_spaces = [
-        [name_of(name, space, spaces), f"{text}, in {_SPACES.get(space, _OWN_SPACE.format(space))}"]
+        [name_of(name, space, spaces), f"{text}, in {_label(space)}"]
         for space in spaces
         for name, text in _OF_SPACE.items()
     ]
@@ -77,27 +73,25 @@ def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[
 
 
 def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """A table for each space, and one of what is not a matter of spaces; a row for each score that a column has.
+    """Return a table for each space, and one of other scores; each has a row for each score that a column has.
 
     Returns:
         `caption`, `space` (empty for the last table), an empty `note`, `headings`, and `rows` with `name` and `values`,
         one a column.
     """
-    spaces = dict.fromkeys(space for column in columns for space in column.spaces)
-    of_spaces = [
-        _table(
-            columns,
-            f"In the {_SPACES.get(space, _OWN_SPACE.format(space))}",
-            space,
-            [_row_of_space(columns, space, *item) for item in _OF_SPACE.items()],
-        )
-        for space in spaces
-    ]
+    of_spaces = []
+    for space in dict.fromkeys(space for column in columns for space in column.spaces):
+        rows = [_row_of_space(columns, space, *item) for item in _OF_SPACE.items()]
+        of_spaces.append(_table(columns, f"In the {_label(space)}", space, rows))
     of_images = [
         {"name": f"{text} ({name})", "values": [column.scores.get(name) for column in columns]}
         for name, text in _OF_IMAGES.items()
     ]
     return [*of_spaces, _table(columns, "Classes, copies, critic", "", of_images)]
+
+
+def _label(space: str) -> str:
+    return _SPACES.get(space, f"features of {space}, the user's own embedding")
 
 
 def _row_of_space(columns: Sequence[Column], space: str, score: str, text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ SIZE_LIMIT = 2_000_000  # bytes; Kubeflow's page loads a report whole
 
 
 def render(template: Path, **content: Any) -> str:
-    """Fills a template, which extends `page.html.j2`; every value is escaped, and one that is missing is an error."""
+    """Fill a template, which extends `page.html.j2`; every value is escaped, and a missing one is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
         autoescape=True,
@@ -24,12 +24,12 @@ def render(template: Path, **content: Any) -> str:
 
 
 def picture(png: bytes) -> str:
-    """A PNG file as a data URI."""
+    """Return a PNG file as a data URI."""
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def number(value: Any) -> str:
-    """A number with four significant digits, a whole one in full; a dash for none."""
+    """Return a number with four significant digits, a whole one in full; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

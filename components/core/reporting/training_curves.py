@@ -1,6 +1,5 @@
-"""What a training tells of itself over its steps, as charts: of one training, or of two in the same axes."""
+"""Charts of the log and the scores of a training over its steps: of one, or of two in the same axes."""
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,40 +9,19 @@ from components.core.reporting import charts
 Rows = Sequence[Mapping[str, float]]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Panel:
-    """Columns of the log that go into one chart, and what to look for in it."""
-
-    columns: tuple[str, ...]
-    caption: str
-
-
-_PANELS = (
-    _Panel(
-        ("critic_loss", "generator_loss"),
-        "Losses. They tell nothing of quality: the critic's should settle and creep towards 0, the generator's may "
-        "wander. Swings that grow mean trouble.",
-    ),
-    _Panel(
-        ("penalty",),
-        "Penalty for a slope of the critic that is not 1. It should fall at once and stay small; where it rises again "
-        "the learning rates are too high.",
-    ),
-    _Panel(
-        ("gradient_norm",),
-        "Slope: the norm of the critic's gradient between real and drawn images. It should stay close to 1, unless "
-        "weights are clipped instead.",
-    ),
-    _Panel(
-        ("critic_gap",),
-        "Gap: by how much the critic scores real images above drawn ones. It should shrink as samples get better, but "
-        "not to nothing.",
-    ),
-    _Panel(
-        ("images_per_second",),
-        "Real images per second. Flat is well; a dip is another program or a slow disk, and changes no result.",
-    ),
-)
+# Columns of the log that go into one chart, and its caption: what to look for.
+_PANELS = {
+    ("critic_loss", "generator_loss"): "Losses. They tell nothing of quality: the critic's should settle and creep "
+    "towards 0, the generator's may wander. Swings that grow mean trouble.",
+    ("penalty",): "Penalty for a slope of the critic that is not 1. It should fall at once and stay small; where it "
+    "rises again the learning rates are too high.",
+    ("gradient_norm",): "Slope: the norm of the critic's gradient between real and drawn images. It should stay close "
+    "to 1, unless weights are clipped instead.",
+    ("critic_gap",): "Gap: by how much the critic scores real images above drawn ones. It should shrink as samples get "
+    "better, but not to nothing.",
+    ("images_per_second",): "Real images per second. Flat is well; a dip is another program or a slow disk, and "
+    "changes no result.",
+}
 _DISTANCE = re.compile("fcd|.+_fc?d")  # of any space
 _DISTANCES_CAPTION = (
     "Fréchet distances of checkpoints. They should fall and then stay; where they rise again an earlier checkpoint was "
@@ -52,14 +30,14 @@ _DISTANCES_CAPTION = (
 
 
 def draw(trainings: Mapping[str, Mapping[str, Any]], distances: bool = True) -> list[dict[str, Any]]:
-    """Charts as `png` and `caption`; one for which no training has a number is left out.
+    """Return charts as `png` and `caption`; leave out one for which no training has a number.
 
     Args:
         trainings: `log` (rows) and `scores` (rows by split) of each, by the name that its curves bear; the name of a
             single one is not shown.
         distances: Whether to draw distances: those of several are comparable in the same space only.
     """
-    panels = [(panel.caption, _of_log(trainings, panel.columns), False) for panel in _PANELS]
+    panels = [(caption, _of_log(trainings, columns), False) for columns, caption in _PANELS.items()]
     if distances:
         panels.append((_DISTANCES_CAPTION, _of_scores(trainings), True))
     return [
@@ -89,7 +67,7 @@ def _of_scores(trainings: Mapping[str, Mapping[str, Any]]) -> list[charts.Curve]
 
 
 def _curves(series: Sequence[tuple[str, str, str, Rows]], several: bool) -> list[charts.Curve]:
-    """A curve for each column that has numbers: a colour each, or with several trainings one of each training."""
+    """Return a curve for each column that has numbers: a colour each, or with several trainings one of each."""
     found = []
     for name, label, column, rows in series:
         points = [(row["step"], row[column]) for row in rows if column in row]
