@@ -175,8 +175,11 @@ def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
     bad = {f"bad-{number:03}.png": b"no image %d" % number for number in range(150)}
     for name, content in bad.items():
         (tmp_path / "pets" / name).write_bytes(content)
+    settings: dict[str, Any] = {"height": 6, "width": 6, "bad_images_limit": 0.8}
+    config = PreprocessConfig(source=str(tmp_path / "pets"), dataset=str(tmp_path / "dataset"), **settings)
     with caplog.at_level(logging.WARNING):
-        manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+        preprocess.run(config)
+    manifest = datasets.Manifest.of(str(tmp_path / "dataset"))
     listed = tmp_path / "dataset" / preprocess.QUARANTINE
     assert f"150 images cannot be used; all are listed in {listed}; first: bad-000.png is no PNG" in caplog.text
     entries = [json.loads(line) for line in listed.read_text().splitlines()]
@@ -187,10 +190,17 @@ def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
     assert len(manifest.quarantine["entries"]) == 100
     about = {"file": listed.name, "bytes": listed.stat().st_size, "sha256": digests.sha256_of_file(listed)}
     assert manifest.quarantine["list"] == about
-    run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)  # complete
-    os.truncate(listed, 100)
-    with pytest.raises(DataError, match=r"quarantine.jsonl is missing or cut short; delete .* and run this again"):
-        run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.8)
+    assert str(preprocess.run(config).parameters["summary"]).endswith(", 150 set aside")  # complete
+    for damaged in (listed, tmp_path / "dataset" / "test-00000-of-00001.tfrecord"):
+        whole = damaged.read_bytes()
+        os.truncate(damaged, 100)
+        with pytest.raises(DataError, match=rf"{damaged.name} is missing or cut short; delete .* and run this again"):
+            preprocess.run(config)
+        damaged.write_bytes(whole)
+    with pytest.raises(DataError, match=r"150 of 210 images cannot be used, more than bad_images_limit 0\.7") as raised:
+        run(tmp_path / "pets", tmp_path / "other", bad_images_limit=0.7)
+    assert "bad-000.png is no PNG, JPEG or WebP file" in str(raised.value)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".tmp", "other"))]
 
 
 def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(

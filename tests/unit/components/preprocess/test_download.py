@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,22 +59,22 @@ def test_official_files_are_downloaded_once(serve: Callable[..., str], fashion_m
     assert (folder / "t10k-labels-idx1-ubyte.gz").stat().st_size == 5148
 
 
-def test_another_content_is_refused_and_not_kept(serve: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
-    with pytest.raises(DataError, match=r"has MD5 6c7ba9c5a141421e1c03cb9807c97c74, published is 8d4fb7e6c68d591d4c3d"):
-        download.fashion_mnist(tmp_path / "kept", serve(QuietHandler))
+@pytest.mark.parametrize(
+    ("handler", "content", "kind", "message"),
+    [
+        (QuietHandler, b"something else", DataError, "MD5 6c7ba9c5a141421e1c03cb9807c97c74, published is 8d4fb7e6c68d"),
+        (QuietHandler, None, TransientError, "HTTP Error 404"),
+        (CutHandler, None, (DataError, TransientError), "train-images"),
+    ],
+)
+def test_what_is_not_the_published_file_is_refused_and_not_kept(
+    serve: Callable[..., str], tmp_path: Path, handler: Any, content: bytes | None, kind: Any, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(content)
+    with pytest.raises(kind, match=message):
+        download.fashion_mnist(tmp_path / "kept", serve(handler))
     assert not list((tmp_path / "kept").rglob("*.gz"))
-
-
-def test_a_download_cut_short_is_not_kept(serve: Callable[..., str], tmp_path: Path) -> None:
-    with pytest.raises((DataError, TransientError), match="train-images"):
-        download.fashion_mnist(tmp_path / "kept", serve(CutHandler))
-    assert not list((tmp_path / "kept").rglob("*.gz"))
-
-
-def test_a_file_that_is_not_there(serve: Callable[..., str], tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match="HTTP Error 404"):
-        download.fashion_mnist(tmp_path / "kept", serve(QuietHandler))
 
 
 def test_without_a_network_the_message_names_the_sources_that_need_none(tmp_path: Path) -> None:

@@ -132,11 +132,6 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     np.testing.assert_allclose(features["mine"] @ features["mine"].T, expected @ expected.T, rtol=0, atol=0.02)
 
 
-def test_an_embedding_without_one_is_described_as_before(dataset: str, tmp_path: Path, make_embedding: Any) -> None:
-    value = embeddings.Description.of(make_embedding(tmp_path / "e", dataset)).to_json()
-    assert "own_embedding_digest" not in value
-
-
 def test_scores_go_by_its_name_and_are_those_of_its_features(
     first: StageResult, two_checkpoints: list[Path], dataset: str, root: Path
 ) -> None:

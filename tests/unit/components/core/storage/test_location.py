@@ -79,8 +79,9 @@ def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> Non
 def test_an_artefact_made_here_is_read_elsewhere(bucket: Server) -> None:
     made = files(make("gs://b/things/1"))
     assert set(made) == {"one", "sub/two", MANIFEST}
-    (committed,) = [name for name in names(bucket) if name.count("/") == 2]
-    assert committed == "things/1/committed.json"
+    said = json.loads(bucket.objects["b"]["things/1/committed.json"].content)
+    assert set(said["files"]) == set(made)
+    assert {f"things/1/{said['folder']}/{name}" for name in made} | {"things/1/committed.json"} == set(names(bucket))
     forget(Location.of("gs://b").path)
     assert files(Location.of("gs://b/things/1").require(MANIFEST, "thing").path) == made
     assert Location.of("gs://b/things/1").fetch(MANIFEST)
@@ -269,10 +270,3 @@ def test_an_outage_is_told_and_nothing_is_there(bucket: Server) -> None:
     assert names(bucket) == []
     assert not list((Location.of("gs://b").path.parent.parent / "aside").iterdir())
     make("gs://b/x")
-
-
-def test_a_committed_list_says_what_it_holds(bucket: Server) -> None:
-    make("gs://b/x")
-    said = json.loads(bucket.objects["b"]["x/committed.json"].content)
-    assert set(said["files"]) == {"one", "sub/two", MANIFEST}
-    assert {f"x/{said['folder']}/{name}" for name in said["files"]} | {"x/committed.json"} == set(names(bucket))
