@@ -184,7 +184,7 @@ class Judge:
         scored = scores.score(self._reference, (images for images, _ in drawn), "samples")
         if scored.shares is None or self._reference.groups.kind != "class":
             raise DataError("the embedding knows no classes; make it of a dataset that has them")
-        found, ratios = scored.scores, scored.shares / self._reference.shares
+        found, ratios = scored.values, scored.shares / self._reference.shares
         return {
             "fcd": round(found["fcd"] or math.nan, 4),
             "floor": round(self._reference.floor["fcd"] or math.nan, 4),

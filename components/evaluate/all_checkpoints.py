@@ -1,7 +1,7 @@
 """`evaluate --all-checkpoints`, top to bottom: find dataset and embedding of the training, score, print a table."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -35,8 +35,15 @@ def run(config: AllCheckpointsConfig) -> StageResult:
         DataError: There is no dataset or embedding of the training, or no checkpoint can be scored.
     """
     training = _training(config.checkpoints)
-    dataset, manifest = _dataset(config, training)
-    embedding, description = _embedding(config, training, dataset, manifest)
+    newest = checkpoints.newest(training)
+    if newest is None:
+        raise DataError(f"there is no whole checkpoint in {training}")
+    digest = newest[1].dataset_digest
+    manifests = _described(config.dataset, training, "datasets", _manifest_of)
+    dataset, manifest = _only("dataset", digest, {of.digest: (at, of) for at, of in manifests if of.digest == digest})
+    found = _described(config.embedding, training, "embeddings", _certified)
+    fitting = {of.digest: (at, of) for at, of in found if of.dataset_digest == digest}
+    embedding, description = _only("embedding", digest, fitting)
     dataset.require(datasets.MANIFEST, "dataset")
     rows = Scorer(
         dataset=dataset,
@@ -83,33 +90,8 @@ def _has_checkpoints(folder: Location) -> bool:
     return bool(checkpoints.steps_named(each.name for each in folder.children()))
 
 
-def _dataset(config: AllCheckpointsConfig, training: Location) -> tuple[Location, datasets.Manifest]:
-    """The dataset that the newest checkpoint names; of others the description alone is fetched."""
-    newest = checkpoints.newest(training)
-    if newest is None:
-        raise DataError(f"there is no whole checkpoint in {training}")
-    digest = newest[1].dataset_digest
-    found = _described(config.dataset, training, "datasets", lambda place: datasets.Manifest.fetch(place, whole=False))
-    fitting = [(folder, manifest) for folder, manifest in found if manifest.digest == digest]
-    if not fitting:
-        raise DataError(f"{training} was made of dataset {digest}; give its folder by --dataset")
-    return fitting[0]
-
-
-def _embedding(
-    config: AllCheckpointsConfig, training: Location, dataset: Location, manifest: datasets.Manifest
-) -> tuple[Location, embeddings.Description]:
-    """The only embedding of the dataset, which may lie there under several keys."""
-    found = _described(config.embedding, training, "embeddings", _certified)
-    fitting = {of.digest: (folder, of) for folder, of in found if of.dataset_digest == manifest.digest}
-    if not fitting:
-        raise DataError(f"there is no embedding of dataset {dataset}; give its folder by --embedding")
-    if len(fitting) > 1:
-        raise ConfigError(
-            f"embedding must be given, as there are several of dataset {dataset}: "
-            f"{', '.join(str(folder) for folder, _ in fitting.values())}"
-        )
-    return next(iter(fitting.values()))
+def _manifest_of(dataset: Location) -> datasets.Manifest:
+    return datasets.Manifest.fetch(dataset, whole=False)  # the images only if this is the dataset
 
 
 def _certified(embedding: Location) -> embeddings.Description:
@@ -120,17 +102,28 @@ def _certified(embedding: Location) -> embeddings.Description:
 
 def _described(
     given: str, training: Location, kind: str, describe: Callable[[Location], Described]
-) -> list[tuple[Location, Described]]:
-    """The folder that was given, or all of a kind in the training's root, each with its description."""
+) -> Iterator[tuple[Location, Described]]:
+    """Yield the folder that was given, or all of a kind in the training's root, each with its description."""
     if given:
-        return [(Location.of(given), describe(Location.of(given)))]
-    found = []
-    for folder in (training.parent.parent / kind).children() if training.parent.name == "checkpoints" else []:
-        try:
-            found.append((folder, describe(folder)))
-        except DataError as error:
-            log.error("skipped: %s", error)
-    return found
+        yield Location.of(given), describe(Location.of(given))
+    elif training.parent.name == "checkpoints":
+        for folder in (training.parent.parent / kind).children():
+            try:
+                found = describe(folder)
+            except DataError as error:
+                log.error("skipped: %s", error)
+            else:
+                yield folder, found
+
+
+def _only(kind: str, dataset: str, found: dict[str, tuple[Location, Described]]) -> tuple[Location, Described]:
+    """The only artefact of a dataset, which may lie there under several keys."""
+    if not found:
+        raise DataError(f"the training is of dataset {dataset}, and there is no {kind} of it; give one by --{kind}")
+    if len(found) > 1:
+        folders = ", ".join(str(folder) for folder, _ in found.values())
+        raise ConfigError(f"{kind} must be given, as there are several of dataset {dataset}: {folders}")
+    return next(iter(found.values()))
 
 
 def _print_table(spaces: list[str], rows: list[Row], best: Row | None) -> None:

@@ -157,6 +157,6 @@ class Scorer:
                 step=description.step,
                 checkpoint_digest=description.digest,
                 comparison=comparison,
-                scores=judged.scores,
+                scores=judged.scores.values,
                 settings=description.settings,
             )

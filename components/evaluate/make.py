@@ -21,7 +21,7 @@ from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, training_of, unreadable_champion
 from components.evaluate.judging import candidates, intervals
 from components.evaluate.judging.candidates import Candidate
-from components.evaluate.judging.verdict import Champion, Scores, incomparable, judge
+from components.evaluate.judging.verdict import Champion, incomparable, judge
 from components.evaluate.report import contents, dataset_section, training_folder
 from components.evaluate.scoring import scores
 
@@ -45,12 +45,12 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     generator = candidates.averaged(config.checkpoint, inputs.checkpoint)
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     gaps = candidates.critic_gaps(config, inputs.checkpoint, generator, inputs.manifest.image, train, test)
-    model.scores.update(gaps)
+    model.scores.values.update(gaps)
     to_beat, champion = _score_champion(config, inputs, reference, train[0], model)
     version = to_beat.version if to_beat else 0
     uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
     verdict = judge(
-        Scores(values=model.scores, measured=model.scored.measured, blocks=model.scored.blocks),
+        model.scores,
         config,
         to_beat,
         floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
@@ -115,8 +115,8 @@ def _score_champion(
         return unreadable_champion(config.registry, error), None
     what = "samples of the champion"
     found = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, what)
-    differences = scores.differences(model.scored, found.scored, reference)
-    return dataclasses.replace(champion, blocks=found.scored.blocks, differences=differences), found
+    differences = scores.differences(model.scores, found.scores, reference)
+    return dataclasses.replace(champion, blocks=found.scores.blocks, differences=differences), found
 
 
 def _numbers(
@@ -135,23 +135,23 @@ def _numbers(
         "samples": config.sample_count,
         "compared": reference.count,
         "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},
-        "low_n": reference.low_n,
+        "low_n": reference.count < scores.ENOUGH,
         "spaces": [
             {"name": name, "components": reference.components[name], "fcd_of_gaussians": floor}
             for name, floor in reference.formula_floors.items()
         ],
         "embedding_test_accuracy": inputs.embedding.test_accuracy,
         "distance": reference.name("fcd"),
-        "names": metric_labels.in_words(spaces, model.scores),
-        "model": model.scores,
-        "champion": champion.scores if champion else None,
+        "names": metric_labels.in_words(spaces, model.scores.values),
+        "model": model.scores.values,
+        "champion": champion.scores.values if champion else None,
         "real": reference.floor,
         "noise": reference.noise,
         "groups": {
             "kind": kind,
             "names": inputs.manifest.classes if kind == "class" else bins,
-            "model": shares(model.scored.shares),
-            "champion": shares(champion.scored.shares) if champion else None,
+            "model": shares(model.scores.shares),
+            "champion": shares(champion.scores.shares) if champion else None,
             "real": shares(reference.shares),
         },
     }

@@ -26,7 +26,7 @@ from components.core.metrics import feature_spaces
 from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging import candidates
-from components.evaluate.judging.verdict import Scores, Verdict, judge
+from components.evaluate.judging.verdict import Verdict, judge
 from components.evaluate.scoring import samples, scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs.stages import arguments, make_embedding, stage
@@ -183,7 +183,7 @@ def verdicts(
     for index, (name, draw) in enumerate(generators.items()):
         scored = scores.score_seen(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
         found[name] = judge(
-            Scores(values={**scored.scores, "bad_samples": 0}, measured=scored.measured, blocks=scored.blocks),
+            dataclasses.replace(scored, values={**scored.values, "bad_samples": 0}),
             config,
             None,
             floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},

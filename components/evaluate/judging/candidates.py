@@ -13,6 +13,7 @@ from components.core.artifacts import checkpoints, datasets, models
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.storage.location import Place
 from components.evaluate.config import EvaluateConfig
+from components.evaluate.judging.verdict import Scores
 from components.evaluate.scoring import critic, samples, scores
 
 log = logging.getLogger(__name__)
@@ -27,12 +28,8 @@ class Candidate:
 
     first: np.ndarray  # its first samples
     rows: np.ndarray | None  # a row of samples for each class, if it takes labels
-    scored: scores.Scored  # without scores if a sample is not finite
+    scores: Scores  # with `bad_samples`
     copies: np.ndarray | None  # the samples closest to training images, each followed by that training image
-
-    @property
-    def scores(self) -> scores.ByName:
-        return self.scored.scores
 
 
 def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Generator:
@@ -104,18 +101,18 @@ def score(
     labels = samples.draw_labels(generator, sample_count, seed)
     # The labels of a champion of other classes have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
-    scored = scores.score(reference, pixels(), what, asked)
+    found = scores.score(reference, pixels(), what, asked)
     if bad:
-        scored = scores.Scored(reference.no_scores)
+        found = Scores(reference.no_scores)
     copies = None
-    if len(scored.copies):
-        drawn = samples.draw_chosen(generator, sample_count, seed, scored.copies)
-        pairs = np.stack([drawn, train[scored.originals]], axis=1)
+    if len(found.copies):
+        drawn = samples.draw_chosen(generator, sample_count, seed, found.copies)
+        pairs = np.stack([drawn, train[found.originals]], axis=1)
         copies = pairs.reshape(-1, *train.shape[1:])
     return Candidate(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),
-        scored=dataclasses.replace(scored, scores={**scored.scores, "bad_samples": bad}),
+        scores=dataclasses.replace(found, values={**found.values, "bad_samples": bad}),
         copies=copies,
     )
 

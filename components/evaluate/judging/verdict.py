@@ -8,8 +8,11 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from components.core.artifacts import datasets
 from components.core.artifacts.evaluations import FAILED, HELD, PASSED, PROMOTE, follows
+from components.core.metrics import neighbours
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.comparison import compare
@@ -24,13 +27,19 @@ _PIXEL_RANGE = (0.5, 2.0)
 _NAMED = 5  # of the scores that are missing
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Scores:
-    """The scores of the model under judgement."""
+    """The scores of a set of images against the test images; all are None if a number is not finite."""
 
-    values: Mapping[str, float | None]  # by name, with `bad_samples`; None is a failure
-    measured: Mapping[str, Measured]  # by the name of the rule; a rule fails without it
-    blocks: Mapping[str, Sequence[float]]  # kernel distance of each block, by the name of the space
+    values: dict[str, float | None]  # by name; None for what could not be computed
+    measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # by the name of the rule on it
+    blocks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # kernel distances, by space
+    overlap: neighbours.Overlap | None = None  # with the test images, in the first space
+    shares: np.ndarray | None = None  # of each group of images, [groups]
+    count: int = 0  # images that the shares are of
+    # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
+    copies: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
+    originals: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +91,7 @@ def judge(
     """Judge a model.
 
     Args:
-        model: Its scores.
+        model: Its scores, with `bad_samples`.
         config: The limits, and whether a missing certificate holds the model.
         champion: Scored in the same run; None only if the registry certainly has none.
         floor_errors: Standard error of the kernel distance of real images in each space, the most important first.

@@ -39,9 +39,9 @@ def metric_tables(
     reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
 ) -> list[dict[str, Any]]:
     """The tables of `metric_labels`, each with a `note` on its space; `version` is the champion's."""
-    columns = {"this model": model.scores}
+    columns = {"this model": model.scores.values}
     if champion:
-        columns[f"champion, version {version}"] = champion.scores
+        columns[f"champion, version {version}"] = champion.scores.values
     columns |= {"real images": reference.floor, "noise": reference.noise}
     tables = metric_labels.tables(
         [metric_labels.Column(heading, found, reference.spaces) for heading, found in columns.items()]

@@ -16,13 +16,14 @@ from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
+from components.evaluate.judging.verdict import Scores
 from components.evaluate.scoring import groups
 
 log = logging.getLogger(__name__)
 
 LEAST = 2 * set_distances.KERNEL_BLOCKS  # images of each kind
 CROWDING = 3.0  # images that count as one in recall and coverage, as one sample may lie in the balls of several
-ENOUGH = 1000  # images, below which distances are noisy
+ENOUGH = 1000  # images, below which distances are noisy (`low_n`)
 _COPIES_AMONG = 2000  # samples at least, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that samples are compared with to find copies
 _GROUP_LEAST = 10  # real images, below which the coverage of a group says next to nothing
@@ -72,21 +73,6 @@ class Seen:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scored:
-    """The scores of a set of images; without them if a number is not finite."""
-
-    scores: ByName
-    measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # what rules judge, by the rule's name
-    blocks: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # kernel distances, by the space's name
-    overlap: neighbours.Overlap | None = None  # with the test images, in the first space
-    shares: np.ndarray | None = None  # of each group
-    count: int = 0  # samples that the shares are of
-    # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
-    copies: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
-    originals: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
-
-
-@dataclasses.dataclass(frozen=True)
 class Reference:
     """What samples are compared with."""
 
@@ -116,11 +102,6 @@ class Reference:
     def components(self) -> dict[str, int]:
         """Dimensions of each space."""
         return {name: balls.features.shape[1] for name, balls in self.real.items()}
-
-    @property
-    def low_n(self) -> bool:
-        """Whether there are too few images for distances to be trusted closely."""
-        return self.count < ENOUGH
 
     @property
     def formula_floors(self) -> dict[str, float]:
@@ -216,11 +197,11 @@ def measure_reference(
         floor={},
         noise={},
     )
-    reference = dataclasses.replace(reference, floor=_measure(reference, train.rows(drawn)).scores)
-    return dataclasses.replace(reference, noise=_measure(reference, noise).scores)
+    reference = dataclasses.replace(reference, floor=_measure(reference, train.rows(drawn)).values)
+    return dataclasses.replace(reference, noise=_measure(reference, noise).values)
 
 
-def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scored:
+def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scores:
     """Score samples, given in batches uint8 [n, height, width, channels].
 
     `labels`, int32 [samples], are the classes that were asked for, if any were.
@@ -228,7 +209,7 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
     return score_seen(reference, see(reference.embedding, samples, what), labels)
 
 
-def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scored:
+def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
     """Score samples that were seen with the embedding of the reference.
 
     The first samples, as many as there are real images, are compared by distance and neighbours. Copies are searched
@@ -236,22 +217,22 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
     """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
-        return Scored(reference.no_scores)
+        return Scores(reference.no_scores)
     found = _measure(reference, seen)
     if labels is not None and seen.logits is not None:
-        found.scores["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
+        found.values["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
     among = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
     distances, originals = neighbours.nearest(among, reference.train)
     nearness = intervals.chance_of_less(distances, reference.held_out)
     share = intervals.share_below(distances, reference.held_out, neighbours.TAIL)
     copy_z = neighbours.copy_z(distances, reference.held_out)
-    found.scores.update(copy_z=copy_z, copy_nearness=nearness.value, copy_share=share.value)
+    found.values.update(copy_z=copy_z, copy_nearness=nearness.value, copy_share=share.value)
     found.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
     return dataclasses.replace(found, copies=closest, originals=reference.searched[originals[closest]])
 
 
-def differences(model: Scored, champion: Scored, reference: Reference) -> dict[str, Measured]:
+def differences(model: Scores, champion: Scores, reference: Reference) -> dict[str, Measured]:
     """By how much a model exceeds the champion, both scored against the same test images; nothing without scores."""
     if model.overlap is None or champion.overlap is None or model.shares is None or champion.shares is None:
         return {}
@@ -265,7 +246,7 @@ def differences(model: Scored, champion: Scored, reference: Reference) -> dict[s
     }
 
 
-def _measure(reference: Reference, seen: Seen) -> Scored:
+def _measure(reference: Reference, seen: Seen) -> Scores:
     """Everything but what is said of copies and of classes that were asked for."""
     scores: ByName = {}
     measured, blocks, overlaps = {}, {}, {}
@@ -312,7 +293,7 @@ def _measure(reference: Reference, seen: Seen) -> Scored:
             of, to = intervals.share(ours, effective, level), intervals.share(theirs, effective, level)
             measured[f"{name} against real images"] = intervals.ratio(of, to)
     finite = {name: value if value is None or math.isfinite(value) else None for name, value in scores.items()}
-    return Scored({**finite, **dict.fromkeys(_OF_COPIES)}, measured, blocks, overlaps[first], shares, count)
+    return Scores({**finite, **dict.fromkeys(_OF_COPIES)}, measured, blocks, overlaps[first], shares, count)
 
 
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:

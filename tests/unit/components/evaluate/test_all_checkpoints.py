@@ -76,7 +76,7 @@ def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(
     latents = tf.random.stateless_normal([SAMPLES, 16], [0, 0], alg="philox")
     generator = checkpoint_networks.load_averaged(one / "step-0000000020")
     drawn = gan.to_pixels(generator(latents, training=False)).numpy()
-    expected = scores.score(reference, iter(np.array_split(drawn, 3)), "samples").scores
+    expected = scores.score(reference, iter(np.array_split(drawn, 3)), "samples").values
     row = scored[1]
     assert row.step == 20
     assert expected.keys() <= row.scores.keys()
@@ -84,7 +84,7 @@ def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(
         assert row.scores[name] == (value if value is None else pytest.approx(value, rel=1e-4, abs=1e-6)), name
     assert row.scores["bad_samples"] == 0
     of_test = scores.make_reference(loaded, train, test, len(test), 0)
-    assert row.scores["fcd"] != pytest.approx(scores.score(of_test, iter([drawn]), "samples").scores["fcd"], rel=1e-3)
+    assert row.scores["fcd"] != pytest.approx(scores.score(of_test, iter([drawn]), "samples").values["fcd"], rel=1e-3)
 
 
 def test_a_row_tells_of_checkpoint_comparison_and_training(
@@ -187,7 +187,7 @@ def test_what_is_damaged_or_strange_is_skipped(
         assert logged in caplog.text
     for kind in ("datasets", "embeddings"):
         assert f" at {tmp_path}/runs/{kind}/damaged: " in caplog.text
-    with pytest.raises(DataError, match=r"other was made of dataset 0000.*; give its folder by --dataset"):
+    with pytest.raises(DataError, match=r"of dataset 0000.*, and there is no dataset of it; give one by --dataset"):
         score(tmp_path / "other")
     for step in (1, 10, 20, 30):
         shutil.rmtree(checkpoints.step_folder(copied, step))
@@ -215,7 +215,7 @@ def test_what_is_not_one_training_is_refused_in_one_line(root: Path, one: Path, 
 def test_the_embedding_must_be_there_and_unambiguous(embedding: Path, copied: Path) -> None:
     kept = copied.parent.parent / "embeddings"
     (kept / "e").unlink()
-    with pytest.raises(DataError, match=r"no embedding of dataset .*/d; give its folder by --embedding"):
+    with pytest.raises(DataError, match="there is no embedding of it; give one by --embedding"):
         score(copied)
     shutil.copytree(embedding, kept / "e")
     shutil.copytree(embedding, kept / "same")

@@ -294,7 +294,7 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset:
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
         drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
         found = scores.score(reference, drawn, "samples", asked.numpy())
-        assert found.scores["class_accuracy"] == expected
+        assert found.values["class_accuracy"] == expected
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
+from components.evaluate.judging.verdict import Scores
 from components.evaluate.scoring import scores
 
 COUNT = 400
@@ -39,12 +40,12 @@ def reference(embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np
     return scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
 
 
-def _score(reference: scores.Reference, images: np.ndarray) -> scores.Scored:
+def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
     return scores.score(reference, iter(np.array_split(images, 7)), "images")
 
 
 def test_real_images_score_as_real(reference: scores.Reference, split: Callable[[str], np.ndarray]) -> None:
-    found = _score(reference, split("validation")).scores
+    found = _score(reference, split("validation")).values
     for prefix in ("", "untrained_"):
         assert found[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
         assert found[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
@@ -60,12 +61,12 @@ def test_copies_of_training_images_are_told_and_shown(
 ) -> None:
     train = split("train")
     found = _score(reference, train[100 : 100 + COUNT])
-    assert (found.scores["copy_z"] or 0) < -10
-    assert found.scores["copy_share"] == 1
+    assert (found.values["copy_z"] or 0) < -10
+    assert found.values["copy_share"] == 1
     np.testing.assert_array_equal(found.originals, 100 + found.copies)
     assert len(found.copies) == 16
     partly = np.concatenate([train[:40], split("validation")[40:]])
-    assert _score(reference, partly).scores["copy_share"] == pytest.approx(0.11, abs=0.03)
+    assert _score(reference, partly).values["copy_share"] == pytest.approx(0.11, abs=0.03)
 
 
 def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
@@ -84,14 +85,14 @@ def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
 
     copied = sampled.searched[-COUNT:]
     found = _score(sampled, train[copied])
-    assert found.scores["copy_share"] == 1
+    assert found.values["copy_share"] == 1
     np.testing.assert_array_equal(found.originals, copied[found.copies])
 
 
 def test_a_collapse_is_told_by_recall_coverage_and_duplicates(
     reference: scores.Reference, split: Callable[[str], np.ndarray]
 ) -> None:
-    found = _score(reference, np.repeat(split("validation")[:8], 50, axis=0)).scores
+    found = _score(reference, np.repeat(split("validation")[:8], 50, axis=0)).values
     assert found["distinct_share"] == 8 / 400
     for prefix in ("", "untrained_"):
         assert found[f"{prefix}recall"] == 0
@@ -108,10 +109,10 @@ def test_a_class_left_out_is_told_by_its_share_and_its_coverage(
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
     found = _score(reference, kept)
     assert found.shares is not None
-    assert found.shares[1] == found.scores["class_ratio"] == 0
-    assert found.scores["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
-    whole = _score(reference, split("validation")).scores
-    assert (found.scores["class_coverage"] or 0) < (whole["class_coverage"] or 0)
+    assert found.shares[1] == found.values["class_ratio"] == 0
+    assert found.values["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
+    whole = _score(reference, split("validation")).values
+    assert (found.values["class_coverage"] or 0) < (whole["class_coverage"] or 0)
 
 
 def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
@@ -127,8 +128,8 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
 
     monkeypatch.setattr(embedding, "embed", broken)
     found = _score(reference, split("validation"))
-    assert found.scores.keys() == reference.no_scores.keys()
-    assert set(found.scores.values()) == {None}
+    assert found.values.keys() == reference.no_scores.keys()
+    assert set(found.values.values()) == {None}
     assert found.shares is None
     with pytest.raises(DataError, match="not finite for real images"):
         scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
@@ -140,7 +141,7 @@ def test_batches_do_not_matter(reference: scores.Reference, split: Callable[[str
     def one_by_one() -> Iterator[np.ndarray]:
         yield from (images[at : at + 1] for at in range(len(images)))
 
-    whole, single = _score(reference, images).scores, scores.score(reference, one_by_one(), "images").scores
+    whole, single = _score(reference, images).values, scores.score(reference, one_by_one(), "images").values
     assert whole.keys() == single.keys()
     for name, value in whole.items():
         # A difference of distances over their spread: what is rounded otherwise weighs more there.
