@@ -1,7 +1,8 @@
 """Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,36 +17,37 @@ from components.evaluate.scoring import scores
 COUNT = 400
 
 
+Splits = dict[str, np.ndarray]
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
-    return make_dataset(tmp_path_factory.mktemp("scores") / "dataset", {"train": 900, "validation": 400, "test": COUNT})
+    counts = {"train": 900, "validation": COUNT, "test": COUNT}
+    return make_dataset(tmp_path_factory.mktemp("scores") / "dataset", counts)
 
 
 @pytest.fixture(scope="module")
-def split(dataset: str) -> Callable[[str], np.ndarray]:
-    return lambda name: dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), name)[0]
+def splits(dataset: str) -> Splits:
+    manifest = datasets.Manifest.of(dataset)
+    return {split: dataset_reader.load_split(dataset, manifest, split)[0] for split in datasets.SPLITS}
 
 
 @pytest.fixture(scope="module")
-def embedding(
-    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_embedding: Callable[..., object]
-) -> feature_spaces.FeatureSpaces:
-    folder = tmp_path_factory.mktemp("scores") / "embedding"
-    make_embedding(folder, dataset)
-    return feature_spaces.load(folder)
+def embedding(dataset: str, make_embedding: Callable[..., Path]) -> feature_spaces.FeatureSpaces:
+    return feature_spaces.load(make_embedding(Path(dataset).with_name("embedding"), dataset))
 
 
 @pytest.fixture(scope="module")
-def reference(embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray]) -> scores.Reference:
-    return scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
+def reference(embedding: feature_spaces.FeatureSpaces, splits: Splits) -> scores.Reference:
+    return scores.make_reference(embedding, splits["train"], splits["test"], COUNT, seed=0)
 
 
 def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
     return scores.score(reference, iter(np.array_split(images, 7)), "images")
 
 
-def test_real_images_score_as_real(reference: scores.Reference, split: Callable[[str], np.ndarray]) -> None:
-    found = _score(reference, split("validation")).values
+def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) -> None:
+    found = _score(reference, splits["validation"]).values
     for prefix in ("", "untrained_"):
         assert found[f"{prefix}fcd_ratio"] == pytest.approx(1, abs=0.3)
         assert found[f"{prefix}coverage"] == pytest.approx(1 - 2**-5, abs=0.05)
@@ -56,31 +58,29 @@ def test_real_images_score_as_real(reference: scores.Reference, split: Callable[
     assert reference.floor["copy_z"] is None
 
 
-def test_copies_of_training_images_are_told_and_shown(
-    reference: scores.Reference, split: Callable[[str], np.ndarray]
-) -> None:
-    train = split("train")
+def test_copies_of_training_images_are_told_and_shown(reference: scores.Reference, splits: Splits) -> None:
+    train = splits["train"]
     found = _score(reference, train[100 : 100 + COUNT])
     assert (found.values["copy_z"] or 0) < -10
     assert found.values["copy_share"] == 1
     np.testing.assert_array_equal(found.originals, 100 + found.copies)
     assert len(found.copies) == 16
-    partly = np.concatenate([train[:40], split("validation")[40:]])
+    partly = np.concatenate([train[:40], splits["validation"][40:]])
     assert _score(reference, partly).values["copy_share"] == pytest.approx(0.11, abs=0.03)
 
 
 def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
-    embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray], monkeypatch: pytest.MonkeyPatch
+    embedding: feature_spaces.FeatureSpaces, splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scores, "_TRAIN_AT_MOST", 600)
-    train = split("train")
-    sampled = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    train = splits["train"]
+    sampled = scores.make_reference(embedding, train, splits["test"], COUNT, seed=0)
     assert len(sampled.searched) == len(sampled.train) == len(np.unique(sampled.searched)) == 600
     # Of 600 among 900, each third holds about 200; the first 600 would hold 0 of the last third.
     assert np.bincount(sampled.searched // 300) == pytest.approx([200, 200, 200], abs=40)
-    again = scores.make_reference(embedding, train, split("test"), COUNT, seed=0)
+    again = scores.make_reference(embedding, train, splits["test"], COUNT, seed=0)
     np.testing.assert_array_equal(sampled.searched, again.searched)
-    other = scores.make_reference(embedding, train, split("test"), COUNT, seed=1)
+    other = scores.make_reference(embedding, train, splits["test"], COUNT, seed=1)
     assert not np.array_equal(sampled.searched, other.searched)
 
     copied = sampled.searched[-COUNT:]
@@ -89,10 +89,8 @@ def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
     np.testing.assert_array_equal(found.originals, copied[found.copies])
 
 
-def test_a_collapse_is_told_by_recall_coverage_and_duplicates(
-    reference: scores.Reference, split: Callable[[str], np.ndarray]
-) -> None:
-    found = _score(reference, np.repeat(split("validation")[:8], 50, axis=0)).values
+def test_a_collapse_is_told_by_recall_coverage_and_duplicates(reference: scores.Reference, splits: Splits) -> None:
+    found = _score(reference, np.repeat(splits["validation"][:8], 50, axis=0)).values
     assert found["distinct_share"] == 8 / 400
     for prefix in ("", "untrained_"):
         assert found[f"{prefix}recall"] == 0
@@ -101,9 +99,9 @@ def test_a_collapse_is_told_by_recall_coverage_and_duplicates(
 
 
 def test_a_class_left_out_is_told_by_its_share_and_its_coverage(
-    reference: scores.Reference, embedding: feature_spaces.FeatureSpaces, split: Callable[[str], np.ndarray]
+    reference: scores.Reference, embedding: feature_spaces.FeatureSpaces, splits: Splits
 ) -> None:
-    images = np.concatenate([split("validation"), split("train")])
+    images = np.concatenate([splits["validation"], splits["train"]])
     logits = embedding.embed(images)[1]
     assert logits is not None
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
@@ -111,14 +109,14 @@ def test_a_class_left_out_is_told_by_its_share_and_its_coverage(
     assert found.shares is not None
     assert found.shares[1] == found.values["class_ratio"] == 0
     assert found.values["class_distance"] == pytest.approx(reference.shares[1], abs=0.08)
-    whole = _score(reference, split("validation")).values
+    whole = _score(reference, splits["validation"]).values
     assert (found.values["class_coverage"] or 0) < (whole["class_coverage"] or 0)
 
 
 def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
     reference: scores.Reference,
     embedding: feature_spaces.FeatureSpaces,
-    split: Callable[[str], np.ndarray],
+    splits: Splits,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
@@ -127,21 +125,18 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
         return features, logits
 
     monkeypatch.setattr(embedding, "embed", broken)
-    found = _score(reference, split("validation"))
+    found = _score(reference, splits["validation"])
     assert found.values.keys() == reference.no_scores.keys()
     assert set(found.values.values()) == {None}
     assert found.shares is None
     with pytest.raises(DataError, match="not finite for real images"):
-        scores.make_reference(embedding, split("train"), split("test"), COUNT, seed=0)
+        scores.make_reference(embedding, splits["train"], splits["test"], COUNT, seed=0)
 
 
-def test_batches_do_not_matter(reference: scores.Reference, split: Callable[[str], np.ndarray]) -> None:
-    images = split("validation")
-
-    def one_by_one() -> Iterator[np.ndarray]:
-        yield from (images[at : at + 1] for at in range(len(images)))
-
-    whole, single = _score(reference, images).values, scores.score(reference, one_by_one(), "images").values
+def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> None:
+    images = splits["validation"]
+    one_by_one = (images[at : at + 1] for at in range(len(images)))
+    whole, single = _score(reference, images).values, scores.score(reference, one_by_one, "images").values
     assert whole.keys() == single.keys()
     for name, value in whole.items():
         # A difference of distances over their spread: what is rounded otherwise weighs more there.
