@@ -69,7 +69,7 @@ def read_idx(folder: Path, content: bytes) -> Any:
         (stack,) = idx.list_stacks([file])
     except DataError:
         return idx.read_labels(file, int.from_bytes(content[4:8], "big"))
-    found = [image for image, _ in idx.read(stack)]
+    found = [image for image, _ in stack.examples()]
     assert len(found) == stack.count
     assert all(len(image) == stack.image_bytes for image in found)
     return found
@@ -79,7 +79,7 @@ def read_npz(folder: Path, content: bytes) -> Any:
     """As many images as the header says, with labels for all or none."""
     found = []
     for stack in npz.list_stacks([_file(folder, "x.npz", content)]):
-        pairs = list(npz.read(stack))
+        pairs = list(stack.examples())
         assert len(pairs) == stack.count
         assert {label for _, label in pairs} == set(stack.values or [None])
         found.append(([image for image, _ in pairs], [label for _, label in pairs]))
@@ -99,7 +99,7 @@ def read_tfrecord(folder: Path, content: bytes) -> Any:
     """What is listed is what is read."""
     found = []
     for stack in tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]):
-        pairs = list(tfrecords.read(stack))
+        pairs = list(stack.examples())
         assert {label for _, label in pairs} == set(stack.values or [None])
         found += pairs
     return found

@@ -166,14 +166,17 @@ def list_source(source: str) -> Listing:
         held = f"only {_some(names)}" if len(names) else "nothing"
         packed = any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names)
         remedy = "; unpack what is packed" if packed else ""
-        expected = ", or ".join(kind.plural for kind in _KINDS)
-        raise DataError(f"source {source} holds {held}, expected {expected}{remedy}")
+        raise DataError(f"source {source} holds {held}, expected {_expected()}{remedy}")
     return Listing(catalog, number)
 
 
 def _number_of(name: str) -> int:
     """The number of the first kind that a file is of by its name."""
     return next((n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if name == LABELS else _OTHERS)
+
+
+def _expected() -> str:
+    return ", or ".join(kind.plural for kind in _KINDS)
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
@@ -247,8 +250,8 @@ def _list_path(source: str) -> Iterator[SourceFile]:
     root = Path(source)
     if not root.exists():
         raise DataError(
-            f"source {source} does not exist; give a folder or a glob of images, or of IDX, NPZ or TFRecord "
-            f"files, or an archive, or `{DIGITS}`, or `{FASHION_MNIST}`"
+            f"source {source} does not exist; give a folder or a glob of {_expected()}, or `{DIGITS}`, or "
+            f"`{FASHION_MNIST}`"
         )
     if root.is_dir():
         yield from _list_folder(source)

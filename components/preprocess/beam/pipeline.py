@@ -16,7 +16,6 @@ import apache_beam as beam
 from components.core.errors import naming
 from components.preprocess import attempt, leaks, rows, shards
 from components.preprocess.beam import progress, runners
-from components.preprocess.formats import survey
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
 from components.preprocess.plan import Plan
@@ -122,7 +121,7 @@ def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:
     with naming(path), open(path, "wb") as file:
         for part in parts:
             pickle.dump(part, file)
-            images += survey.images_of(part) or _CHUNK_IMAGES
+            images += part.count or _CHUNK_IMAGES
             if images >= _CHUNK_IMAGES:
                 chunks.append((start, file.tell() - start))
                 start, images = file.tell(), 0

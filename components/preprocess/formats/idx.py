@@ -36,6 +36,14 @@ class IdxStack(Stack):
 
     labels: SourceFile | None
 
+    def examples(self) -> Iterator[tuple[bytes, int | None]]:
+        """Yield the images with their labels."""
+        values = read_labels(self.labels, self.count) if self.labels else itertools.repeat(None, self.count)
+        with open_unpacked(self.file) as opened:
+            _read_header(self.file, opened, "images", (3, 4))
+            blocks = stacks.read_blocks(self.name, opened, self.count, self.image_bytes)
+            yield from zip(stacks.split_blocks(blocks, self.image_bytes), values, strict=True)
+
 
 def list_stacks(files: Iterable[SourceFile]) -> list[IdxStack]:
     """List the files of images with their labels.
@@ -95,19 +103,6 @@ def read_labels(file: SourceFile, count: int) -> bytes:
         if found != count:
             raise DataError(f"{file.name} has {found:,} labels for {count:,} images; they must be as many")
         return b"".join(stacks.read_blocks(file.name, opened, count, 1, "labels"))
-
-
-def read(stack: IdxStack) -> Iterator[tuple[bytes, int | None]]:
-    """Yield the images with their labels.
-
-    Raises:
-        DataError: A file is damaged, or its size is not what its header says.
-    """
-    values = read_labels(stack.labels, stack.count) if stack.labels else itertools.repeat(None, stack.count)
-    with open_unpacked(stack.file) as opened:
-        _read_header(stack.file, opened, "images", (3, 4))
-        blocks = stacks.read_blocks(stack.name, opened, stack.count, stack.image_bytes)
-        yield from zip(stacks.split_blocks(blocks, stack.image_bytes), values, strict=True)
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:

@@ -40,6 +40,19 @@ class NpzStack(Stack):
     dtype: str
     labels: str
 
+    def examples(self) -> Iterator[tuple[bytes, int | None]]:
+        """Yield the images with their labels; values of 16 bit become 8 as in `pixels.of_16_bit`."""
+        size = self.image_bytes * np.dtype(self.dtype).itemsize
+        with _open_npz(self.file) as packed:
+            values = _read_labels(self.file, packed, self.labels, self.count) if self.labels else None
+            with packed.open(f"{self.array}.npy") as opened:
+                _read_header(self.name, opened)
+                blocks = stacks.read_blocks(self.name, opened, self.count, size)
+                if self.dtype != "|u1":
+                    blocks = (pixels.of_16_bit(np.frombuffer(block, self.dtype)).tobytes() for block in blocks)
+                labels = itertools.repeat(None, self.count) if values is None else values.tolist()
+                yield from zip(stacks.split_blocks(blocks, self.image_bytes), labels, strict=True)
+
 
 def list_stacks(files: Iterable[SourceFile]) -> list[NpzStack]:
     """List the arrays of images of some files.
@@ -48,24 +61,6 @@ def list_stacks(files: Iterable[SourceFile]) -> list[NpzStack]:
         DataError: A file is no NPZ file or damaged, its arrays are of another form, or two are for one split.
     """
     return [stack for file in files for stack in _list_file(file)]
-
-
-def read(stack: NpzStack) -> Iterator[tuple[bytes, int | None]]:
-    """Yield the images with their labels; values of 16 bit become 8 as in `pixels.of_16_bit`.
-
-    Raises:
-        DataError: The file is damaged.
-    """
-    size = stack.image_bytes * np.dtype(stack.dtype).itemsize
-    with _open_npz(stack.file) as packed:
-        values = _read_labels(stack.file, packed, stack.labels, stack.count) if stack.labels else None
-        with packed.open(f"{stack.array}.npy") as opened:
-            _read_header(stack.name, opened)
-            blocks = stacks.read_blocks(stack.name, opened, stack.count, size)
-            if stack.dtype != "|u1":
-                blocks = (pixels.of_16_bit(np.frombuffer(block, stack.dtype)).tobytes() for block in blocks)
-            labels = itertools.repeat(None, stack.count) if values is None else values.tolist()
-            yield from zip(stacks.split_blocks(blocks, stack.image_bytes), labels, strict=True)
 
 
 def _list_file(file: SourceFile) -> list[NpzStack]:

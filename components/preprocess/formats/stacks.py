@@ -1,5 +1,6 @@
 """Images that lie one after another in a file, with or without labels: what IDX, NPZ and TFRecord have in common."""
 
+import abc
 import contextlib
 import dataclasses
 import gzip
@@ -21,24 +22,19 @@ _HEAD_BYTES = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Stack:
-    """Images of one split in one file, which is read from start to end.
-
-    Attributes:
-        file: The file.
-        name: What messages call them; an image adds its number.
-        split: Their split.
-        count: Number of images.
-        shape: Their shape; None if each is an image file.
-        values: The labels that occur, ascending; empty if there are none.
-    """
+class Stack(abc.ABC):
+    """Images of one split in one file, which is read from start to end."""
 
     file: SourceFile
-    name: str
+    name: str  # for messages; an image adds its number
     split: str
-    count: int
-    shape: ImageShape | None
-    values: tuple[int, ...]
+    count: int  # number of images
+    shape: ImageShape | None  # of the images; None if each is an image file
+    values: tuple[int, ...]  # the labels that occur, ascending; empty if there are none
+
+    @abc.abstractmethod
+    def examples(self) -> Iterator[tuple[bytes, int | None]]:
+        """Yield the images with their labels; `DataError` if the file is damaged or was changed."""
 
     @property
     def image_bytes(self) -> int:

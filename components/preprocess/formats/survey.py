@@ -2,12 +2,13 @@
 
 import csv
 import dataclasses
+import functools
 import gzip
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
@@ -50,9 +51,35 @@ class Original(NamedTuple):
         return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
 
 
+class Part(Protocol):
+    """Some images of a source, which one worker reads."""
+
+    @property
+    def count(self) -> int:
+        """Number of images; 0 for a whole file."""
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether contents are plain pixels, not image files."""
+
+    def originals(self) -> Iterator[Original]:
+        """Yield the images; `DataError` if a file is damaged or missing."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DigitsPart:
     """All of scikit-learn's digits."""
+
+    count = 0
+    has_pixels = True
+
+    def originals(self) -> Iterator[Original]:
+        """Yield the images."""
+        with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
+            for number, cells in enumerate(csv.reader(file)):
+                *pixels_to_16, label = (int(float(cell)) for cell in cells)
+                content = bytes((value * 255 + 8) // 16 for value in pixels_to_16)  # 0..16 becomes 0..255, rounded
+                yield Original(f"{sources.DIGITS}[{number}]", "train", label, content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +88,21 @@ class StackPart:
 
     stack: Stack
     values: tuple[int, ...]
+    count = 0
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether contents are plain pixels, not image files."""
+        return self.stack.shape is not None
+
+    def originals(self) -> Iterator[Original]:
+        """Yield the images."""
+        label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
+        label_of |= {None: datasets.NO_LABEL}
+        for number, (content, value) in enumerate(self.stack.examples()):
+            if value not in label_of:
+                raise DataError(f"{self.stack.name} has a new label {value}; the source changed while it was read")
+            yield Original(f"{self.stack.name}[{number}]", self.stack.split, label_of[value], content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +110,20 @@ class ImagesPart:
     """Some image files, each with its split and label."""
 
     images: tuple[tuple[SourceFile, str, int], ...]
+    has_pixels = False
+
+    @property
+    def count(self) -> int:
+        """Number of images."""
+        return len(self.images)
+
+    def originals(self) -> Iterator[Original]:
+        """Yield the images."""
+        most = pixels.LARGEST_FILE
+        for file, split, label in self.images:
+            # One that has grown since it was listed is read as far as shows that.
+            content = b"" if file.bytes > most else content_of(file, most + 1)
+            yield Original(file.name, split, label, content, file)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,34 +132,38 @@ class ArchivePart:
 
     file: SourceFile
     members: tuple[tuple[Member, str, int], ...]
+    has_pixels = False
 
+    @property
+    def count(self) -> int:
+        """Number of images."""
+        return len(self.members)
 
-Part = DigitsPart | StackPart | ImagesPart | ArchivePart
+    def originals(self) -> Iterator[Original]:
+        """Yield the images."""
+        contents = archives.read_members(self.file, [member for member, _, _ in self.members])
+        for (member, split, label), content in zip(self.members, contents, strict=True):
+            yield Original(f"{self.file.name}/{member.name}", split, label, content)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What a source holds.
+    """What a source holds."""
 
-    Attributes:
-        kind: `digits`, or that of the source's `Listing`.
-        parts: What `read` reads, each on whatever machine.
-        counts: Number of images in each split that the source has.
-        classes: Names of the classes by label; empty where there are none.
-        stored: Shape of images kept as plain pixels; None for image files.
-        natural: The shape that the dataset's images have unless another is asked for.
-    """
+    kind: str  # `digits`, or that of the source's `Listing`
+    parts: Iterable[Part]  # each can be read on another machine
+    counts: dict[str, int]  # number of images in each split that the source has
+    classes: list[str]  # names of the classes by label; empty if there are none
+    stored: ImageShape | None = None  # shape of images kept as plain pixels; None for image files
 
-    kind: str
-    parts: Iterable[Part]
-    counts: dict[str, int]
-    classes: list[str]
-    stored: ImageShape | None
-    natural: ImageShape
+    @property
+    def natural(self) -> ImageShape:
+        """The shape that the dataset's images have unless another is asked for."""
+        return self.stored or _IMAGES_DEFAULT
 
 
 def survey(place: str, listing: Listing | None = None) -> Survey:
-    """Surveys `digits`, or files.
+    """Survey `digits`, or files.
 
     Args:
         place: Which.
@@ -113,63 +173,33 @@ def survey(place: str, listing: Listing | None = None) -> Survey:
         DataError: The source holds no images, or contradicts itself.
     """
     if place == sources.DIGITS:
-        shape, classes = ImageShape(8, 8, 1), [str(digit) for digit in range(10)]
+        classes = [str(digit) for digit in range(10)]
         counts = {"train": _DIGITS_COUNT}
-        return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=shape, natural=shape)
+        return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=ImageShape(8, 8, 1))
     listing = listing or sources.list_source(place)
-    match listing.kind:
-        case sources.IDX:
-            return _survey_stacks(place, listing.kind, idx.list_stacks(listing.files))
-        case sources.ARRAYS:
-            return _survey_stacks(place, listing.kind, npz.list_stacks(listing.files))
-        case sources.TFRECORDS:
-            return _survey_stacks(place, listing.kind, tfrecords.list_stacks([*listing.files]))
-        case sources.ARCHIVES:
-            return _survey_archives(place, listing)
-        case sources.IMAGES:
-            return _survey_images(place, listing)
-        case _:
-            raise AssertionError(f"sources of kind {listing.kind} have no reader")
-
-
-def images_of(part: Part) -> int:
-    """Return how many images a part has; 0 for one that is a whole file."""
-    match part:
-        case ImagesPart():
-            return len(part.images)
-        case ArchivePart():
-            return len(part.members)
-        case _:
-            return 0
+    return _FORMATS[listing.kind](place, listing)
 
 
 def read(part: Part) -> Iterator[list[Original]]:
-    """Yields the images of one part, some at a time.
-
-    Raises:
-        DataError: A file is damaged or gone.
-    """
-    match part:
-        case DigitsPart():
-            found = _read_digits()
-        case StackPart(idx.IdxStack() as stack):
-            found = _read_stack(part, idx.read(stack))
-        case StackPart(npz.NpzStack() as stack):
-            found = _read_stack(part, npz.read(stack))
-        case StackPart(tfrecords.TfrecordStack() as stack):
-            found = _read_stack(part, tfrecords.read(stack))
-        case ImagesPart():
-            found = _read_images(part)
-        case ArchivePart():
-            found = _read_archive(part)
-        case _:
-            raise AssertionError(f"{part} has no reader")
-    of_pixels = isinstance(part, DigitsPart) or (isinstance(part, StackPart) and part.stack.shape is not None)
-    return _some_at_a_time(found, *(_PIXELS_AT_ONCE if of_pixels else _FILES_AT_ONCE))
+    """Yield the images of one part, some at a time; raises as `Part.originals`."""
+    most, most_bytes = _PIXELS_AT_ONCE if part.has_pixels else _FILES_AT_ONCE
+    found: list[Original] = []
+    size = 0
+    for original in part.originals():
+        if found and (size + len(original.content) > most_bytes or len(found) == most):
+            yield found
+            found, size = [], 0
+        found.append(original)
+        size += len(original.content)
+    if found:
+        yield found
 
 
-def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
+def _survey_stacks(
+    list_stacks: Callable[[Collection[SourceFile]], Sequence[Stack]], place: str, listing: Listing
+) -> Survey:
     """Survey images that lie one after another in files, each read from start to end by one worker."""
+    found = list_stacks([*listing.files])
     if not found:
         raise DataError(f"{place} has no images in its files")
     shapes = {stack.name: stack.shape for stack in found}
@@ -187,22 +217,12 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
         held = " and ".join(counts)
         raise DataError(f"{place} has images for {held} but none to train on; name a file or an array after `train`")
     return Survey(
-        kind=kind,
+        kind=listing.kind,
         parts=[StackPart(stack, tuple(values)) for stack in found],
         counts=counts,
         classes=idx.class_names(found, values),
         stored=found[0].shape,
-        natural=found[0].shape or _IMAGES_DEFAULT,
     )
-
-
-def _read_stack(part: StackPart, found: Iterable[tuple[bytes, int | None]]) -> Iterator[Original]:
-    label_of: dict[int | None, int] = {value: label for label, value in enumerate(part.values)}
-    label_of |= {None: datasets.NO_LABEL}
-    for number, (content, value) in enumerate(found):
-        if value not in label_of:
-            raise DataError(f"{part.stack.name} has a new label {value}; the source changed while it was read")
-        yield Original(f"{part.stack.name}[{number}]", part.stack.split, label_of[value], content)
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
@@ -214,12 +234,10 @@ def _survey_images(place: str, listing: Listing) -> Survey:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
     return Survey(
-        kind=sources.IMAGES,
+        kind=listing.kind,
         parts=ImageParts(listing.files, found),
         counts=found.counts,
         classes=found.classes,
-        stored=None,
-        natural=_IMAGES_DEFAULT,
     )
 
 
@@ -269,12 +287,10 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
     return Survey(
-        kind=sources.ARCHIVES,
+        kind=listing.kind,
         parts=parts,
         counts=found.counts,
         classes=found.classes,
-        stored=None,
-        natural=_IMAGES_DEFAULT,
     )
 
 
@@ -313,37 +329,11 @@ def _table_of_archives(
     return None
 
 
-def _read_images(part: ImagesPart) -> Iterator[Original]:
-    most = pixels.LARGEST_FILE
-    for file, split, label in part.images:
-        # One that has grown since it was listed is read as far as shows that.
-        content = b"" if file.bytes > most else content_of(file, most + 1)
-        yield Original(file.name, split, label, content, file)
-
-
-def _read_archive(part: ArchivePart) -> Iterator[Original]:
-    contents = archives.read_members(part.file, [member for member, _, _ in part.members])
-    for (member, split, label), content in zip(part.members, contents, strict=True):
-        yield Original(f"{part.file.name}/{member.name}", split, label, content)
-
-
-def _some_at_a_time(originals: Iterable[Original], most: int, most_bytes: int) -> Iterator[list[Original]]:
-    """Yield at most so many together that they have at most so many bytes, or one that has more."""
-    found: list[Original] = []
-    size = 0
-    for original in originals:
-        if found and (size + len(original.content) > most_bytes or len(found) == most):
-            yield found
-            found, size = [], 0
-        found.append(original)
-        size += len(original.content)
-    if found:
-        yield found
-
-
-def _read_digits() -> Iterator[Original]:
-    with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
-        for number, cells in enumerate(csv.reader(file)):
-            *pixels_to_16, label = (int(float(cell)) for cell in cells)
-            content = bytes((value * 255 + 8) // 16 for value in pixels_to_16)  # 0..16 becomes 0..255, to the nearest
-            yield Original(f"{sources.DIGITS}[{number}]", "train", label, content)
+# What surveys the sources of each kind of `sources.list_source`.
+_FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
+    sources.IDX: functools.partial(_survey_stacks, idx.list_stacks),
+    sources.ARRAYS: functools.partial(_survey_stacks, npz.list_stacks),
+    sources.TFRECORDS: functools.partial(_survey_stacks, tfrecords.list_stacks),
+    sources.IMAGES: _survey_images,
+    sources.ARCHIVES: _survey_archives,
+}

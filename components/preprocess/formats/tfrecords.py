@@ -8,7 +8,7 @@ The name of a file, or of a folder that it is in, says its split.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -36,12 +36,23 @@ class Example(NamedTuple):
 class TfrecordStack(Stack):
     """The examples of a TFRecord file."""
 
+    def examples(self) -> Iterator[tuple[bytes, int | None]]:
+        """Yield the image files with their labels; refuse a file that has not as many as it had."""
+        count = 0
+        for example in _examples(self.file):
+            count += 1
+            yield example
+        if count != self.count:
+            raise DataError(
+                f"{self.name} had {self.count:,} records and has {count:,} now; the source changed meanwhile"
+            )
+
 
 class _NoExample(Exception):
     """The record is no example that can be used; the message is the reason."""
 
 
-def list_stacks(files: Sequence[SourceFile]) -> list[TfrecordStack]:
+def list_stacks(files: Collection[SourceFile]) -> list[TfrecordStack]:
     """Read files through, and list those with records; one alone is for `train`, whatever its name.
 
     Raises:
@@ -61,20 +72,6 @@ def list_stacks(files: Sequence[SourceFile]) -> list[TfrecordStack]:
         if count:
             found.append(TfrecordStack(file, file.name, split, count, None, tuple(sorted(values))))
     return found
-
-
-def read(stack: TfrecordStack) -> Iterator[Example]:
-    """Yield the examples of a file.
-
-    Raises:
-        DataError: As `list_stacks`, or the file does not have as many as it had then.
-    """
-    count = 0
-    for example in _examples(stack.file):
-        count += 1
-        yield example
-    if count != stack.count:
-        raise DataError(f"{stack.name} had {stack.count:,} records and has {count:,} now; the source changed meanwhile")
 
 
 def _examples(file: SourceFile) -> Iterator[Example]:

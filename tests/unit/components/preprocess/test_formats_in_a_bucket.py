@@ -9,6 +9,7 @@ import pytest
 from components.core.errors import DataError
 from components.core.sources import sources
 from components.core.storage import buckets, tfrecord
+from components.preprocess import formats
 from components.preprocess.formats.survey import Survey, read, survey
 from tests.fakes.gcs.server import Server
 from tests.faults.image_cases import JPEG, WEBP
@@ -59,8 +60,11 @@ def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
         list(read(next(iter(found.parts))))
 
 
-def test_a_kind_of_source_without_a_reader_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_kind_of_source_has_a_reader_and_another_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert formats.survey._FORMATS.keys() == {kind.name for kind in sources._KINDS}
     (tmp_path / "1.png").write_bytes(b"")
     monkeypatch.setattr(sources.Listing, "kind", "video")
-    with pytest.raises(AssertionError, match="sources of kind video have no reader"):
+    with pytest.raises(KeyError, match="video"):
         survey("films", sources.list_source(str(tmp_path)))

@@ -77,7 +77,7 @@ def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None
 def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for source, message in (
-        (tmp_path / "nowhere", "does not exist; give a folder or a glob of images"),
+        (tmp_path / "nowhere", "does not exist; give a folder or a glob of IDX files, or PNG"),
         (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
         (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
     ):

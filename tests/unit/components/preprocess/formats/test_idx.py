@@ -30,7 +30,7 @@ def stored(path: Path, content: bytes) -> SourceFile:
 def images_of(file: SourceFile) -> list[bytes]:
     """The images of a file without labels."""
     (stack,) = idx_files.list_stacks([file])
-    return [image for image, _ in idx_files.read(stack)]
+    return [image for image, _ in stack.examples()]
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)

@@ -176,7 +176,7 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
     file = SourceFile("x.npz", str(path), path.stat().st_size)
     tracemalloc.start()
     (stack,) = npz.list_stacks([file])
-    count = sum(1 for _ in npz.read(stack))
+    count = sum(1 for _ in stack.examples())
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 50_000
