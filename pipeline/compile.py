@@ -16,20 +16,11 @@ from pipeline.profiles.profiles import Profile
 
 
 def compiled_package(
-    image_of: Mapping[str, str] | None = None,
-    profile: Profile | None = None,
-    defaults: Mapping[str, Any] | None = None,
+    image_of: Mapping[str, str] | None = None,  # references by name; None: as `make images` names them here
+    profile: Profile | None = None,  # None: CPUs of a Kubernetes cluster
+    defaults: Mapping[str, Any] | None = None,  # in place of the parameters' own
 ) -> bytes:
-    """Return the package (YAML); the same code, image names, profile and defaults give the same bytes.
-
-    Args:
-        image_of: The reference of each image, by name; as `make images` names them here if it is None.
-        profile: What each stage gets, and the target; CPUs of a Kubernetes cluster if it is None.
-        defaults: Values that parameters of the pipeline have instead of their defaults, by name.
-
-    Raises:
-        ConfigError: An image that is needed has no reference.
-    """
+    """Return the package (YAML); the same code, image names, profile and defaults give the same bytes."""
     found = image_digests.local_images() if image_of is None else image_of
     profile = profiles.choose(profiles.read(), "cpu", profiles.KFP) if profile is None else profile
     of_train = container_images.TRAIN_IMAGES[profile.train_image]

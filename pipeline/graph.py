@@ -47,12 +47,7 @@ _DECIDING = sorted(
 
 
 def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
-    """Return the pipeline, each stage in its image and with what the profile gives it.
-
-    Args:
-        image_of: The reference of each image of `components.core.container_images`, by name.
-        profile: What each stage gets; decides the target as well.
-    """
+    """Return the pipeline, each stage in its image, given by name, and with what the profile gives it."""
     image_of_train = image_of[container_images.TRAIN_IMAGES[profile.train_image]]
     of_train = profile.stages["train"]
     training: Any = train

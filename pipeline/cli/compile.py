@@ -25,15 +25,7 @@ _GIVEN_LATER = "given-later"
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Write a package, or list the profiles, and return the exit code (see `components.core.errors`).
-
-    Args:
-        verb: A key of `HELP`.
-        words: The command line after the verb.
-
-    Raises:
-        ConfigError: Nothing was written.
-    """
+    """Write a package, or print the profiles, and return the exit code; raise `ConfigError` if nothing was written."""
     parser = cli.Parser(
         prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.", allow_abbrev=False
     )
@@ -106,17 +98,12 @@ def _parameters(words: list[str]) -> dict[str, str]:
 
 
 def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the new defaults of a package, typed and checked with all other parameters and the hardware.
-
-    Raises:
-        ConfigError: With every mistake.
-    """
+    """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
     found = shipped_package.read()
     shipped_package.put_train_on(profile.train_image, found)
     known = parameters.fields(found)
-    hardware = (
-        {} if profile.train_image == "cpu" else {"accelerator": profile.accelerator, "replicas": profile.replicas}
-    )
+    on_cpu = profile.train_image == "cpu"
+    hardware = {} if on_cpu else {"accelerator": profile.accelerator, "replicas": profile.replicas}
     problems = [parameters.unknown_parameter(name, known) for name in given if name not in known]
     problems += [
         f"{name} follows from profile {profile.name} ({profile.accelerator}, {profile.replicas}): leave it out"

@@ -10,15 +10,7 @@ _PACKAGES = {"pipeline": ("croniter", "kfp", "pydantic"), "cpu": _CPU, "local": 
 
 
 def require(extra: str, verb: str) -> None:
-    """Check that an extra is installed, without importing its packages.
-
-    Args:
-        extra: A key of `_PACKAGES`.
-        verb: The verb of `wgan` that needs it, for the message.
-
-    Raises:
-        ConfigError: A package of the extra is missing.
-    """
+    """Check that the extra that a verb needs is installed, without importing its packages."""
     if any(importlib.util.find_spec(package) is None for package in _PACKAGES[extra]):
         command = f"pip install 'wgan-gp-pipeline[{extra}]'"
         raise ConfigError(f'wgan {verb} needs the extra "{extra}", which is not installed: {command}')

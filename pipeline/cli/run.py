@@ -33,15 +33,7 @@ _FETCHED_BY_NAME = ("fashion-mnist",)
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Run or plan the pipeline and return the exit code (see `components.core.errors`).
-
-    Args:
-        verb: A key of `HELP`.
-        words: The command line after the verb.
-
-    Raises:
-        StageError: It was not begun.
-    """
+    """Run or plan the pipeline and return the exit code; raise `StageError` if it was not begun."""
     # The package decides which flags there are, so --package is read first.
     first = _parser(verb).parse_known_args(words)[0]
     if first.runner == _PROCESS:

@@ -23,10 +23,7 @@ _MADE_LATER = "made-later"
 def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -> dict[str, Any] | None:
     """Return what decides the result of a task, as its stage says; None if no result of it is kept.
 
-    Args:
-        task: The task.
-        inputs: The values of its inputs. A digest that is `Unknown` stays unknown in the parts.
-        code: Gives the digest of the stage's code where it runs.
+    `code` gives the digest of the stage's code where it runs. An input that is `Unknown` stays unknown in the parts.
     """
     if not (task.cached and task.stage):
         return None
@@ -38,7 +35,7 @@ def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the cache says of a task."""
+    """Whether the cache has the result of a task."""
 
     outputs: dict[str, Any] | None  # if it need not run
     # Why it must run; empty if that depends on inputs that are not known yet. If it need not run, which libraries or
@@ -70,11 +67,8 @@ class Cache:
     def look_up(self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()) -> Found:
         """Find the kept result of a task, if all artefacts that it names are still there.
 
-        Args:
-            task: The task's name.
-            parts: Its `key_parts`.
-            maker: The libraries or the image that it would be made with.
-            unknown: The inputs in `parts` that are not known yet.
+        `maker` names the libraries or the image that it would be made with, `unknown` the inputs in `parts` that are
+        not known yet.
         """
         if unknown:
             fits = any(not _differences(each.parts, parts, unknown) for each in self._all(task))
@@ -89,15 +83,7 @@ class Cache:
         return Found(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
 
     def keep(self, task: str, parts: dict[str, Any], maker: dict[str, str], outputs: dict[str, Any], run: int) -> None:
-        """Keep a result, whole or not at all.
-
-        Args:
-            task: The task's name.
-            parts: Its `key_parts`.
-            maker: The libraries or the image that it was made with.
-            outputs: What it made.
-            run: The number of the run; `wgan plan` compares with the entry of the latest run.
-        """
+        """Keep a result, whole or not at all; `wgan plan` compares with the entry of the latest run."""
         uris = [value for name, value in outputs.items() if name.endswith("_uri") and isinstance(value, str)]
         places = [uri for uri in uris if buckets.is_uri(uri) or Path(uri).exists()]
         entry = Kept(run=run, parts=parts, maker=maker, outputs=outputs, places=places)

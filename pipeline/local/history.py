@@ -9,17 +9,10 @@ from components.core.storage.location import Location, Place
 
 
 class History:
-    """The folder of one run.
+    """The folder of one run, on this machine.
 
-    Args:
-        root: The folder that keeps results.
-        package: What is run.
-        parameters: With which values.
-
-    Attributes:
-        number: 1, 2, ...; claimed by making the folder, and where several machines use one bucket, an object there: so
-            two runs never share one.
-        folder: Where it lies, on this machine.
+    Its number is claimed by making the folder, and where several machines use one bucket, an object there, so that two
+    runs never share one.
     """
 
     def __init__(self, root: Place, package: bytes, parameters: dict[str, Any]) -> None:

@@ -17,15 +17,10 @@ from pipeline.local import reaper
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A run while its runner lives.
+    """A run while its runner lives."""
 
-    Attributes:
-        folder: The folder for temporary files.
-        reaper: The process that outlives the runner.
-    """
-
-    folder: Path
-    reaper: "subprocess.Popen[bytes]"
+    folder: Path  # for temporary files
+    reaper: "subprocess.Popen[bytes]"  # outlives the runner
 
     def process(self, group: int) -> "contextlib.AbstractContextManager[None]":
         """Within the block, a process group dies with this process. Its leader must be a zombie until then."""
@@ -51,12 +46,7 @@ class Session:
 
 @contextlib.contextmanager
 def session(parent: Path, docker: str) -> Iterator[Session]:
-    """Open a session.
-
-    Args:
-        parent: Where its temporary folder lies; made if it is missing. Folders of dead runs are removed from it.
-        docker: Docker's command line.
-    """
+    """Open a session with a temporary folder in `parent`, from which folders of dead runs are removed."""
     with (
         atomic_files.temporary_folder(parent) as folder,
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The file in which `make push` notes each image by its digest, so that a package names what was pushed, no other."""
+"""The file in which `make push` writes the digest of each image, so that packages name exactly what was pushed."""
 
 import re
 from collections.abc import Mapping
@@ -23,12 +23,7 @@ def local_images() -> dict[str, str]:
 
 
 def read(path: Path) -> Mapping[str, str]:
-    """Read the file: the reference of each image that was pushed, by name.
-
-    Raises:
-        ConfigError: It cannot be read, is no such file, is of another version of this program, or names an image by
-            anything but a digest.
-    """
+    """Read the reference of each image that was pushed, by name; refuse other versions and names without a digest."""
     remedy = "`make push REGISTRY=...` writes such a file"
     try:
         value = atomic_files.read_json(path, "images")

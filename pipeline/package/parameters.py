@@ -41,11 +41,7 @@ def _fields_of_stage(task: Task) -> list[Field]:
 
 
 def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
-    """Add `--name` for every parameter, required ones first, also spelt with dashes; values stay text.
-
-    Raises:
-        ConfigError: A parameter has the name of a flag that the parser has already.
-    """
+    """Add a flag for every parameter, required ones first; values stay text."""
     group = parser.add_argument_group("parameters of the pipeline")
     for field in sorted(known.values(), key=lambda field: not field.required):
         if field.name == "root":
@@ -65,16 +61,10 @@ def given_in(parsed: argparse.Namespace) -> dict[str, str]:
 
 
 def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return the pipeline's parameters, typed and checked, defaults filled in.
+    """Return the pipeline's parameters, typed and checked, with defaults for those not given.
 
-    Args:
-        package: The package.
-        given: Text, or a value of YAML, by name of parameter.
-        problems: Mistakes found already, to be reported with the others.
-
-    Raises:
-        ConfigError: With every mistake: missing and mistyped ones, values out of bounds, values that do not
-            go together.
+    Values are text, or as YAML has them. Raises one `ConfigError` with the `problems` found already and every other
+    mistake: missing and mistyped ones, values out of bounds, values that do not go together.
     """
     known = fields(package)
     problems = [*problems]
@@ -102,7 +92,7 @@ def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> di
 
 
 def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
-    """Return a sentence for each unknown flag, with the known one that was probably meant."""
+    """Return an error for each unknown flag, with the known one that was probably meant."""
     known = [name.removeprefix(_DEST) for name in vars(parsed)]
     names = [word.lstrip("-").split("=")[0].replace("-", "_") for word in words if word.startswith("--")]
     if words and not names:
@@ -111,13 +101,13 @@ def unknown_flags(words: list[str], parsed: argparse.Namespace) -> list[str]:
 
 
 def unknown_parameter(name: str, known: Iterable[str]) -> str:
-    """Return a sentence about a name that no parameter has, with the known one that was probably meant."""
+    """Return an error for a name that no parameter has, with the known one that was probably meant."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"unknown parameter {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
-    """Return what each stage's own configuration says against the values."""
+    """Return what each stage's own configuration refuses."""
     problems: list[str] = []
     for task in package.tasks:
         if task.stage:

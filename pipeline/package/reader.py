@@ -143,15 +143,10 @@ class Package:
 
 
 def read(text: bytes, where: str, to_execute: bool = True) -> Package:
-    """Read a package.
+    """Read a package; `where` is its name in messages.
 
-    Args:
-        text: The YAML.
-        where: What to call it in messages.
-        to_execute: Whether it is to be executed here; else containers and platform settings may be for a cluster only.
-
-    Raises:
-        ConfigError: It is no package, or uses what our pipeline does not; names each task and construct.
+    Raises one `ConfigError` that names each task and construct that our pipeline does not use. Only if it is to be
+    executed here, that includes containers and platform settings for a cluster.
     """
     documents = yaml_files.load_all(text, where)
     reader = _Reader()
@@ -213,11 +208,7 @@ class _Reader:
     ) -> tuple[Task, ...]:
         """Return the tasks within a graph, each after those that it needs.
 
-        Args:
-            name: Its name.
-            component: The package's `ComponentSpec`.
-            scope: The sources of its inputs.
-            needs, conditions: Those of the graphs around it.
+        `scope` has the sources of the graph's inputs; `needs` and `conditions` are those of the graphs around it.
         """
         self._check_keys(name, "component", component)
         self._check_keys(name, "dag", component["dag"])

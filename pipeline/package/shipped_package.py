@@ -13,17 +13,12 @@ EMBED_ON_CPU = {"accelerator": "cpu", "tpu": EmbedConfig.tpu, "replicas": EmbedC
 
 
 def read() -> Package:
-    """Return it."""
+    """Read the shipped package."""
     return reader.read(PATH.read_bytes(), "the pipeline")
 
 
 def put_train_on(hardware: str, found: Package) -> None:
-    """Give train the image for its hardware, as compiling for such a profile does.
-
-    Args:
-        hardware: A key of `images.TRAIN_IMAGES`.
-        found: What `read` returned.
-    """
+    """Give train the image for its hardware, a key of `TRAIN_IMAGES`, as compiling for such a profile does."""
     tasks = {task.name: task for task in found.tasks}
     tasks["train"].container["image"] = container_images.image(container_images.TRAIN_IMAGES[hardware])
     if hardware != "cpu":
