@@ -49,8 +49,8 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
         # As soon as `tensorflow-tpu` is imported, its libtpu asks the metadata server of Google Cloud for the TPU's
         # shape, and away from there tries again for many minutes.
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    # TensorFlow logs every all-reduce and every server; matplotlib, in a container, that it looks for fonts.
-    for name in ("tensorflow", "absl", "matplotlib"):
+    # TensorFlow logs every all-reduce and server, Beam every step; matplotlib, in a container, its search for fonts.
+    for name in ("tensorflow", "absl", "apache_beam", "matplotlib"):
         logging.getLogger(name).setLevel(logging.WARNING)
     signal.signal(signal.SIGTERM, _terminate)
     try:

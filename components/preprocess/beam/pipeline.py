@@ -4,9 +4,7 @@ Rows lie in files, and Beam carries where they are. What the driver has to know 
 and beside the shards. Where both are is a value that each step is given.
 """
 
-import contextlib
 import functools
-import logging
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,7 +40,6 @@ def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, be
     rows_at.mkdir()
     shard_count = sum(plan.shard_counts.values())
     with (
-        _quiet(),
         progress.shown(rows_at, folder, row_bytes, images, shard_count),
         runners.pipeline(beam_options) as pipeline,
     ):
@@ -136,15 +133,3 @@ def _read_parts(chunk: Chunk, path: Path) -> Iterator[Part]:
         file.seek(offset)
         while file.tell() < offset + size:
             yield pickle.load(file)  # noqa: S301 - written by this stage, in a folder of its own
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Show only warnings of Beam's."""
-    logger = logging.getLogger("apache_beam")
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

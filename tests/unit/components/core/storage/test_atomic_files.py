@@ -79,18 +79,6 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["folder"]
 
 
-def fill_and_fail(place: Path) -> None:
-    with atomic_files.new_folder(place, "done") as folder:
-        (folder / "data").write_bytes(b"data")
-        raise RuntimeError("no more")
-
-
-def test_a_folder_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="no more"):
-        fill_and_fail(tmp_path / "folder")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="No space left") as caught,
@@ -108,26 +96,6 @@ def test_of_two_that_make_the_same_folder_the_first_is_kept(tmp_path: Path) -> N
             (fast / "done").write_bytes(b"fast")
     assert (tmp_path / "folder" / "done").read_bytes() == b"fast"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from components.core.storage import atomic_files
-with atomic_files.new_folder(Path(sys.argv[1]), "done") as folder:
-    atomic_files.write_file(folder / "data", b"data")
-    if sys.argv[2] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    (folder / "done").write_bytes(b"")
-"""
-
-
-def test_a_process_killed_while_it_fills_a_folder(tmp_path: Path) -> None:
-    place = tmp_path / "folder"
-    for moment, exists in (("before", False), ("never", True)):
-        done = subprocess.run([sys.executable, "-c", _KILLED, str(place), moment], check=False)
-        assert (done.returncode == 0) == exists
-        assert place.exists() == exists
 
 
 _KILLED_ASIDE = """
@@ -150,6 +118,7 @@ def test_what_killed_processes_left_is_swept_by_the_next_of_the_same_name(tmp_pa
             done = subprocess.run([sys.executable, "-c", _KILLED_ASIDE, str(tmp_path), kind], check=False)
             assert done.returncode == -signal.SIGKILL
         assert len(list(tmp_path.glob(f".tmp-{kind}-*"))) == 1
+        assert not (tmp_path / kind).exists()
     (tmp_path / ".tmp-other").touch()  # nobody's here
     atomic_files.write_file(tmp_path / "file", b"content")
     assert len(list(tmp_path.glob(".tmp-f*"))) == 1
