@@ -39,7 +39,9 @@ def embedding(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> None:
+def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alone(
+    embedding: Path, tiny_dataset: Path
+) -> None:
     loaded = feature_spaces.load(embedding)
     images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
     features, logits = loaded.embed(images)
@@ -53,35 +55,17 @@ def test_its_accuracy_is_what_it_says(embedding: Path, tiny_dataset: Path) -> No
     assert np.mean(logits.argmax(axis=1) == labels) == loaded.description.test_accuracy
     assert loaded.description.test_accuracy is not None
     assert loaded.description.test_accuracy > 0.9
+    train, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
+    alone, of_train = (loaded.embed(given)[0] for given in (images[7:8], train))
+    for name, together in features.items():
+        np.testing.assert_allclose(alone[name][0], together[7], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(of_train[name].mean(axis=0), 0, atol=1e-4)
+        np.testing.assert_allclose(np.cov(of_train[name].T), np.eye(12), atol=1e-3)
 
 
-def test_an_image_is_embedded_alike_in_any_company(embedding: Path, tiny_dataset: Path) -> None:
-    loaded = feature_spaces.load(embedding)
-    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
-    together, _ = loaded.embed(images)
-    alone, _ = loaded.embed(images[7:8])
-    for name in together:
-        np.testing.assert_allclose(alone[name][0], together[name][7], rtol=1e-4, atol=1e-4)
-
-
-def test_training_images_are_white_in_each_space(embedding: Path, tiny_dataset: Path) -> None:
-    loaded = feature_spaces.load(embedding)
-    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
-    for features in loaded.embed(images)[0].values():
-        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-4)
-        np.testing.assert_allclose(np.cov(features.T), np.eye(12), atol=1e-3)
-
-
-def test_again_it_does_nothing_and_others_are_refused(embedding: Path, tiny_dataset: Path) -> None:
-    again = embed(tiny_dataset, embedding)
-    assert again.returncode == 0
-    assert "already complete" in again.stderr
-    other = embed(tiny_dataset, embedding, classifier_epochs=9)
-    assert other.returncode == errors.BAD_CONFIGURATION
-    assert "classifier_epochs was 5 there and is 9 now" in other.stderr
-
-
-def test_in_a_bucket_a_complete_one_fetches_no_images(embedding: Path, tiny_dataset: Path, gcs: Server) -> None:
+def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_refused(
+    embedding: Path, tiny_dataset: Path, gcs: Server
+) -> None:
     gcs.create_bucket("b")
     Location.of("gs://b/dataset").commit(tiny_dataset)
     Location.of("gs://b/embedding").commit(embedding)
@@ -89,22 +73,9 @@ def test_in_a_bucket_a_complete_one_fetches_no_images(embedding: Path, tiny_data
     assert again.returncode == 0, again.stderr
     assert "already complete" in again.stderr
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
-
-
-def test_a_damaged_file_is_noticed(embedding: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    for path in embedding.rglob("*"):
-        if path.is_file():
-            target = copy / path.relative_to(embedding)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    assert embeddings.Description.of(copy).digest == embeddings.Description.of(embedding).digest
-    variables = next(copy.rglob("variables.data*"))
-    content = bytearray(variables.read_bytes())
-    content[-1] ^= 1
-    variables.write_bytes(content)
-    with pytest.raises(errors.DataError, match="damaged"):
-        embeddings.Description.of(copy)
+    other = embed(tiny_dataset, embedding, classifier_epochs=9)
+    assert other.returncode == errors.BAD_CONFIGURATION
+    assert "classifier_epochs was 5 there and is 9 now" in other.stderr
 
 
 def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
@@ -140,7 +111,6 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
     assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
 
 
-@pytest.mark.slow
 def test_two_workers_make_the_embedding_that_one_makes(
     embedding: Path, tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:

@@ -4,18 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts import datasets
 from components.core.data import dataset_reader
-from components.core.networks import gan
-from components.embed import classifier, training
+from components.embed import training
 from components.embed.config import EmbedConfig
 from components.train.second_order import in_float64
-from tests import artifacts
 
 
 def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> training.ClassifierStep:
@@ -85,64 +82,7 @@ def test_however_it_is_iterated_the_weights_are_the_same(here: tf.distribute.Str
     assert not same(states[0], make(here, str(tiny_dataset)).state_arrays())
 
 
-def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy, tiny_dataset: Path) -> None:
-    pixels, labels = batches(str(tiny_dataset), 6)
-    whole, first, second = (make(here, str(tiny_dataset)) for _ in range(3))
-    whole.run_block(pixels, labels)
-    first.run_block(pixels[:2], labels[:2])
-    second.restore(first.state_arrays())
-    second.run_block(pixels[2:], labels[2:])
-    assert same(whole.state_arrays(), second.state_arrays())
-
-
 def test_every_variable_is_in_the_state(here: tf.distribute.Strategy, tiny_dataset: Path) -> None:
     """The classifier; two slots per trained variable; the counter of updates."""
     trained = make(here, str(tiny_dataset))
     assert len(trained.state()) == len(trained.model.variables) + 2 * len(trained.model.trainable_variables) + 1
-
-
-def judged(strategy: tf.distribute.Strategy, model: keras.Model, dataset: str) -> list[tuple[float, list[list[float]]]]:
-    """On each replica: the accuracy on the test images, and their logits."""
-    images, labels = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "test")
-
-    def predict() -> tf.Tensor:
-        return model(gan.to_unit_range(images), training=False)[1]
-
-    predicted = strategy.experimental_local_results(strategy.run(predict))
-    return [(float(np.mean(np.argmax(logits, axis=1) == labels)), logits.numpy().tolist()) for logits in predicted]
-
-
-def keep(strategy: tf.distribute.Strategy, dataset: str, folder: str) -> list[tuple[float, list[list[float]]]]:
-    """Trains for 50 updates and keeps a checkpoint."""
-    trained = make(strategy, dataset)
-    trained.run_block(*batches(dataset, 50))
-    checkpoints.save(Path(folder), artifacts.checkpoint(50), trained.state_arrays())
-    return judged(strategy, trained.model, dataset)
-
-
-def restore(strategy: tf.distribute.Strategy, dataset: str, folder: str) -> list[tuple[float, list[list[float]]]]:
-    """Restores that checkpoint under a strategy."""
-    fresh = make(strategy, dataset)
-    fresh.restore(checkpoints.load_state(checkpoints.step_folder(Path(folder), 50)))
-    return judged(strategy, fresh.model, dataset)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_gives_the_same_accuracy_with_and_without_a_strategy(
-    on_replicas: Callable[..., Any], tiny_dataset: Path, tmp_path: Path
-) -> None:
-    """Kept by 4 replicas; restored under 2, and into a plain model that knows of no strategy."""
-    arguments = (str(tiny_dataset), str(tmp_path))
-    kept, under_two = on_replicas(__file__, "keep", 4, *arguments), on_replicas(__file__, "restore", 2, *arguments)
-    manifest = datasets.Manifest.of(str(tiny_dataset))
-    plain = classifier.build_classifier(manifest.image, manifest.class_count, seed=1)
-    arrays = checkpoints.load_state(checkpoints.step_folder(tmp_path, 50))
-    for variable in plain.variables:
-        variable.assign(arrays[f"classifier/{variable.path}"])
-    alone = judged(tf.distribute.get_strategy(), plain, str(tiny_dataset))
-    (accuracy, logits), *others = kept + under_two + alone
-    assert len(others) == 3 + 2 + 1
-    assert accuracy > 0.9
-    assert {other for other, _ in others} == {accuracy}
-    for _, other in others:
-        np.testing.assert_allclose(other, logits, rtol=1e-5, atol=1e-5)
