@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.artifacts import checkpoints, evaluations
+from components.core.artifacts import checkpoints
 from components.core.artifacts.recipes import Recipe
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
@@ -39,21 +39,13 @@ def place(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
     checkpoint.mkdir(parents=True)
     (checkpoint / checkpoints.MANIFEST).write_text("{}")
     recipe = decide.run(config(tmp_path / "registry")).parameters["recipe"]
-    publish.run(
-        PublishConfig(
-            model=str(model),
-            evaluation=str(evaluation),
-            registry=str(tmp_path / "registry"),
-            recipe=str(recipe),
-            checkpoint=str(checkpoint),
-        )
-    )
+    given = {"model": model, "evaluation": evaluation, "registry": tmp_path / "registry", "checkpoint": checkpoint}
+    publish.run(PublishConfig(recipe=str(recipe), **{name: str(value) for name, value in given.items()}))
     return tmp_path / "registry"
 
 
 def config(folder: Path | str, **changes: str) -> DecideConfig:
-    given = {"source": "digits", "registry": str(folder), "settings": SETTINGS, **changes}
-    return DecideConfig(**given)
+    return DecideConfig(**{"source": "digits", "registry": str(folder), "settings": SETTINGS, **changes})
 
 
 def decided(folder: Path | str, **changes: str) -> tuple[str, str]:
@@ -95,25 +87,20 @@ def test_what_is_new_is_told(
     assert decided(place, **changes) == ("RUN", f"runs: since version 1, {told}")
 
 
-def test_other_code_is_new(place: Path) -> None:
+def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
     published = registry.read_recipe(place, 1)
     assert published is not None
-    older = dataclasses.replace(published, code={**published.code, "train": "0" * 64})
-    older.write(registry.version_folder(place, 1))
+    assert published.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
+    version = registry.version_folder(place, 1)
+    dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
     assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
-
-
-def test_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:
-    (registry.version_folder(place, 1) / Recipe.FILE).unlink()
+    (version / Recipe.FILE).write_text("{")
+    with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
+        decide.run(config(place))
+    (version / Recipe.FILE).unlink()
     assert decided(place) == ("RUN", "runs: version 1 does not say what it was made from")
     with pytest.raises(ConfigError, match="version 1 does not say where its checkpoint is; give start_from scratch"):
         decide.run(config(place, start_from="champion"))
-
-
-def test_a_damaged_recipe_is_told(place: Path) -> None:
-    (registry.version_folder(place, 1) / Recipe.FILE).write_text("{")
-    with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
-        decide.run(config(place))
 
 
 def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
@@ -156,12 +143,3 @@ def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_
     buckets.put(f"{place}/versions/1/{Recipe.FILE}", json.dumps(value).encode())
     with pytest.raises(DataError, match=r"recipe\.json is damaged"):
         decide.run(config(place))
-
-
-def test_what_is_published_says_what_it_was_made_from(place: Path) -> None:
-    published = registry.read_recipe(place, 1)
-    assert published is not None
-    assert published.settings == {"steps": "20", "critic_learning_rate": "0.0001"}
-    value = json.loads((registry.version_folder(place, 1) / Recipe.FILE).read_text())
-    assert value["checkpoint_uri"] == published.checkpoint_uri
-    assert evaluations.Description.of(registry.version_folder(place, 1) / "evaluation").verdict == evaluations.PROMOTE
