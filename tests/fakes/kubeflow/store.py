@@ -5,7 +5,7 @@ import datetime
 import hashlib
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.fakes.kubeflow.requests import Item
@@ -16,21 +16,15 @@ ENDED = (SUCCEEDED, FAILED, CANCELED, SKIPPED)
 NEVER = "1970-01-01T00:00:00Z"
 
 
-def clock() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 @dataclasses.dataclass
 class Store:
     """All that the server holds, each kind by its ids, as it answers it.
 
     Attributes:
-        clock: Tells the time, in UTC.
         killed_runs: Runs that were at work when their recurring run was deleted, and died of it.
         terminated: Runs that somebody asked to end.
     """
 
-    clock: Callable[[], datetime.datetime] = clock
     pipelines: dict[str, Item] = dataclasses.field(default_factory=dict)
     versions: dict[str, Item] = dataclasses.field(default_factory=dict)
     experiments: dict[str, Item] = dataclasses.field(default_factory=dict)
@@ -49,7 +43,7 @@ class Store:
 
     def now(self) -> str:
         """The time in whole seconds, as the server keeps it."""
-        return self.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def add(self, kind: str, fields: Item) -> Item:
         """Keeps a new item of a kind: `pipeline`, `version`, `experiment` or `recurring_run`."""
@@ -74,9 +68,7 @@ class Store:
         return run
 
     def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
-        """Has the persistence agent report a run's workflow.
-
-        A run that was asked to end is reported as failed, unless it had ended by itself.
+        """Has the persistence agent report a run's workflow; one that was asked to end fails, unless it had ended.
 
         Args:
             run_id: The run.
@@ -92,48 +84,30 @@ class Store:
         run["state"], run["finished_at"] = state, now if state in ENDED else NEVER
         if message:
             run["error"] = {"code": 13, "message": message}
-        told = {name: (found, "") if isinstance(found, str) else tuple(found) for name, found in stages.items()}
-        if told or "run_details" not in run:
-            run["run_details"] = {"task_details": self._tasks(run, told)}
+        if stages or "run_details" not in run:
+            run["run_details"] = {"task_details": self._tasks(run, stages)}
 
-    def _tasks(self, run: Item, stages: Mapping[str, tuple[str, str]]) -> list[Item]:
+    def _tasks(self, run: Item, stages: Mapping[str, Any]) -> list[Item]:
         """Tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within it."""
-        before = {task["task_id"]: task for task in run.get("run_details", {}).get("task_details", [])}
-        root = self._task(run, before, "root", run["state"])
-        tasks = [root, self._task(run, before, "root-driver", SUCCEEDED, parent=root)]
-        for name, (state, message) in stages.items():
-            stage = self._task(run, before, name, state, message, parent=root)
-            tasks += [self._task(run, before, f"{name}-driver", SUCCEEDED, parent=root), stage]
+        before = {task["display_name"]: task for task in run.get("run_details", {}).get("task_details", [])}
+        tasks = [self._task(before, "root", run["state"]), self._task(before, "root-driver", SUCCEEDED)]
+        for name, told in stages.items():
+            state, message = (told, "") if isinstance(told, str) else told
+            tasks += [self._task(before, f"{name}-driver", SUCCEEDED), self._task(before, name, state, message)]
             if state != SKIPPED:
-                tasks.append(self._task(run, before, "executor", state, message, parent=stage))
+                tasks.append(self._task({}, "executor", state, message))
         return tasks
 
-    def _task(
-        self,
-        run: Item,
-        before: Mapping[str, Item],
-        name: str,
-        state: str,
-        message: str = "",
-        parent: Item | None = None,
-    ) -> Item:
-        above = {"parent_task_id": parent["task_id"]} if parent else {}
-        task_id = str(uuid.uuid5(uuid.UUID(parent["task_id"] if parent else run["run_id"]), name))
-        old, now = before.get(task_id, {}), self.now()
-        history = old.get("state_history", [])
-        if not history or history[-1]["state"] != state:
-            history = [*history, {"update_time": now, "state": state}]
-        started = next((status["update_time"] for status in history if status["state"] != PENDING), NEVER)
+    def _task(self, before: Mapping[str, Item], name: str, state: str, message: str = "") -> Item:
+        old, now = before.get(name, {}), self.now()
+        same = old.get("state") == state
+        started = old.get("start_time", NEVER)
         return {
-            "run_id": run["run_id"],
-            "task_id": task_id,
             "display_name": name,
             "create_time": old.get("create_time", now),
-            "start_time": started,
-            "end_time": history[-1]["update_time"] if state in ENDED else NEVER,
+            "start_time": now if started == NEVER and state != PENDING else started,
+            "end_time": (old["end_time"] if same else now) if state in ENDED else NEVER,
             "state": state,
-            "state_history": history,
-            **above,
             **({"error": {"code": 13, "message": message}} if message else {}),
         }
 

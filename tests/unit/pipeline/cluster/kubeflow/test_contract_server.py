@@ -128,7 +128,7 @@ def test_schedules_start_runs_and_their_end_kills_them(server: Server, start: di
     (second,) = server.tick()
     for recurring_run_id, killed in ((paused, []), (recurring, [second])):
         assert ask(server, "DELETE", f"/recurringruns/{recurring_run_id}").status_code == 200
-        assert server.killed_runs == killed
+        assert server.store.killed_runs == killed
     assert ask(server, "GET", f"/runs/{second}").json()["state"] == "FAILED"
     assert ask(server, "GET", f"/runs/{run_id}").json()["state"] == "SUCCEEDED"
 

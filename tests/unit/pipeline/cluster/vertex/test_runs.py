@@ -5,7 +5,6 @@ What is sent is compared with Google's own SDK in `test_sdk.py`.
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -16,63 +15,36 @@ from google.protobuf import json_format
 from google.rpc.error_details_pb2 import BadRequest
 
 from components.core.errors import ConfigError, TransientError
-from pipeline.cluster import answers, backend, submission
+from pipeline.cluster import answers, backend
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
-from pipeline.compile import compiled_package
+from pipeline.profiles.profiles import Profile
 from tests.fakes.vertex.server import Refused, VertexServer, serving
-from tests.unit.pipeline.packages import DIGESTS, PROFILES
-
-PROFILE = dataclasses.replace(
-    PROFILES["tpu-v5e-8", "vertex"],
-    service_account="of-profile@p.iam.gserviceaccount.com",
-    network="projects/12345/global/networks/default",
-    encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
-)
-
-
-@pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """A run of the package that holds most: a custom job, on a TPU."""
-    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(compiled_package(DIGESTS, PROFILE))
-    return Submission(
-        package=submission.read_package(path),
-        parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500},
-        experiment="Nightly Runs",
-        run_name="first run",
-        pipeline_root="gs://staging/vertex",
-    )
+from tests.unit.pipeline.packages import DIGESTS
 
 
 @pytest.fixture
-def server() -> Iterator[VertexServer]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def vertex(server: VertexServer, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
+def vertex(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0, 0.0))
-    return VertexRuns(VertexConnection(project="my-project-1", location="us-central1", api_endpoint=server.url))
+    return VertexRuns(connection)
 
 
-def test_run_and_custom_job_are_what_the_profile_says(wanted: Submission) -> None:
+def test_run_and_custom_job_are_what_the_profile_says(wanted: Submission, profile: Profile) -> None:
     job = job_content(wanted)
-    assert job["serviceAccount"] == PROFILE.service_account
-    assert job["network"] == PROFILE.network
-    assert job["encryptionSpec"] == {"kmsKeyName": PROFILE.encryption_key}
+    assert job["serviceAccount"] == profile.service_account
+    assert job["network"] == profile.network
+    assert job["encryptionSpec"] == {"kmsKeyName": profile.encryption_key}
     words = job["pipelineSpec"]["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
     custom = CustomJob()
     json_format.ParseDict(json.loads(words[words.index("--payload") + 1]), CustomJob.pb(custom))
     (pool,) = custom.job_spec.worker_pool_specs
     assert (pool.machine_spec.machine_type, pool.machine_spec.tpu_topology) == ("ct5lp-hightpu-8t", "2x4")
     assert pool.container_spec.image_uri == DIGESTS["train-tpu"]
-    assert custom.job_spec.service_account == PROFILE.service_account
-    assert custom.job_spec.network == PROFILE.network
-    assert custom.encryption_spec.kms_key_name == PROFILE.encryption_key
+    assert custom.job_spec.service_account == profile.service_account
+    assert custom.job_spec.network == profile.network
+    assert custom.encryption_spec.kms_key_name == profile.encryption_key
     given = dataclasses.replace(wanted, service_account="given@p.iam.gserviceaccount.com")
     assert job_content(given)["serviceAccount"] == given.service_account
 

@@ -1,8 +1,8 @@
 """Schedules on Vertex: what is asked of a server in which order. What is sent is compared in `test_sdk.py`."""
 
-import dataclasses
 import datetime
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -10,61 +10,29 @@ import pytest
 from google.cloud.aiplatform_v1.types import Schedule as VertexSchedule
 
 from components.core.errors import ConfigError, TransientError
-from pipeline.cluster import submission
 from pipeline.cluster.backend import Schedule
-from pipeline.cluster.submission import ClusterPackage, Submission
+from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
-from tests.fakes.vertex.server import Refused, VertexServer, serving
-from tests.unit.pipeline.packages import package_of
-
-CONNECTION = VertexConnection(project="my-project-1", location="us-central1")
-NOW = datetime.datetime(2026, 11, 22, 9, 30, tzinfo=datetime.UTC)
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> ClusterPackage:
-    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
-    return submission.read_package(path, "vertex")
+from tests.fakes.vertex.server import Refused, VertexServer
 
 
 @pytest.fixture
-def server() -> Iterator[VertexServer]:
-    with serving() as found:
-        yield found
+def vertex(connection: VertexConnection) -> VertexSchedules:
+    return VertexSchedules(connection)
 
 
 @pytest.fixture
-def vertex(server: VertexServer) -> VertexSchedules:
-    return VertexSchedules(dataclasses.replace(CONNECTION, api_endpoint=server.url))
-
-
-@pytest.fixture
-def nightly(package: ClusterPackage) -> Callable[..., Schedule]:
-    """A schedule, with changes: those of the run by the names of a `Submission`."""
-
-    def make(**changes: Any) -> Schedule:
-        of_run = {field.name for field in dataclasses.fields(Submission)}
-        of_known_run: dict[str, Any] = {
-            "package": package,
-            "parameters": {"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5},
-            "experiment": "Nightly Runs",
-            "run_name": "nightly",
-            "pipeline_root": "gs://staging/vertex",
-        }
-        run = Submission(**(of_known_run | {name: value for name, value in changes.items() if name in of_run}))
-        known: dict[str, Any] = {
-            "name": "nightly",
-            "cron": "0 3 * * MON-FRI",
-            "time_zone": "Europe/Berlin",
-            "target": "vertex",
-        }
-        return Schedule(
-            submission=run, **(known | {name: value for name, value in changes.items() if name not in of_run})
-        )
-
-    return make
+def nightly(wanted: Submission) -> Callable[..., Schedule]:
+    """A schedule, with changes."""
+    return functools.partial(
+        Schedule,
+        name="nightly",
+        cron="0 3 * * MON-FRI",
+        time_zone="Europe/Berlin",
+        target="vertex",
+        submission=wanted,
+    )
 
 
 def enabled(vertex: VertexSchedules) -> dict[str, bool]:

@@ -3,45 +3,26 @@
 The SDK takes long to import, and is used nowhere else.
 """
 
-import dataclasses
 from typing import Any
 
-import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1.types import CreateScheduleRequest, PipelineJob
 from google.protobuf import json_format
 
-from pipeline.cluster import submission
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content
 from pipeline.cluster.vertex.schedules import VertexSchedules
-from tests.fakes.vertex.server import serving
-from tests.unit.pipeline.packages import package_of
+from pipeline.profiles.profiles import Profile
+from tests.fakes.vertex.server import VertexServer
 
 PLACE: dict[str, Any] = {
     "project": "my-project-1",
     "location": "us-central1",
     "credentials": AnonymousCredentials(),
 }
-KEY = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
-
-
-@pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> Submission:
-    """A run of the package that holds most: a custom job, on a TPU."""
-    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    path.write_bytes(package_of("tpu-v5e-8", "vertex"))
-    package = submission.read_package(path)
-    return Submission(
-        package=dataclasses.replace(package, origin=dataclasses.replace(package.origin, encryption_key=KEY)),
-        parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
-        experiment="nightly",
-        run_name="first run",
-        pipeline_root="gs://staging/vertex",
-    )
 
 
 def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
@@ -51,7 +32,7 @@ def of_the_sdk(wanted: Submission) -> aiplatform.PipelineJob:
         pipeline_root=wanted.pipeline_root,
         parameter_values=wanted.parameters,
         failure_policy="slow",
-        encryption_spec_key_name=KEY,
+        encryption_spec_key_name=wanted.package.origin.encryption_key,
         **PLACE,
     )
 
@@ -60,14 +41,16 @@ def as_json(message: Any) -> dict[str, Any]:
     return json_format.MessageToDict(type(message).pb(message))
 
 
-def test_a_run(wanted: Submission) -> None:
+def test_a_run(wanted: Submission, profile: Profile) -> None:
     ours = as_json(message("PipelineJob", job_content(wanted)))
     theirs = as_json(PipelineJob(of_the_sdk(wanted)._gca_resource))
     assert ours.pop("labels").keys() == {"wgan_package", "wgan_experiment"}
+    # The SDK takes these when it submits.
+    assert (ours.pop("serviceAccount"), ours.pop("network")) == (profile.service_account, profile.network)
     assert ours == theirs
 
 
-def test_a_schedule(wanted: Submission) -> None:
+def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer) -> None:
     nightly = Schedule(
         name="nightly",
         cron="0 3 * * MON-FRI",
@@ -76,20 +59,20 @@ def test_a_schedule(wanted: Submission) -> None:
         submission=wanted,
         concurrency=2,
     )
-    with serving() as server:
-        connection = VertexConnection(project=PLACE["project"], location=PLACE["location"], api_endpoint=server.url)
-        vertex = VertexSchedules(connection)
-        vertex.create(nightly)
-        theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
-        # It cannot be told of a server without TLS.
-        theirs.api_client = vertex._client
-        theirs.create(
-            cron="TZ=Europe/Berlin 0 3 * * 1-5",
-            start_time="2099-01-01T00:00:00Z",
-            max_concurrent_run_count=2,
-            max_concurrent_active_run_count=2,
-        )
-        ours, sdks = (_comparable(request) for method, request in server.requests if method == "CreateSchedule")
+    vertex = VertexSchedules(connection)
+    vertex.create(nightly)
+    theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
+    # It cannot be told of a server without TLS.
+    theirs.api_client = vertex._client
+    theirs.create(
+        cron="TZ=Europe/Berlin 0 3 * * 1-5",
+        start_time="2099-01-01T00:00:00Z",
+        max_concurrent_run_count=2,
+        max_concurrent_active_run_count=2,
+        service_account=profile.service_account,
+        network=profile.network,
+    )
+    ours, sdks = (_comparable(request) for method, request in server.requests if method == "CreateSchedule")
     assert ours == sdks
 
 

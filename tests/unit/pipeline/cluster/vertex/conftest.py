@@ -1,0 +1,48 @@
+"""A server that is no Vertex, and a run of the package that holds most: a custom job, on a TPU."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.cluster import submission
+from pipeline.cluster.submission import Submission
+from pipeline.cluster.vertex.connection import VertexConnection
+from pipeline.compile import compiled_package
+from pipeline.profiles.profiles import Profile
+from tests.fakes.vertex.server import VertexServer, serving
+from tests.unit.pipeline.packages import DIGESTS, PROFILES
+
+
+@pytest.fixture
+def server() -> Iterator[VertexServer]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def connection(server: VertexServer) -> VertexConnection:
+    return VertexConnection(project="my-project-1", location="us-central1", api_endpoint=server.url)
+
+
+@pytest.fixture(scope="session")
+def profile() -> Profile:
+    return dataclasses.replace(
+        PROFILES["tpu-v5e-8", "vertex"],
+        service_account="of-profile@p.iam.gserviceaccount.com",
+        network="projects/12345/global/networks/default",
+        encryption_key="projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+    )
+
+
+@pytest.fixture(scope="session")
+def wanted(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Submission:
+    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
+    path.write_bytes(compiled_package(DIGESTS, profile))
+    return Submission(
+        package=submission.read_package(path),
+        parameters={"source": "gs://images", "root": "/gcs/bucket/runs", "steps": 500, "beta_1": 0.5, "seed": None},
+        experiment="Nightly Runs",
+        run_name="first run",
+        pipeline_root="gs://staging/vertex",
+    )
