@@ -1,14 +1,12 @@
 """Ways to a Kubeflow server: who we are there, how soon we give up, and what is refused before anything is sent."""
 
 import argparse
-import contextlib
 import dataclasses
 import re
 import socket
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,30 +48,6 @@ def held(folder: Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     return str(path)
-
-
-@contextlib.contextmanager
-def silent_server() -> Iterator[tuple[str, list[int]]]:
-    """A server that takes connections and never answers; yields its URL and a number for each connection."""
-    taken: list[int] = []
-    kept: list[socket.socket] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def take() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    kept.append(listening.accept()[0])
-                    taken.append(len(taken) + 1)
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", taken
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
-            for each in kept:
-                each.close()
 
 
 def test_the_way_to_the_server_must_be_one() -> None:
@@ -162,12 +136,17 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
 
 
 def test_a_server_that_never_answers_is_asked_once() -> None:
-    with silent_server() as (url, taken):
-        told = refused_client(KubeflowConnection(host=url, seconds=(5.0, 0.05)), TransientError)
+    given_up = threading.Event()
+
+    def wait(request: Request) -> None:
+        given_up.wait(10)
+
+    with serving() as server:
+        server.before = wait
+        told = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
+        given_up.set()
         assert "cannot be reached: no answer in time" in told
-        while not taken:
-            time.sleep(0.01)
-        assert taken == [1]
+        assert len(server.requests) == 1
 
 
 def test_every_request_has_its_limits(kfp_run: Submission) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import connection as vertex_connection
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.profiles.profiles import VERTEX
+from pipeline.cluster.vertex.runs import VertexRuns
 from tests.fakes import http
-from tests.unit.pipeline.packages import package_of
 
 GOOD = {"project": "my-project-1", "location": "us-central1"}
 
@@ -183,33 +182,12 @@ def test_a_key_of_a_service_account_needs_nobody(
     assert credentials.token
 
 
-_WITHOUT_THE_LIBRARY = """
-import sys
-from pathlib import Path
-from components.core.errors import ConfigError
-from pipeline.cluster import submission
-from pipeline.cluster.vertex import connection as vertex_connection
-from pipeline.cluster.vertex import runs as vertex_runs
-sys.modules["google.cloud.aiplatform_v1"] = None
-connection = vertex_connection.VertexConnection(project="p", location="l")
-runs = vertex_runs.VertexRuns(connection)
-package = submission.read_package(Path(sys.argv[1]), "vertex")
-wanted = submission.Submission(
-    package=package, parameters={"source": "s", "root": "r"}, experiment="e", run_name="n", pipeline_root="gs://bucket/r"
-)
-for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
-    try:
-        ask()
-    except ConfigError as error:
-        print(error)
-"""
-
-
-def test_the_library_is_missing(tmp_path: Path) -> None:
-    # A process of its own, as this one has imported it.
-    package = tmp_path / "package.yaml"
-    package.write_bytes(package_of("cpu", VERTEX))
-    command = [sys.executable, "-c", _WITHOUT_THE_LIBRARY, str(package)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    line = "google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-pipeline[vertex]'"
-    assert (done.stdout.splitlines(), done.stderr) == ([line] * 4, "")
+def test_the_library_is_missing(
+    connection: VertexConnection, wanted: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("google.cloud.aiplatform_v1", raising=False)
+    monkeypatch.setitem(sys.modules, "google.cloud.aiplatform_v1", None)
+    runs = VertexRuns(connection)
+    for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
+        with pytest.raises(ConfigError, match=r"^google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-"):
+            ask()
