@@ -42,7 +42,6 @@ WAITING, RUNNING, DONE, UNCHANGED = "waiting", "running", "done", "unchanged"
 FAILED, SKIPPED, NOT_RUN, INTERRUPTED = "failed", "skipped", "not run", "interrupted"
 _GOOD = (DONE, UNCHANGED)
 _CANNOT_START = 127
-_FINAL = (errors.BAD_CONFIGURATION, errors.BAD_DATA, errors.DEFECT, errors.INTERRUPTED, errors.TERMINATED)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_SECONDS = 0.5  # at most, until a signal is noticed
 
@@ -185,7 +184,7 @@ class Run:
         while True:
             attempt += 1
             code, outputs = self._run_once(call)
-            final = code in (errors.OK, _CANNOT_START, *_FINAL) or self._place.stopping.is_set()
+            final = code in (_CANNOT_START, *errors.FINAL) or self._place.stopping.is_set()
             if final or attempt > task.retries.count:
                 break
             wait = task.retries.wait_before(attempt)

@@ -7,7 +7,7 @@ import dataclasses
 import re
 
 _ORIGIN = re.compile(
-    r"Compiled for (kfp|vertex), profile (\S+?)"
+    r"Compiled for (\w+), profile (\S+?)"
     r"(?:, service account (\S+?))?(?:, network (\S+?))?(?:, encryption key (\S+?))?\.$"
 )
 

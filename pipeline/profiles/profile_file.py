@@ -10,7 +10,7 @@ from components.train.config import TrainConfig
 from pipeline.profiles import validation, yaml_files
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profile_values import Retries
-from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, Profile
+from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
 from pipeline.profiles.validation import Settings, Text, matching
 from pipeline.profiles.vertex_hardware import VertexStage
 from pipeline.profiles.yaml_files import suggestion
@@ -19,6 +19,7 @@ from pipeline.profiles.yaml_files import suggestion
 # retries what a worker lost, and a download without a network should fail within seconds.
 _RETRIES = {TRAIN: Retries(count=2, first_wait=10), "embed": Retries(count=2, first_wait=10)}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
+STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]
 
 
@@ -56,7 +57,7 @@ class _OnVertex(_OnTarget[VertexStage]):
     ] = ""
 
 
-class _Targets(Settings):
+class Targets(Settings):
     kfp: _OnTarget[KubernetesStage] | None = None
     vertex: _OnVertex | None = None
 
@@ -73,7 +74,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
     """
     what = f"profiles {where}"
     content = yaml_files.load(text, what)
-    found = validation.read(dict[_Name, _Targets], content, what)
+    found = validation.read(dict[_Name, Targets], content, what)
     return {
         (name, target): _profile(name, target, profile)
         for name, targets in found.items()
@@ -83,7 +84,7 @@ def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
 
 
 def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVertex) -> Profile:
-    none = KubernetesStage() if target == KFP else VertexStage()
+    none = STAGES[target]()
     found_stages = {}
     for stage in stages.ALL:
         given = found.stages.get(stage) or found.stages.get(OTHERS) or none
@@ -95,8 +96,8 @@ def _profile(name: str, target: str, found: _OnTarget[KubernetesStage] | _OnVert
         target=target,
         stages=found_stages,
         service_account=found.service_account,
-        network=found.network if isinstance(found, _OnVertex) else "",
-        encryption_key=found.encryption_key if isinstance(found, _OnVertex) else "",
+        network=getattr(found, "network", ""),
+        encryption_key=getattr(found, "encryption_key", ""),
         train_image=train.hardware,
         accelerator=TrainConfig.accelerator if train.hardware == "cpu" else train.hardware,
         replicas=train.replicas,

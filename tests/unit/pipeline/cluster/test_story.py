@@ -11,7 +11,8 @@ import pytest
 
 from components.core import errors
 from pipeline.__main__ import main
-from pipeline.cluster import waiting
+from pipeline.cluster import backends, waiting
+from pipeline.profiles import profile_file, profiles
 from tests.unit.pipeline.cluster import schedule_files, worlds
 from tests.unit.pipeline.cluster.worlds import World
 
@@ -33,6 +34,11 @@ def package(target: str, request: pytest.FixtureRequest) -> Path:
 def world(target: str) -> Iterator[World]:
     with worlds.world(target) as found:
         yield found
+
+
+def test_every_target_has_a_backend_and_hardware() -> None:
+    for known in (backends.BACKENDS, profile_file.Targets.model_fields, profile_file.STAGES):
+        assert set(known) == set(profiles.TARGETS)
 
 
 def submit(world: World, package: Path, *more: str) -> int:
