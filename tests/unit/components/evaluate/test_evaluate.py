@@ -1,7 +1,6 @@
 """Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
 
 import dataclasses
-import html.parser
 import json
 import os
 import shutil
@@ -207,15 +206,6 @@ def test_run_again_does_nothing_and_other_settings_are_refused(
         run(two_checkpoints[0], place, sample_count=150)
 
 
-def test_limits_reject_and_fewer_samples_can_be_asked_for(
-    run: Run, two_checkpoints: list[Path], tmp_path: Path
-) -> None:
-    result = run(two_checkpoints[0], tmp_path / "e", sample_count=100, distance_limit=1e-6)
-    assert result.parameters["verdict"] == evaluations.REJECT
-    assert "fcd_corrected is" in str(result.parameters["summary"])
-    assert result.metrics["samples"] == metrics(result)["compared"] == 100
-
-
 @pytest.mark.slow
 def test_challenger_against_champion_both_ways_round(
     first: StageResult,
@@ -260,7 +250,7 @@ def test_conditional_against_unconditional_both_ways_round(
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert "samples that show the class they were asked for" in report(challenger)
-    assert len(_Page(report(challenger)).sources) == 9  # one more: a row for each class
+    assert report(challenger).count(" src=") == 9  # one more: a row for each class
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
@@ -383,41 +373,23 @@ def test_without_classes_the_class_rules_are_left_out(
     assert "Share of each bin" in report(result)
 
 
-def test_with_a_classifier_that_was_dropped_the_class_rules_are_left_out_and_the_reasons_say_so(
-    run: Run, two_checkpoints: list[Path], embedding: Path, tmp_path: Path
+def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
+    run: Run, two_checkpoints: list[Path], dataset: str, make_embedding: Callable[..., Path], tmp_path: Path
 ) -> None:
-    dropped = tmp_path / "embedding"
-    shutil.copytree(embedding, dropped)
+    certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
+    dropped = make_embedding(tmp_path / "embedding", dataset, certificate)
     value = json.loads((dropped / embeddings.MANIFEST).read_text())
     spaces = [space for space in value["spaces"] if space["name"] == embeddings.UNTRAINED]
     value |= {"spaces": spaces, "class_count": 0, "test_accuracy": 0.35}
     atomic_files.write_json(dropped / embeddings.MANIFEST, value)
-    result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped)
-    assert result.parameters["verdict"] == evaluations.PROMOTE
-    remark = "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance"
-    assert remark in str(result.parameters["summary"])
-    assert remark in report(result)
-    assert [rule for rule in rules(result) if "fcd" in rule] == ["fcd_corrected"]
-    assert not [rule for rule in rules(result) if "class" in rule]
-
-
-@pytest.mark.parametrize(("uncertified", "verdict"), [("hold", evaluations.HOLD), ("judge", evaluations.PROMOTE)])
-def test_without_a_certificate_the_verdict_is_hold_unless_it_is_to_judge(
-    run: Run,
-    two_checkpoints: list[Path],
-    dataset: str,
-    make_embedding: Callable[..., Path],
-    tmp_path: Path,
-    uncertified: str,
-    verdict: str,
-) -> None:
-    certificate = {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}
-    embedding = make_embedding(tmp_path / "embedding", dataset, certificate)
-    result = run(two_checkpoints[0], tmp_path / "e", embedding=embedding, uncertified=uncertified)
-    assert result.parameters["verdict"] == verdict
+    result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped, uncertified="hold")
+    assert result.parameters["verdict"] == evaluations.HOLD
+    assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
     for text in (str(result.parameters["summary"]), report(result)):
         assert "uncertified: 990 test images, 2,000 needed" in text
-    assert evaluations.Description.of(tmp_path / "e").uncertified == "990 test images, 2,000 needed"
+        assert "the classifier was dropped: a test accuracy of 0.35 is not significantly better than chance" in text
+    assert [rule for rule in rules(result) if "fcd" in rule] == ["fcd_corrected"]
+    assert not [rule for rule in rules(result) if "class" in rule]
 
 
 def test_too_few_images_and_strangers_are_refused(
@@ -449,20 +421,6 @@ def test_an_embedding_whose_certificate_failed_is_refused(
     assert not (tmp_path / "e").exists()
 
 
-class _Page(html.parser.HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.sources: list[str] = []
-        self.links: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.sources += [value or "" for name, value in attrs if name == "src"]
-        self.links += [value or "" for name, value in attrs if name in ("href", "onload", "onerror", "onclick")]
-
-
 def test_the_report_stands_alone(
     run: Run, two_checkpoints: list[Path], dataset: str, champions: Path, tmp_path: Path
 ) -> None:
@@ -474,14 +432,9 @@ def test_the_report_stands_alone(
     scores_table.append(checkpoint.parent, score_row(50, dataset_digest=digest, embedding_digest="of another space"))
     (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
     text = report(run(checkpoint, tmp_path / "e", registry=champions))
-    page = _Page(text)
-    assert len(text) < 2_000_000
-    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in text
-    assert "script" not in page.tags
-    assert page.links == []
     # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
-    assert len(page.sources) == 10
-    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert text.count(" src=") == text.count(' src="data:image/png;base64,') == 10
+    assert "<script" not in text
     assert "http" not in text.replace("http-equiv", "")
     assert "champion, version 1" in text
     assert str(tmp_path) not in text
