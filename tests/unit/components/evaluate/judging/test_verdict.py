@@ -16,20 +16,20 @@ from tests.limits import NO_LIMITS
 from tests.unit.components.evaluate.conftest import README
 
 SHAPE = ImageShape(8, 8, 1)
-# What there are limits on: the value, and half the width of its interval.
-GOOD: dict[str, tuple[float, float]] = {
-    "pixel_mean_ratio": (1.1, 0.1),
-    "pixel_deviation_ratio": (0.9, 0.1),
-    "fcd_corrected": (0.02, 0.01),
-    "untrained_fcd_corrected": (0.03, 0.01),
-    "recall against real images": (0.7, 0.1),
-    "coverage against real images": (0.8, 0.1),
-    "class_distance": (0.05, 0.04),
-    "class_ratio": (0.8, 0.1),
-    "class_coverage": (0.8, 0.1),
-    "distinct_share": (1.0, 0.0),
-    "copy_share": (0.01, 0.005),
-    "copy_nearness": (0.4, 0.1),
+# What there are limits on.
+GOOD = {
+    "pixel_mean_ratio": around(1.1, 0.1),
+    "pixel_deviation_ratio": around(0.9, 0.1),
+    "fcd_corrected": around(0.02, 0.01),
+    "untrained_fcd_corrected": around(0.03, 0.01),
+    "recall against real images": around(0.7, 0.1),
+    "coverage against real images": around(0.8, 0.1),
+    "class_distance": around(0.05, 0.04),
+    "class_ratio": around(0.8, 0.1),
+    "class_coverage": around(0.8, 0.1),
+    "distinct_share": around(1.0, 0.0),
+    "copy_share": around(0.01, 0.005),
+    "copy_nearness": around(0.4, 0.1),
 }
 CONFIG = EvaluateConfig(
     checkpoint="-",
@@ -63,16 +63,12 @@ BEYOND: list[tuple[str, float, float]] = [
     ("copy_nearness", 0.7, 0.1),
 ]
 LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
-DIFFERENCES = {"recall": (0.0, 0.03), "coverage": (0.0, 0.03), "class_distance": (0.0, 0.03)}
+DIFFERENCES = dict.fromkeys(("recall", "coverage", "class_distance"), around(0.0, 0.03))
 FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
 BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
 
 
-def _around(values: Mapping[str, tuple[float, float]]) -> dict[str, Measured]:
-    return {name: around(value, half_width) for name, (value, half_width) in values.items()}
-
-
-CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=_around(DIFFERENCES))
+CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=DIFFERENCES)
 
 
 def _moved(by: float, *spaces: str) -> dict[str, list[float]]:
@@ -94,24 +90,11 @@ def _judge(
     without: Sequence[str] = (),
     **changes: Any,
 ) -> Verdict:
-    known = {name: value for name, value in {**_around(GOOD), **(measured or {})}.items() if name not in without}
+    known = {name: value for name, value in {**GOOD, **(measured or {})}.items() if name not in without}
     own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in known.items()}}
-    given = {
-        "floor_errors": FLOOR_ERRORS,
-        "labelled": True,
-        "checkpoint_digest": "new",
-        "image": SHAPE,
-        **changes,
-    }
-    model = Scores(
-        values={**own, **(scores or {})}, measured=known, blocks=_moved(-0.005) if blocks is None else blocks
-    )
+    model = Scores({**own, **(scores or {})}, known, _moved(-0.005) if blocks is None else blocks)
+    given = {"floor_errors": FLOOR_ERRORS, "labelled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
     return judge(model, config, champion, **given)
-
-
-def _champion(**differences: tuple[float, float]) -> Champion:
-    """The champion, which the model differs otherwise from."""
-    return dataclasses.replace(CHAMPION, differences=_around({**DIFFERENCES, **differences}))
 
 
 def _outcomes(found: Verdict) -> dict[str, str]:
@@ -143,7 +126,7 @@ def test_every_rule_is_tried_beyond_its_limit() -> None:
 
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
 def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_width: float) -> None:
-    found = _judge(_around({name: (value, half_width)}))
+    found = _judge({name: around(value, half_width)})
     assert found.verdict == REJECT
     assert _outcomes(found) == {name: FAILED}
     assert found.reasons[0].startswith(f"{name} is {value:g} (")
@@ -153,17 +136,17 @@ def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_
 @pytest.mark.parametrize("good", [True, False])
 def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, half_width: float, good: bool) -> None:
     """Whichever side of the limit the value is on."""
-    middle = GOOD[name][0] if good else value
-    found = _judge(_around({name: (middle, abs(value - GOOD[name][0]))}))
+    middle = GOOD[name].value if good else value
+    found = _judge({name: around(middle, abs(value - GOOD[name].value))})
     assert found.verdict == HOLD
     assert _outcomes(found) == {name: HELD}
     assert found.reasons[0].endswith(", undecided with these images")
 
 
 def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
-    wide = {name: (value, 10.0) for name, (value, _) in GOOD.items()}
-    assert _judge(_around(wide)).verdict == HOLD
-    assert _judge(_around({**wide, "class_ratio": (0.1, 0.1)})).verdict == REJECT
+    wide = {name: around(good.value, 10.0) for name, good in GOOD.items()}
+    assert _judge(wide).verdict == HOLD
+    assert _judge({**wide, "class_ratio": around(0.1, 0.1)}).verdict == REJECT
 
 
 def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
@@ -184,7 +167,7 @@ def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float |
 @pytest.mark.parametrize("part", ["value", "low", "high"])
 def test_an_interval_that_is_missing_or_not_a_number_rejects(name: str, part: str) -> None:
     assert _judge(without=[name]).verdict == REJECT
-    damaged = dataclasses.replace(_around(GOOD)[name], **{part: math.nan})
+    damaged = dataclasses.replace(GOOD[name], **{part: math.nan})
     assert _outcomes(_judge({name: damaged}, scores={name: 1.0})) == {name: FAILED}
 
 
@@ -210,7 +193,7 @@ def test_without_a_certificate_a_good_model_is_held_unless_it_is_to_judge(
     assert found.verdict == verdict
     assert "uncertified: 34 test images, 2,000 needed" in found.reasons
     assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [outcome]
-    assert _judge(_around({"class_ratio": (0.1, 0.1)}), config=config, uncertified="x").verdict == REJECT
+    assert _judge({"class_ratio": around(0.1, 0.1)}, config=config, uncertified="x").verdict == REJECT
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
@@ -259,7 +242,8 @@ def test_a_difference_within_the_spread_of_the_blocks_holds(spread: float) -> No
 def test_a_better_distance_with_less_diversity_than_the_champion_rejects_or_holds(name: str, beyond: float) -> None:
     rule = f"{name} less the champion's"
     for half_width, outcome in ((0.05, FAILED), (0.15, HELD)):
-        found = _judge(champion=_champion(**{name: (beyond, half_width)}))
+        differences = {**DIFFERENCES, name: around(beyond, half_width)}
+        found = _judge(champion=dataclasses.replace(CHAMPION, differences=differences))
         assert _outcomes(found) == {rule: outcome}
         assert found.verdict == (REJECT if outcome == FAILED else HOLD)
 
