@@ -14,7 +14,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pool
-from components.preprocess.decode.pixels import UndecodableImage
+from components.preprocess.decode.pixels import LARGEST_FILE, UndecodableImage
 from tests.faults import broken_decoder
 from tests.faults.corruption import damages
 from tests.faults.counts import Counts
@@ -74,7 +74,8 @@ def _in_one_source(folder: Path) -> Counts:
         if isinstance(case.expected, str):
             entry = aside.pop(name, {"reason": "it is not set aside", "sha256": ""})
             problem = case.problem(UndecodableImage(entry["reason"]))
-            if not problem and entry["sha256"] != digests.sha256_of_file(source / name):
+            is_read = (source / name).stat().st_size <= LARGEST_FILE
+            if not problem and entry["sha256"] != (digests.sha256_of_file(source / name) if is_read else ""):
                 problem = "the list has another sha256"
         else:
             problem = "" if any(not case.problem(image) for image in kept) else "its pixels are not in the dataset"
