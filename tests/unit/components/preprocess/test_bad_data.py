@@ -134,7 +134,7 @@ def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
     )
     labels, images = b"\0\0\x08\1" + struct.pack(">I", 10), b"\0\0\x08\3" + struct.pack(">III", 2, 3, 4)
     list_stacks = "idx.list_stacks([file])"
-    for header, read, told in (
+    for header, read, reported in (
         (labels, "idx.read_labels(file, 10)", "DataError x-images goes on after the 10 labels that its header says"),
         (
             b"\0\0\x08\1" + struct.pack(">I", 2**32 - 1),
@@ -147,7 +147,7 @@ def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
         file = bomb(header)
         words = [sys.executable, "-c", program, file.place, str(file.bytes), read]
         said, most = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert said.startswith(told)
+        assert said.startswith(reported)
         assert int(most) < 150
 
 
@@ -234,8 +234,8 @@ def test_identical_images_and_contradicting_labels_are_counted_and_stay(
         manifest = run(source, tmp_path / "dataset")
     assert manifest.source.items() >= {"images": 64, "duplicates": 4, "contradictions": 1}.items()
     assert sum(split.records for split in manifest.splits.values()) == 64
-    told = f"more than once, and stay; 1 have different labels, such as that of sha256 {contradicting}"
-    assert f"4 images are in the source {told}" in caplog.text
+    reported = f"more than once, and stay; 1 have different labels, such as that of sha256 {contradicting}"
+    assert f"4 images are in the source {reported}" in caplog.text
 
 
 def test_one_image_and_classes_without_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -118,7 +118,7 @@ def change(source: Path, chance: random.Random) -> None:
     write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
 
 
-def test_whatever_changed_it_is_the_dataset_made_from_scratch(tmp_path: Path) -> None:
+def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path) -> None:
     chance = random.Random(4)
     source, index, earlier = tmp_path / "pets", tmp_path / "index", tmp_path / "datasets"
     write(source, range(50))
@@ -253,7 +253,7 @@ def say(path: Path, name: str, value: Any) -> None:
     atomic_files.write_sealed_json(path, {**atomic_files.read_sealed_json(path, "dataset"), name: value})
 
 
-# What is done to the dataset; what is told; whether some of it is taken over all the same.
+# What is done to the dataset; what is logged; whether some of it is reused anyway.
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
     "pixels": (lambda at: flip(shard(at), 60), "00003.tfrecord is damaged or gone; 1 images were decoded again", True),
     "label": (lambda at: flip(shard(at), -6), "", True),  # of no use here
@@ -282,7 +282,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, bool]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_told_and_changes_nothing(
+def test_damage_is_reported_and_changes_nothing(
     kept: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     damage, message, some = DAMAGE[what]
@@ -293,9 +293,9 @@ def test_damage_is_told_and_changes_nothing(
     assert content(kept / "second") == expected
     assert ("taken over" in made["summary"]) == some
     warnings = [record for record in caplog.records if record.name.endswith((".reuse", ".run"))]
-    told = [record.getMessage() for record in warnings if "set aside" not in record.getMessage()]
-    assert any(message in line for line in told), told
-    assert not [line for line in told if "\n" in line]
+    reported = [record.getMessage() for record in warnings if "set aside" not in record.getMessage()]
+    assert any(message in line for line in reported), reported
+    assert not [line for line in reported if "\n" in line]
 
 
 def test_datasets_that_have_nothing_to_offer(

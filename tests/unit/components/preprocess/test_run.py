@@ -250,7 +250,7 @@ def test_a_disk_that_takes_no_more(idx_folder: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
 
-def test_images_in_two_splits_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_images(tmp_path / "pets" / "train", 60, seed=1)
     write_images(tmp_path / "pets" / "test", 20, seed=2)
     twice = tmp_path / "pets" / "train" / "cats" / "1-0.JPG"

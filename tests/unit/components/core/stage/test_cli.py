@@ -30,7 +30,7 @@ def test_results_are_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "told"),
+    ("raised", "code", "reported"),
     [
         ("errors.ConfigError('one', 'two')", 64, "E stage: two"),
         ("errors.DataError('no images')", 65, "E stage: no images"),
@@ -42,10 +42,10 @@ def test_results_are_printed() -> None:
         ("KeyboardInterrupt()", 130, "E stage: interrupted"),
     ],
 )
-def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, told: str) -> None:
+def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, reported: str) -> None:
     done = program("--source", raised)
     assert done.returncode == code
-    assert told in done.stderr
+    assert reported in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -64,10 +64,10 @@ def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        _, told = process.communicate()
+        _, reported = process.communicate()
     assert process.returncode == code
-    assert "the same command goes on from what is already kept" in told
-    assert "Traceback" not in told
+    assert "the same command goes on from what is already kept" in reported
+    assert "Traceback" not in reported
 
 
 @pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
@@ -109,7 +109,7 @@ def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
     assert (both.returncode, "stands alone" in both.stderr) == (64, True)
 
 
-def test_every_mistake_is_told_at_once_before_anything_heavy() -> None:
+def test_every_mistake_is_reported_at_once_before_anything_heavy() -> None:
     words = ["--steps=many", "--batch_size=0", "--nonsense=1"]
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "components.train", *words],
@@ -119,13 +119,13 @@ def test_every_mistake_is_told_at_once_before_anything_heavy() -> None:
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
     assert done.returncode == 64
-    for told in (
+    for reported in (
         "dataset is required",
         "steps must be a whole number, got 'many'",
         "batch_size must be at least",
         "unknown setting nonsense",
     ):
-        assert told in done.stderr
+        assert reported in done.stderr
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
     assert "components.core.stage.cli" in imported
     assert not imported & {"tensorflow", "apache_beam", "numpy"}

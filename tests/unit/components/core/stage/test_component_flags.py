@@ -62,7 +62,7 @@ def test_inputs_are_the_fields(spec: Any, config_class: type) -> None:
         for name, found in spec.inputs.items()
     }
     fields = {field.name: (field.type, field.default) for field in settings.fields_of(config_class)}
-    # Every stage is told its run, and none makes anything else of it but the record.
+    # Every stage receives its run, and none makes anything else of it but the record.
     of_run = dict.fromkeys(executor.OF_THE_RUN, (str, dataclasses.MISSING))
     # Kubeflow gives the final status by itself: it has no default there.
     status = {"status": from_spec["status"]} if "status" in from_spec else {}

@@ -83,11 +83,11 @@ def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
     try:
         parsed = ExecutorInput(text)
     except ConfigError as error:
-        told = str(error)
+        reported = str(error)
     else:
         assert isinstance(parsed.parameters, dict)
         return
-    assert told.startswith("executor_input is not an ExecutorInput message")
+    assert reported.startswith("executor_input is not an ExecutorInput message")
 
 
 def test_json_nested_too_deep_is_refused_in_words() -> None:

@@ -147,9 +147,9 @@ def test_scores_go_by_its_name_and_are_those_of_its_features(
     assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= first.metrics.keys()
     assert not {"fcd", "kcd", "recall", "champion_fcd"} & first.metrics.keys()
     assert f": mine_fd {first.metrics['mine_fd']:.3g}, " in str(first.parameters["summary"])
-    told = json.loads((root / "first" / evaluations.METRICS).read_text())
-    assert evaluations.distance_name(told) == told["distance"] == "mine_fd"
-    assert evaluations.distance_name({"names": told["names"]}) == "mine_fd"
+    reported = json.loads((root / "first" / evaluations.METRICS).read_text())
+    assert evaluations.distance_name(reported) == reported["distance"] == "mine_fd"
+    assert evaluations.distance_name({"names": reported["names"]}) == "mine_fd"
     report = (root / "first" / evaluations.REPORT).read_text()
     assert "In the features of mine, the user&#39;s own embedding" in report
     assert "Fréchet distance (mine_fd)" in report

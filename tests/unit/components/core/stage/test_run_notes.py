@@ -73,7 +73,7 @@ def test_attempts_are_counted_and_the_last_one_tells(of_run: RunOf) -> None:
     assert (attempt(of_run, "new").attempt, record(of_run)["state"]) == (2, "SUCCEEDED")
 
 
-def test_a_stage_that_was_killed_is_told_as_such(of_run: RunOf) -> None:
+def test_a_stage_that_was_killed_is_reported_as_such(of_run: RunOf) -> None:
     running = subprocess.Popen(command(of_run, "wait"), stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None
     assert running.stdout.readline() == "ready\n"

@@ -79,7 +79,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["folder"]
 
 
-def test_a_full_disk_is_told_with_the_place(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_place(tmp_path: Path) -> None:
     with (
         pytest.raises(OSError, match="No space left") as caught,
         atomic_files.new_folder(tmp_path / "place", "done.json"),

@@ -1,4 +1,4 @@
-"""Objects in buckets: preconditions, the rule that tells our own success from a refusal, and every fault on the way."""
+"""Objects in buckets: preconditions, our own success distinguished from a refusal, and every fault on the way."""
 
 import threading
 from collections.abc import Callable
@@ -176,7 +176,7 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("kind", ["status-503", "reset", "truncated-body", "lost-ack"])
 @pytest.mark.usefixtures("no_retries")
-def test_what_does_not_pass_is_told_in_a_line(bucket: Server, kind: str, tmp_path: Path) -> None:
+def test_what_does_not_pass_is_reported_in_a_line(bucket: Server, kind: str, tmp_path: Path) -> None:
     bucket.inject(kind, times=10_000)
     with pytest.raises(TransientError, match=r"^gs://b/x cannot be read; check the network, and try again: ") as raised:
         buckets.read("gs://b/x")
@@ -228,7 +228,7 @@ def test_an_answer_that_is_cut_and_gone_on_with_is_compared_as_a_whole(bucket: S
         ("storage.objects.list", lambda: buckets.below("gs://b")),
     ],
 )
-def test_what_is_forbidden_is_told_at_once(bucket: Server, permission: str, asked: Callable[[], object]) -> None:
+def test_what_is_forbidden_is_reported_at_once(bucket: Server, permission: str, asked: Callable[[], object]) -> None:
     buckets.create("gs://b/there", b"1")
     bucket.deny(permission)
     bucket.requests.clear()

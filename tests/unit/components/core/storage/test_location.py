@@ -262,7 +262,7 @@ def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("no_retries")
-def test_an_outage_is_told_and_nothing_is_there(bucket: Server) -> None:
+def test_an_outage_is_reported_and_nothing_is_there(bucket: Server) -> None:
     bucket.outage(True)
     with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the network, and try again: "):
         make("gs://b/x")

@@ -41,16 +41,16 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
         (Done(1200, 0, 2), "all 1,000 images done; 2 of 7 shards written"),  # some were made twice
     ],
 )
-def test_what_is_told(now: Done, line: str) -> None:
+def test_what_is_reported(now: Done, line: str) -> None:
     assert progress.line(now, Done(0, 0, 0), 5.0, 1000, 7) == line
 
 
-def test_long_times_are_told_in_hours() -> None:
+def test_long_times_are_reported_in_hours() -> None:
     assert "9 h 59 min left" in progress.line(Done(5, 0, 0), Done(0, 0, 0), 5.0, 35_945, 1)
     assert "1 min 05 s left" in progress.line(Done(5, 0, 0), Done(0, 0, 0), 5.0, 70, 1)
 
 
-def test_it_is_told_every_few_seconds(
+def test_it_is_reported_every_few_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
@@ -60,4 +60,4 @@ def test_it_is_told_every_few_seconds(
             if "30 of 40 images (75 %)" in caplog.text:
                 return
             time.sleep(0.01)
-    pytest.fail("nothing was told in a minute")
+    pytest.fail("nothing was logged in a minute")
