@@ -96,18 +96,7 @@ _NETWORKS: dict[str, dict[str, Any]] = {
 
 
 class Candidate:
-    """What a line such as `base_filters=32 kernel=5` means.
-
-    Args:
-        line: Changes of the train stage's defaults, apart by spaces; empty for none.
-        seed: Seed of the training.
-        steps: Generator updates of the run.
-
-    Attributes:
-        name: The line, its changes in order of their names; `default` for none.
-        config: Settings of the training.
-        replaced: Names of `components.core.networks.gan` and what stands for them.
-    """
+    """A line such as `base_filters=32 kernel=5`: changes of the train stage's defaults, apart by spaces."""
 
     def __init__(self, line: str, seed: int, steps: int) -> None:
         changes = dict(change.split("=") for change in line.split())
@@ -122,11 +111,7 @@ class Candidate:
 
 
 class ScoredStep(WganStep):
-    """The step with further averages of the generator.
-
-    Attributes:
-        averages: By their decay; the candidate's own among them.
-    """
+    """The step with further averages of the generator, by their decay; the candidate's own among them."""
 
     def __init__(self, candidate: Candidate, image: datasets.ImageShape) -> None:
         config, strategy = candidate.config, tf.distribute.OneDeviceStrategy("/cpu:0")

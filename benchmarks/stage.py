@@ -39,37 +39,24 @@ _SMALL = ["--base_filters", "8", "--latent_size", "16", "--batch_size", "8"]
 
 @dataclass(frozen=True)
 class Speed:
-    """The stage against the bare step.
-
-    Attributes:
-        stage_seconds, bare_seconds: Per step; the mean over the turns.
-        stage_cpu_seconds, bare_cpu_seconds: Per step, of processor time over all threads.
-        wait_seconds: Per step, in which the stage chose and copied its next images.
-        first_block_seconds: From the call of `run_block` to the end of the first block, in processes of their own.
-    """
+    """The stage against the bare step; seconds per step, the mean over the turns."""
 
     stage_seconds: float
     bare_seconds: float
-    stage_cpu_seconds: float
+    stage_cpu_seconds: float  # over all threads
     bare_cpu_seconds: float
-    wait_seconds: float
-    first_block_seconds: list[float]
+    wait_seconds: float  # in which the stage chose and copied its next images
+    first_block_seconds: list[float]  # from the call of `run_block` to its end, in processes of their own
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident memory of the stage with small networks.
+    """Resident memory of the stage with small networks."""
 
-    Attributes:
-        steps, bytes: Samples: the step reached, and the resident set size then.
-        slope: Bytes per step, by least squares over the later half.
-        plateau: Bytes, the median over the later half.
-    """
-
-    steps: list[int]
-    bytes: list[int]
-    slope: float
-    plateau: float
+    steps: list[int]  # reached when a sample was taken
+    bytes: list[int]  # the resident set size then
+    slope: float  # bytes per step, by least squares over the later half
+    plateau: float  # bytes, the median over the later half
 
 
 def main() -> None:

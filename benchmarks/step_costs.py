@@ -32,17 +32,11 @@ _OPERATION = re.compile(r"[\w./>-]+:(_Mkl(Native)?)?(?P<type>\w+)")
 
 @dataclass(frozen=True)
 class Costs:
-    """What one step costs.
+    """What one step costs."""
 
-    Attributes:
-        flops: By `of_step`.
-        graph_flops: By `by_profiler`.
-        time_by_operation: Share of the time of all operations, by their type, largest first.
-    """
-
-    flops: int
-    graph_flops: int
-    time_by_operation: dict[str, float]
+    flops: int  # by `of_step`
+    graph_flops: int  # by `by_profiler`
+    time_by_operation: dict[str, float]  # share of the time of all operations, by their type, largest first
 
 
 def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:

@@ -27,28 +27,18 @@ class Turn:
 
 
 class Contender:
-    """A contender's process, as the benchmark sees it.
-
-    Args:
-        name: What the table calls it.
-        command: Starts it; see `serve` for what it must do.
-        log: Where its standard error goes.
-
-    Attributes:
-        facts: What it said of itself when it was ready.
-        turns: What it took, round by round.
-    """
+    """A contender's process, as the benchmark sees it; its command does what `serve` does, stderr goes to the log."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
         self.name, self._log = name, log
-        self.turns: list[Turn] = []
+        self.turns: list[Turn] = []  # what it took, round by round
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "w", encoding="utf-8") as file:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
             )
         self._input, self._output = cast(IO[str], self._process.stdin), cast(IO[str], self._process.stdout)
-        self.facts = self._read()
+        self.facts = self._read()  # what it said of itself when it was ready
         self._steps = 1
 
     def settle(self, seconds: float) -> None:
@@ -108,12 +98,7 @@ def wait_for_turns() -> Iterator[int]:
 
 
 def serve(train: Callable[[int], None], facts: dict[str, Any]) -> None:
-    """In a contender's process: says that it is ready, then trains as it is told until its input ends.
-
-    Args:
-        train: Trains for so many generator updates, and returns when they are done.
-        facts: What the table needs to know of the contender.
-    """
+    """In a contender's process: say that it is ready, then train for so many generator updates until its input ends."""
     say(facts)
     for steps in wait_for_turns():
         train(steps)
