@@ -101,7 +101,7 @@ def _checked_defaults(profile: Profile, given: Mapping[str, str]) -> dict[str, A
     """Return the new defaults of a package, typed and checked with all other parameters and the hardware."""
     found = shipped_package.read()
     shipped_package.put_train_on(profile.train_image, found)
-    known = parameters.fields(found)
+    known = found.parameters
     on_cpu = profile.train_image == "cpu"
     hardware = {} if on_cpu else {"accelerator": profile.accelerator, "replicas": profile.replicas}
     problems = [parameters.unknown_parameter(name, known) for name in given if name not in known]

@@ -40,7 +40,7 @@ def main(verb: str, words: list[str]) -> int:
         extras.require("local", verb)
     found = shipped_package.read() if first.package is None else _package(first.package)
     parser = _parser(verb, add_help=True)
-    parameters.add_flags(parser, parameters.fields(found))
+    parameters.add_flags(parser, found.parameters)
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
     # History and kept results of a run in a bucket lie on this machine.
@@ -128,9 +128,7 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
 
 
 def _containers(found: Package, options: list[str], root: Path, values: dict[str, Any], dev: bool) -> Containers:
-    places = [
-        values[name] for name, field in parameters.fields(found).items() if field.setting.place and name in values
-    ]
+    places = [values[name] for name, field in found.parameters.items() if field.setting.place and name in values]
     for place in places:
         if _is_fetched(place) and not containers.has_network(options):
             log.warning('%s is fetched over a network, which needs --docker-options="--network bridge"', place)

@@ -110,7 +110,7 @@ def _submit(words: list[str]) -> int:
         parser.parse_args(words)
     package = submission.read_package(path)
     backends.add_flags(parser, [package.target])
-    parameters.add_flags(parser, parameters.fields(package.found))
+    parameters.add_flags(parser, package.found.parameters)
     parsed, unknown = parser.parse_known_args(words)
     wanted, place = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
     run = place.submit(wanted)

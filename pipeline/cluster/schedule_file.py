@@ -149,7 +149,7 @@ def _schedule(
 
 def _parameters(package: Package, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that a schedule sets, typed and checked together with the package's defaults."""
-    known = parameters.fields(package)
+    known = package.parameters
     problems = [
         parameters.unknown_parameter(name if name.isprintable() else shown(name), known)
         for name in given

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from components.core import settings, stages
+from components.core import stages
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key, cli
@@ -27,10 +27,9 @@ def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -
     """
     if not (task.cached and task.stage):
         return None
-    config = stages.config_of(task.stage)
-    known = {field.name for field in settings.fields_of(config)} & inputs.keys()
+    known = {field.name for field in task.fields()} & inputs.keys()
     given = {name: _MADE_LATER if isinstance(inputs[name], Unknown) else inputs[name] for name in known}
-    return cache_key.key_parts(task.stage, cli.build(config, given), code(task))
+    return cache_key.key_parts(task.stage, cli.build(stages.config_of(task.stage), given), code(task))
 
 
 @dataclasses.dataclass(frozen=True)

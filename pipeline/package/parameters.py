@@ -1,11 +1,7 @@
-"""The pipeline's parameters as flags, read off the package, checked before anything runs.
-
-The settings of a stage give help and bounds to the parameters that have their names.
-"""
+"""The pipeline's parameters as flags, checked before anything runs."""
 
 import argparse
 import contextlib
-import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,26 +14,6 @@ from pipeline.package.reader import Constant, Package, Parameter, Task
 
 _MADE_LATER = "made-later"
 _DEST = "parameter "
-
-
-def fields(package: Package) -> dict[str, Field]:
-    """Return every parameter of the pipeline, with the help and the bounds of the settings that have its name."""
-    settings_of: dict[str, list[Field]] = {}
-    for task in package.tasks:
-        for field in _fields_of_stage(task):
-            settings_of.setdefault(field.name, []).append(field)
-    found = {}
-    for name, parameter in package.parameters.items():
-        known = [field.setting for field in settings_of.get(name, []) if field.type is parameter.type]
-        # The bounds of the first stage are shown and checked here, those of the others by their own configurations.
-        setting = known[0] if known else parameter.setting
-        helps = " ".join(dict.fromkeys(each.help for each in known))
-        found[name] = dataclasses.replace(parameter, setting=dataclasses.replace(setting, help=helps or setting.help))
-    return found
-
-
-def _fields_of_stage(task: Task) -> list[Field]:
-    return settings.fields_of(stages.config_of(task.stage)) if task.stage else []
 
 
 def add_flags(parser: argparse.ArgumentParser, known: dict[str, Field]) -> None:
@@ -66,10 +42,9 @@ def parse(package: Package, given: Mapping[str, Any], problems: list[str]) -> di
     Values are text, or as YAML has them. Raises one `ConfigError` with the `problems` found already and every other
     mistake: missing and mistyped ones, values out of bounds, values that do not go together.
     """
-    known = fields(package)
     problems = [*problems]
     values: dict[str, Any] = {}
-    for name, field in known.items():
+    for name, field in package.parameters.items():
         if name not in given:
             if field.required:
                 problems.append(f"{name} is required: give --{name}")
@@ -111,7 +86,7 @@ def _stage_problems(package: Package, values: dict[str, Any]) -> list[str]:
     problems: list[str] = []
     for task in package.tasks:
         if task.stage:
-            given = {field.name: _value_or_stand_in(field, task, values) for field in _fields_of_stage(task)}
+            given = {field.name: _value_or_stand_in(field, task, values) for field in task.fields()}
             try:
                 stages.config_of(task.stage)(**given)
             except ConfigError as error:

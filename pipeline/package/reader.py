@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from components.core import stages
+from components.core import settings, stages
 from components.core.errors import ConfigError
 from components.core.settings import Field, Setting
 from pipeline.profiles import yaml_files
@@ -130,13 +130,17 @@ class Task:
         found = _STAGE.fullmatch(" ".join(self.container.get("command", [])))
         return found[1] if found else ""
 
+    def fields(self) -> list[Field]:
+        """Return the settings of the stage; none for another program."""
+        return settings.fields_of(stages.config_of(self.stage)) if self.stage else []
+
 
 @dataclasses.dataclass(frozen=True)
 class Package:
     """A package."""
 
     name: str  # the pipeline's
-    parameters: dict[str, Field]  # of the pipeline, with no help or bounds yet
+    parameters: dict[str, Field]  # of the pipeline, with help and bounds of the settings that have their names
     tasks: tuple[Task, ...]  # each after those that it needs
     text: bytes  # the YAML
     description: str
@@ -176,16 +180,16 @@ class _Reader:
         info, root = spec["pipelineInfo"], spec["root"]
         given = root.get("inputDefinitions", {}).get("parameters", {})
         self._components, self._executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
-        parameters = self._parameters(given)
         self._check_keys("the package", "package", spec)
         tasks = self._graph("the pipeline", root, {name: Parameter(name) for name in given}, (), ())
         names = [task.name for task in tasks]
         for name in names:
             if names.count(name) > 1:
                 self._refuse(name, "a task of a pipeline that is used twice")
-        return Package(info["name"], parameters, tasks, text, str(info.get("description", "")))
+        return Package(info["name"], self._parameters(given, tasks), tasks, text, str(info.get("description", "")))
 
-    def _parameters(self, definitions: dict[str, Any]) -> dict[str, Field]:
+    def _parameters(self, definitions: dict[str, Any], tasks: tuple[Task, ...]) -> dict[str, Field]:
+        fields = [field for task in tasks for field in task.fields()]
         found = {}
         for name, definition in definitions.items():
             kind = definition["parameterType"]
@@ -195,7 +199,11 @@ class _Reader:
                 self._refuse(f"parameter {name}", kind)
             else:
                 default = typed(definition.get("defaultValue", dataclasses.MISSING), kind)
-                found[name] = Field(name, _TYPES[kind], default, Setting("Parameter of the pipeline."))
+                known = [field.setting for field in fields if (field.name, field.type) == (name, _TYPES[kind])]
+                helps = " ".join(dict.fromkeys(each.help for each in known)) or "Parameter of the pipeline."
+                # The bounds of the first stage count here; the other stages check theirs by themselves.
+                setting = dataclasses.replace(known[0], help=helps) if known else Setting(helps)
+                found[name] = Field(name, _TYPES[kind], default, setting)
         return found
 
     def _graph(

@@ -10,7 +10,6 @@ import pytest
 from components.core import settings, stages
 from pipeline.compile import compiled_package
 from pipeline.package import reader
-from pipeline.package.parameters import fields
 from pipeline.package.reader import Condition, FinalStatus, Output, Parameter
 
 
@@ -56,19 +55,18 @@ def test_what_depends_on_the_world_is_not_cached_and_what_works_long_is_tried_ag
 def test_settings_keep_their_names_and_only_source_and_root_are_required(
     compiled: reader.Package, tasks: dict[str, reader.Task]
 ) -> None:
-    known = fields(compiled)
     for task in tasks.values():
         for name, source in task.inputs.items():
             if isinstance(source, Parameter):
                 assert source.name == name
-    assert {name for name, field in known.items() if field.required} == {"source", "root"}
+    assert {name for name, field in compiled.parameters.items() if field.required} == {"source", "root"}
 
 
 def test_settings_reach_the_stages_with_their_defaults(compiled: reader.Package, tasks: dict[str, reader.Task]) -> None:
     for name in ("preprocess", "train", "embed", "evaluate"):
         for field in settings.fields_of(stages.config_of(name)):
             if field.name in compiled.parameters and not field.required:
-                known = fields(compiled)[field.name]
+                known = compiled.parameters[field.name]
                 assert (known.type, known.default) == (field.type, field.default), f"{name}.{field.name}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.core import container_images
-from components.core.artifacts import datasets, evaluations, lineage, models
+from components.core.artifacts import evaluations, lineage, models
 from components.core.registry import registry
 from components.core.reporting.markdown import plain
 from components.core.sources.files import printable
@@ -19,7 +19,6 @@ from components.publish.config import PublishConfig
 from pipeline import __main__ as wgan
 from tests import artifacts
 
-SHAPE = datasets.ImageShape(8, 8, 1)
 PICTURES = "my pictures; rm -rf * # $(date) é\\'"
 HOSTILE = "bad\x1b[31m\nname"
 RULE = {

@@ -31,7 +31,7 @@ from tests.unit.pipeline.conftest import Desk, Parts
 
 PIPELINE = shipped_package.read()
 TASKS = {task.name: task for task in PIPELINE.tasks}
-FIELDS = parameters.fields(PIPELINE)
+FIELDS = PIPELINE.parameters
 DEFAULTS = {name: field.default for name, field in FIELDS.items()}
 # What each stage whose results are kept makes: the setting of its folder, the outputs that say where and what it is.
 MADE = {
