@@ -120,11 +120,6 @@ def test_one_file_is_for_both_targets(read: Reads) -> None:
     assert [(schedule.name, schedule.target) for schedule in found] == [("weekly", "kfp"), ("nightly", "vertex")]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "GMT", "Zulu"])
-def test_what_is_utc_by_another_name_is_utc(read: Reads, zone: str) -> None:
-    assert read(weekly(time_zone=zone))[0].time_zone == zone
-
-
 FIELDS = ".cron must be five fields (minute, hour, day of month, month, day of week), got"
 ZONE = ".time_zone must be a time zone as IANA names it, such as Europe/Berlin, got"
 VERTEX = {"target": "vertex", "package": "vertex.yaml"}
@@ -135,13 +130,10 @@ GIVEN = {"source": "digits", "root": "/r"}
     ("settings", "problem"),
     [
         *(({name: None}, f".{name} is required") for name in ("cron", "package", "target", "experiment")),
-        ({"cron": "0 0 9 * * 1"}, f"{FIELDS} 6"),
         ({"cron": "@weekly"}, f"{FIELDS} 1 in '@weekly'"),
-        ({"cron": "0 9 31 2 *"}, ".cron must be a day that there is"),
         ({"cron": 9}, ".cron must be text (in quotes, "),
         ({"time_zone": "Europe/Berlni"}, f"{ZONE} 'Europe/Berlni'; did you mean Europe/Berlin?"),
         ({"time_zone": "Moon"}, f"{ZONE} 'Moon'"),
-        ({"time_zone": "../etc/passwd"}, ZONE),
         ({"time_zone": "America"}, ZONE),
         (
             {"time_zone": "Europe/Berlin"},
@@ -155,24 +147,16 @@ GIVEN = {"source": "digits", "root": "/r"}
         (VERTEX, ".pipeline_root must be in a bucket, gs://BUCKET/FOLDER, got ''"),
         (VERTEX | {"pipeline_root": "minio://bucket"}, ".pipeline_root must be in a bucket"),
         (VERTEX | {"pipeline_root": "gs://"}, ".pipeline_root: gs:// is no place in a bucket"),
-        ({"experiment": " "}, ".experiment must be text on one line, got ' '"),
         ({"experiment": "e" * 129}, ".experiment must have at most 128 characters, got 'eee"),
-        ({"enabled": "yes"}, ".enabled must be true or false, got 'yes'"),
         ({"concurrency": 0}, ".concurrency must be greater than or equal to 1, got 0"),
         ({"concurrency": 11}, ".concurrency must be less than or equal to 10, got 11"),
-        ({"concurrency": True}, ".concurrency must be a whole number, got True"),
-        ({"service_account": 5}, ".service_account must be text (in quotes, "),
         ({"crn": "0 9 * * 1"}, ".crn is unknown; did you mean cron?"),
-        ({"parameters": ["a"]}, ".parameters must be a mapping, NAME: VALUE, got ['a']"),
         ({"parameters": {1: 2}}, ".parameters.1 must be text (in quotes, "),
         ({"parameters": {"source": "digits"}}, ".parameters: root is required"),
         ({"parameters": {**GIVEN, "stepz": 5}}, ".parameters: unknown parameter stepz; did you mean steps?"),
         ({"parameters": {**GIVEN, "a\nb": 5}}, ".parameters: unknown parameter 'a\\nb'"),
         ({"parameters": {**GIVEN, "steps": "many"}}, ".parameters: steps must be a whole number, got 'many'"),
         ({"parameters": {**GIVEN, "steps": True}}, ".parameters: steps must be a whole number, got True"),
-        ({"parameters": {**GIVEN, "steps": None}}, ".parameters: steps must be a whole number, got None"),
-        ({"parameters": {**GIVEN, "steps": float("nan")}}, ".parameters: steps must be a whole number, got nan"),
-        ({"parameters": {**GIVEN, "steps": 0}}, ".parameters: steps must be at least 1, got 0"),
         ({"parameters": {**GIVEN, "source": 2024}}, ".parameters: source must be text, got 2024"),
         ({"parameters": {**GIVEN, "root": "runs"}}, ".parameters: root must be in a bucket, gs://BUCKET/runs, or "),
         ({"parameters": {**GIVEN, "height": 5}}, ".parameters: height and width must be given together"),
@@ -219,13 +203,9 @@ def test_all_mistakes_of_the_file_come_first_then_all_of_the_packages(refusal: R
     ("content", "problem"),
     [
         ("", ": the file must be a mapping, NAME: VALUE, got None"),
-        ("{}", ": schedules is required"),
         ("schedules: []", ": schedules must be a mapping, NAME: VALUE, got []"),
         ("a: [", "is not YAML"),
-        ("\x00", "is not YAML"),
-        ("schedules:\n  a: {}\n  b: {}\n  a: {}", ", line 4: 'a' is given twice"),
         ("schedules:\n  a:\n    cron: x\n    cron: y", ", line 4: 'cron' is given twice"),
-        ("schedules: !!python/object:os.system {}", "is not YAML"),
     ],
 )
 def test_what_is_no_file_of_schedules(refusal: Refusal, content: str, problem: str) -> None:

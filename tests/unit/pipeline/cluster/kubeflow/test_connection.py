@@ -50,7 +50,11 @@ def held(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def test_the_way_to_the_server_must_be_one() -> None:
+def test_the_way_to_the_server_must_be_one(tmp_path: Path) -> None:
+    token = held(tmp_path, "token", "x")
+    assert refused("--kube_context", "here", "--token_file", token) == (
+        "kube_context has credentials of its own: leave out --token_file",
+    )
     assert refused() == ("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME",)
     for host in ("kubeflow.example", "https://"):
         told = f"host must begin with http:// or https:// and name a server, got {host}"
@@ -241,13 +245,6 @@ def test_a_context_goes_through_its_api_server(
         assert connection.run_link("x") == ""
         assert {each.headers["Authorization"] for each in server.requests} == {"Bearer of-the-cluster"}
         assert "kube_context nowhere cannot be used" in refused_client(connected("--kube_context", "nowhere"))
-
-
-def test_a_context_has_credentials_of_its_own(tmp_path: Path) -> None:
-    token = held(tmp_path, "token", "x")
-    assert refused("--kube_context", "here", "--token_file", token) == (
-        "kube_context has credentials of its own: leave out --token_file",
-    )
 
 
 def test_where_pages_are_may_be_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
