@@ -51,7 +51,7 @@ class Schedule:
     """One checked schedule of a user's file."""
 
     name: str  # unique among the schedules of its target
-    cron: str  # five fields: minute, hour, day of month, month, day of week
+    cron: str  # as `cron.parse` returns it
     time_zone: str  # of the cron, by its IANA name
     target: str  # `kfp` or `vertex`
     submission: Submission  # the run that it starts each time

@@ -84,16 +84,6 @@ def _written(numbers: list[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in lists)
 
 
-def for_kubeflow(text: str) -> str:
-    """The six fields, seconds first, that Kubeflow's controller reads; refuses what `parse` does."""
-    return f"0 {parse(text)}"
-
-
-def for_vertex(text: str, time_zone: str) -> str:
-    """The five fields that Vertex reads, by the clock of a time zone as IANA names it; refuses what `parse` does."""
-    return f"TZ={time_zone} {parse(text)}"
-
-
 def same_zone(one: str, other: str) -> bool:
     """Whether two time zones, as IANA names them, are one: of one name, or both UTC under any of its names."""
     return one == other or {one, other} <= _UTC

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.core.storage import digests
-from pipeline.cluster import backend, cron
+from pipeline.cluster import backend
 from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
@@ -18,6 +18,7 @@ from pipeline.cluster.kubeflow.runs import KubeflowRuns
 _MARK = re.compile(
     r"Made by wgan schedule apply, time zone (\S+)(, default account)?: content ([0-9a-f]{64}), name ([0-9a-f]{8})"
 )
+_SECONDS = "0 "  # come first in a cron
 _PAGE = 100
 _GONE = 404
 
@@ -48,7 +49,7 @@ class KubeflowSchedules:
             description=_mark(schedule),
             mode=kfp_server_api.RecurringRunMode.DISABLE,
             trigger=kfp_server_api.V2beta1Trigger(
-                cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=cron.for_kubeflow(schedule.cron))
+                cron_schedule=kfp_server_api.V2beta1CronSchedule(cron=f"{_SECONDS}{schedule.cron}")
             ),
             max_concurrency=schedule.concurrency,
             no_catchup=not schedule.catch_up,
@@ -83,7 +84,7 @@ class KubeflowSchedules:
     def _live(self, found: Any, active_runs: tuple[str, ...]) -> LiveSchedule:
         mark = _MARK.fullmatch(found.description)
         trigger = found.trigger.cron_schedule if found.trigger else None
-        cron_fields = ((trigger.cron or "") if trigger else "").removeprefix("0 ")
+        cron_fields = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
         return LiveSchedule(
             schedule_id=found.recurring_run_id,
             name=found.display_name,

@@ -11,7 +11,7 @@ import functools
 import json
 from typing import Any
 
-from pipeline.cluster import answers, backend, cron
+from pipeline.cluster import answers, backend
 from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
 from pipeline.cluster.vertex.runs import job_content, state_of, utc
@@ -129,7 +129,7 @@ def _content(schedule: Schedule, connection: VertexConnection, now: datetime.dat
     job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
     return {
         "displayName": schedule.name,
-        "cron": cron.for_vertex(schedule.cron, schedule.time_zone),
+        "cron": f"TZ={schedule.time_zone} {schedule.cron}",
         "startTime": (now + _FAR_AHEAD).isoformat(timespec="seconds").replace("+00:00", "Z"),
         # The first is of runs that are being started, the second of those at work, which is what `concurrency` means.
         "maxConcurrentRunCount": str(schedule.concurrency),

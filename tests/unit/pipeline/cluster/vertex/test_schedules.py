@@ -28,7 +28,7 @@ def nightly(wanted: Submission) -> Callable[..., Schedule]:
     return functools.partial(
         Schedule,
         name="nightly",
-        cron="0 3 * * MON-FRI",
+        cron="0 3 * * 1-5",
         time_zone="Europe/Berlin",
         target="vertex",
         submission=wanted,

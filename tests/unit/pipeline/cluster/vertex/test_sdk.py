@@ -53,7 +53,7 @@ def test_a_run(wanted: Submission, profile: Profile) -> None:
 def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConnection, server: VertexServer) -> None:
     nightly = Schedule(
         name="nightly",
-        cron="0 3 * * MON-FRI",
+        cron="0 3 * * 1-5",
         time_zone="Europe/Berlin",
         target="vertex",
         submission=wanted,
