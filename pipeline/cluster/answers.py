@@ -56,16 +56,9 @@ _CODES = {
 
 @contextlib.contextmanager
 def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
-    """Raise one line for each error of a client of Kubeflow or Kubernetes.
+    """Raise one line for each error of a client of Kubeflow or Kubernetes: `cannot DOING: ...`.
 
-    Args:
-        doing: What was asked, as it follows "cannot": `submit the run`.
-        host: Who was asked.
-        namespace: Whose runs were asked for.
-
-    Raises:
-        ConfigError: The command, a permission or the server must change.
-        TransientError: The server was not reached, or failed; the same may work later.
+    It is a `TransientError` where the same may work later, else a `ConfigError`.
     """
     try:
         yield
@@ -160,16 +153,7 @@ def _unreached(error: Exception, doing: str, host: str) -> StageError:
 
 @contextlib.contextmanager
 def of_vertex(doing: str, perhaps_done: str = "") -> Iterator[None]:
-    """Raise one line for each error of Google's libraries.
-
-    Args:
-        doing: What was asked, as it follows "cannot".
-        perhaps_done: Where to look whether it was done although no answer came; empty if that does not matter.
-
-    Raises:
-        ConfigError: It was refused, and the user can do something about it.
-        TransientError: There was no answer, or one that may be another the next time.
-    """
+    """Do the same for errors of Google's libraries; `perhaps_done` is where to look if there was no answer."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
 

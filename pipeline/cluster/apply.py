@@ -62,14 +62,7 @@ def _change(schedule: Schedule, live: list[LiveSchedule]) -> Change:
 def apply(place: Schedules, wanted: Sequence[Schedule], prune: bool, show: Callable[[str], None]) -> bool:
     """Bring a place to what a file says; return whether something stays until its runs have ended.
 
-    Args:
-        place: Where the schedules are.
-        wanted: Those of the file for this place.
-        prune: Whether to delete what the file no longer has.
-        show: Is called with a line for each thing done.
-
-    Raises:
-        StageError: A refusal of the place. Applying again goes on from there.
+    With `prune`, what the file no longer has is deleted, too; `show` gets a line for each thing done.
     """
     going: set[str] = set()
     for change in plan(wanted, place.live()):

@@ -36,11 +36,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Do what the verb, a key of `HELP`, says with the words after it, and return the exit code.
-
-    Raises:
-        StageError: It was not done.
-    """
+    """Do what the verb, a key of `HELP`, says with the words after it, and return the exit code."""
     if verb == "submit":
         return _submit(words)
     parser = _parser(verb)
@@ -147,11 +143,7 @@ def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
-    """Return what to send, and where to.
-
-    Raises:
-        ConfigError: With every mistake; nothing was sent.
-    """
+    """Return what to send, and where to."""
     given = parameters.given_in(parsed)
     if parsed.root is not None:
         given["root"] = parsed.root
@@ -183,11 +175,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
 
 
 def _found(place: Runs, text: str) -> str:
-    """Return the id of the run that a word on the command line means: an id, the start of one, or a link.
-
-    Raises:
-        ConfigError: It could be several of the newest runs.
-    """
+    """Return the id of the run that a word on the command line means: an id, the start of one, or a link."""
     words = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(words):
         return words

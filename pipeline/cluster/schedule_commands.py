@@ -38,11 +38,7 @@ class _Place(NamedTuple):
 
 
 def main(verb: str, words: list[str]) -> int:
-    """Run `wgan schedule` with the words after it and return the exit code.
-
-    Raises:
-        StageError: What is wrong with the file or the command, or a refusal of the place.
-    """
+    """Run `wgan schedule` with the words after it and return the exit code."""
     parsed = _parser(verb).parse_args(words)
     wanted = _wanted(parsed)
     places = [
@@ -186,11 +182,7 @@ def _state(schedule: Schedule | LiveSchedule) -> str:
 
 
 def _of_name(places: list[_Place], name: str) -> tuple[_Place, list[LiveSchedule], Schedule | None]:
-    """Return where the schedules of a name are, what they are, and what the file wants.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return where the schedules of a name are, what they are, and what the file wants."""
     known: set[str] = set()
     for place in places:
         live = place.schedules.live()

@@ -75,8 +75,7 @@ def read(path: Path) -> list[Schedule]:
     """Read a file of schedules, and the packages that it names.
 
     Raises:
-        ConfigError: With every mistake in the file, a line each: file, path, value and remedy; if there is none, with
-            every mistake that a package shows.
+        ConfigError: With every mistake in the file, a line each; if there is none, with all that the packages show.
     """
     try:
         text = yaml_files.read_bytes(path)
@@ -85,7 +84,7 @@ def read(path: Path) -> list[Schedule]:
             f"schedules cannot be read: {errors.describe_os_error(error)}; docs/schedules.md shows how to write them"
         ) from None
     what = f"schedules {path}"
-    file = validation.read(FileSettings, yaml_files.load(text, what), what)
+    file = validation.read(FileSettings, text, what)
     read_package = functools.cache(submission.read_package)
     found: list[Schedule] = []
     problems: list[str] = []
@@ -106,11 +105,7 @@ def _schedule(
     controller_time_zone: str,
     read_package: Callable[[Path, str], ClusterPackage],
 ) -> Schedule:
-    """Return one schedule with its package.
-
-    Raises:
-        ConfigError: With every problem, each beginning with the setting's name.
-    """
+    """Return one schedule with its package, or raise every problem, each beginning with the setting's name."""
     problems = []
     backend = backends.BACKENDS[settings.target]
     if backend.has_one_clock and not cron.same_zone(settings.time_zone, controller_time_zone):

@@ -84,15 +84,7 @@ def _bucket_problems(name: str, uri: str) -> list[str]:
 
 
 def read_package(path: Path, target: str = "") -> ClusterPackage:
-    """Read a package, and refuse what would not run on its target.
-
-    Args:
-        path: The file.
-        target: The target that it must be for; empty for its own.
-
-    Raises:
-        ConfigError: The file cannot be read, is no package of this program, is for another target, or would not work.
-    """
+    """Read a package, for that target or for its own, and refuse what would not run there by a `ConfigError`."""
     try:
         text = yaml_files.read_bytes(path)
     except OSError as error:

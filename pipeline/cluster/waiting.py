@@ -31,8 +31,7 @@ PATIENCE_SECONDS = 600.0
 def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
     """Wait for the end of a run, for `timeout` seconds at most; return None if they passed before.
 
-    Raises:
-        StageError: The run cannot be asked for, or nobody answered for ten minutes.
+    Raise what the place raises: a `TransientError` only after nobody answered for ten minutes.
     """
     began = answered = logged = time.monotonic()
     shown: dict[str, str] = {}

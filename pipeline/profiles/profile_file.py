@@ -7,7 +7,7 @@ from pydantic import AfterValidator, StrictStr
 from components.core import stages
 from components.core.errors import ConfigError
 from components.train.config import TrainConfig
-from pipeline.profiles import validation, yaml_files
+from pipeline.profiles import validation
 from pipeline.profiles.kubernetes_hardware import KubernetesStage
 from pipeline.profiles.profile_values import Retries
 from pipeline.profiles.profiles import KFP, OTHERS, TARGETS, TRAIN, VERTEX, Profile
@@ -63,18 +63,8 @@ class Targets(Settings):
 
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:
-    """Return the profiles of one file, by name and target.
-
-    Args:
-        text: The YAML.
-        where: What to call it in messages.
-
-    Raises:
-        ConfigError: With every mistake, a line each: file, path, value and remedy.
-    """
-    what = f"profiles {where}"
-    content = yaml_files.load(text, what)
-    found = validation.read(dict[_Name, Targets], content, what)
+    """Return the profiles of one file, by name and target, or raise every mistake, a line each."""
+    found = validation.read(dict[_Name, Targets], text, f"profiles {where}")
     return {
         (name, target): _profile(name, target, profile)
         for name, targets in found.items()

@@ -39,11 +39,7 @@ class Profile:
 
 
 def read(path: Path | None = None) -> dict[tuple[str, str], Profile]:
-    """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of the same name.
-
-    Raises:
-        ConfigError: The file cannot be read, or something in it cannot work; with every mistake.
-    """
+    """Return all profiles, by name and target: ours, and those of a user's file, which replace ours of that name."""
     # It needs pydantic, and most verbs read no profile.
     from pipeline.profiles.profile_file import parse
 
@@ -68,11 +64,7 @@ def as_yaml(path: Path | None = None) -> str:
 
 
 def choose(found: Mapping[tuple[str, str], Profile], name: str, target: str) -> Profile:
-    """Return the profile of that name for that target.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the profile of that name for that target."""
     if (name, target) in found:
         return found[name, target]
     targets = [other for known, other in found if known == name]

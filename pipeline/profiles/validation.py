@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from pydantic_core import ErrorDetails
 
 from components.core.errors import ConfigError
+from pipeline.profiles import yaml_files
 from pipeline.profiles.yaml_files import shown, suggestion
 
 _T = TypeVar("_T")
@@ -57,29 +58,26 @@ def matching(pattern: str, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def read(kind: type[_T], content: Any, what: str, path: tuple[str, ...] = ()) -> _T:
-    """Return the content of a YAML file as models.
+def read(kind: type[_T], text: bytes, what: str) -> _T:
+    """Return a YAML file as models, or raise a `ConfigError` with every mistake, a line each.
 
     Args:
         kind: A model, or a dictionary of models.
-        content: What `yaml_files.load` returned.
+        text: The YAML.
         what: What to call the file in messages.
-        path: Where the content is in the file.
-
-    Raises:
-        ConfigError: With every mistake, a line each.
     """
+    content = yaml_files.load(text, what)
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        found = [f"{what}: {problem}" for each in error.errors() for problem in _problems(kind, each, path)]
+        found = [f"{what}: {problem}" for each in error.errors() for problem in _problems(kind, each)]
         raise ConfigError(*dict.fromkeys(found)) from None
 
 
-def _problems(kind: Any, error: ErrorDetails, around: tuple[str, ...]) -> list[str]:
+def _problems(kind: Any, error: ErrorDetails) -> list[str]:
     """The sentences for one error of pydantic; checks of several settings raise a `ConfigError` with several."""
     path = error["loc"][:-1] if error["loc"][-1:] == ("[key]",) else error["loc"]
-    names = [part if part.isprintable() else shown(part) for part in map(str, (*around, *path))]
+    names = [part if part.isprintable() else shown(part) for part in map(str, path)]
     at = ".".join(names) or "the file"
     if error["type"] == "extra_forbidden":
         return [f"{at} is unknown; {suggestion(str(path[-1]), _names_at(kind, path[:-1]))}"]

@@ -19,24 +19,15 @@ _SHOWN = 60
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; of one that is too large, only as much as shows that.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Read a file; of one that is too large, only as much as shows that."""
     with open(path, "rb") as file:
         return file.read(_MOST_BYTES + 1)
 
 
 def load_all(text: bytes, what: str) -> list[Any]:
-    """Return the documents of a YAML file.
+    """Return the documents of a YAML file, or raise a `ConfigError`, which calls it `what`.
 
-    Args:
-        text: The YAML.
-        what: What to call the file in messages.
-
-    Raises:
-        ConfigError: It is not YAML, gives a name twice, or is too large or nested too deeply.
+    Refused is what is not YAML, gives a name twice, or is too large or nested too deeply.
     """
     if len(text) > _MOST_BYTES:
         raise ConfigError(f"{what} is larger than {_MOST_BYTES:,} bytes; give a smaller file")
@@ -68,11 +59,7 @@ def load(text: bytes, what: str) -> Any:
 
 
 def _keys_given_twice(node: yaml.Node, what: str) -> list[str]:
-    """A sentence for each key that its mapping has already; YAML itself takes the last one silently.
-
-    Raises:
-        ConfigError: It is nested too deeply, or too large with its aliases written out, of which a few lines suffice.
-    """
+    """A sentence for each key that its mapping has already; YAML itself takes the last one silently."""
     size, ahead, found = 0, [(node, 1)], []
     while ahead:
         node, level = ahead.pop()

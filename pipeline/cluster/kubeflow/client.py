@@ -18,11 +18,7 @@ class Client:
     def __init__(
         self, configuration: kfp_server_api.Configuration, namespace: str, cookie: str, seconds: tuple[float, float]
     ) -> None:
-        """Ask the server for its version and whom it serves; `seconds` limit a connection, and an answer.
-
-        Raises:
-            ConfigError: It is no server of Kubeflow Pipelines, or it needs a namespace.
-        """
+        """Ask the server for its version and whom it serves; `seconds` limit a connection, and an answer."""
         self.api_client = kfp_server_api.ApiClient(configuration, cookie=cookie or None)
         self.api_client.rest_client = _BoundedRequests(configuration, seconds)
         self.experiments = kfp_server_api.ExperimentServiceApi(self.api_client)

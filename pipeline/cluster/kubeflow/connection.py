@@ -59,11 +59,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
-    """Return the connection that flags and environment ask for; nothing is sent yet.
-
-    Raises:
-        ConfigError: With every mistake.
-    """
+    """Return the connection that flags and environment ask for; nothing is sent yet."""
     problems: list[str] = []
     host, token_file = parsed.host or "", parsed.token_file
     if not host and not parsed.kube_context:
@@ -104,11 +100,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
 
 
 def _secret(name: str, path: Path | None, variable: str = "") -> str:
-    """Return what a file, or without one a variable, holds; it is sent as a header and never shown.
-
-    Raises:
-        ConfigError: It cannot be read, is empty, or cannot be a header.
-    """
+    """Return what a file, or without one a variable, holds; it is sent as a header and never shown."""
     if path is None:
         name, found = variable, os.environ.get(variable, "").strip()
     else:
@@ -139,11 +131,7 @@ class KubeflowConnection:
 
     @functools.cached_property
     def client(self) -> "Client":
-        """The client, after the server has said that it is one and whom it serves.
-
-        Raises:
-            StageError: It is not reached, does not let us in, is no server of Kubeflow Pipelines, or needs a namespace.
-        """
+        """The client, after the server has said that it is one and whom it serves."""
         from pipeline.cluster.kubeflow.client import Client
 
         with self.explained("reach the server"):
@@ -187,11 +175,7 @@ class KubeflowConnection:
 
 
 def load_kube_config(configuration: Any, context: str) -> None:
-    """Set up a generated client as a context of the kubeconfig says.
-
-    Raises:
-        ConfigError: There is no such context, or its credentials cannot be had.
-    """
+    """Set up a generated client as a context of the kubeconfig says."""
     from kubernetes import config
 
     try:

@@ -17,12 +17,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def from_pods(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
-    """Yield the lines of a stage's newest pod; with `follow`, until the stage ends.
-
-    Raises:
-        ConfigError: There is no way to Kubernetes, there is no such pod (any more), or it may not be read.
-        TransientError: The pod has not begun, or Kubernetes was not reached.
-    """
+    """Yield the lines of a stage's newest pod; with `follow`, until the stage ends."""
     from kubernetes import client
 
     api = client.CoreV1Api(client.ApiClient(_configuration(connection, run_id)))

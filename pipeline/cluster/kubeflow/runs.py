@@ -46,11 +46,7 @@ class KubeflowRuns:
         return self._status(run)
 
     def _started(self, experiment_id: str, mark: str, error: TransientError) -> Any:
-        """Return the run that was started although its answer was lost.
-
-        Raises:
-            TransientError: It was not started, or the server does not say.
-        """
+        """Return the run that was started although its answer was lost; else raise, with what is known of it."""
         try:
             newest = self._newest(50, experiment_id=experiment_id)
         except TransientError:

@@ -48,12 +48,7 @@ class VertexConnection:
         return f"projects/{self.project}/locations/{self.location}"
 
     def pipelines(self) -> Any:
-        """Return a client for runs.
-
-        Raises:
-            ConfigError: google-cloud-aiplatform is not installed, or there are no credentials, or they are refused.
-            TransientError: Whoever gives out access tokens does not answer.
-        """
+        """Return a client for runs, logged in."""
         return self._client("PipelineServiceClient")
 
     def schedules(self) -> Any:
@@ -74,11 +69,7 @@ class VertexConnection:
 
 
 def library() -> Any:
-    """Return Google's library for Vertex, which takes seconds to import.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
+    """Return Google's library for Vertex, which takes seconds to import."""
     # It logs every connection that ends, in lines of its own; read once, when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
@@ -139,11 +130,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:
-    """Return the connection that flags and environment ask for; nothing is sent yet.
-
-    Raises:
-        ConfigError: With everything that is missing or malformed.
-    """
+    """Return the connection that flags and environment ask for; nothing is sent yet."""
     location_of_environment = next(filter(None, map(os.environ.get, _LOCATION_VARIABLES)), None)
     given = {
         "project": parsed.project or os.environ.get(_PROJECT_VARIABLE) or "",
