@@ -88,16 +88,20 @@ def images_of_pools(
     }
 
 
-def _all_of(pool: str) -> Draw:
+def all_of(pool: str, count: int = SAMPLES) -> Draw:
+    """Draws from a whole pool."""
+
     def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-        return pools[pool].rows(random.permutation(len(pools[pool].digests))[:SAMPLES])
+        return pools[pool].rows(random.permutation(len(pools[pool].digests))[:count])
 
     return draw
 
 
-def _free_of(pool: str) -> Draw:
+def free_of(pool: str, count: int = SAMPLES) -> Draw:
+    """Draws the images of a pool that are not test images."""
+
     def draw(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-        return pools[pool].rows(free[:SAMPLES])
+        return pools[pool].rows(free[:count])
 
     return draw
 
@@ -115,43 +119,31 @@ def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random:
     drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"].digests))
     shirts = np.flatnonzero(labels[drawn] == _SHIRT)
     kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
-    both = _together(kept, replaced)
+    both = scores.joined([kept, replaced])
     return both.rows(random.permutation(len(both.digests)))
 
 
 def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     drawn = random.permutation(len(pools["trained"].digests))[: SAMPLES * 6 // 10]
-    both = _together(pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10]))
+    both = scores.joined([pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10])])
     return both.rows(random.permutation(len(both.digests)))
 
 
-def _together(one: Seen, other: Seen) -> Seen:
-    if one.logits is None or other.logits is None:
-        raise AssertionError("the classifier was dropped")
-    return Seen(
-        {name: np.concatenate([features, other.features[name]]) for name, features in one.features.items()},
-        np.concatenate([one.logits, other.logits]),
-        [*one.digests, *other.digests],
-        np.concatenate([one.brightness, other.brightness]),
-        np.concatenate([one.power, other.power]),
-    )
-
-
 GARBAGE: dict[str, Draw] = {
-    "noise": _all_of("noise"),
-    "blurred means": _all_of("blurred means"),
+    "noise": all_of("noise"),
+    "blurred means": all_of("blurred means"),
     "one image repeated": _one_repeated,
     "one class missing": _one_class_missing,
-    "training images shifted by a pixel": _all_of("shifted"),
+    "training images shifted by a pixel": all_of("shifted"),
     "shirts replaced by noisy T-shirts": _shirts_replaced,
 }
 HEALTHY: dict[str, Draw] = {
-    "other real images": _free_of("real"),
-    "other real images with noise": _free_of("noisy"),
+    "other real images": free_of("real"),
+    "other real images with noise": free_of("noisy"),
     "trained generator, 4 in 10 real": _four_in_ten_real,
 }
 # Further from real images than a training with the defaults: nothing is asked of it.
-WEAKER: dict[str, Draw] = {"trained generator, 5,000 steps": _all_of("trained")}
+WEAKER: dict[str, Draw] = {"trained generator, 5,000 steps": all_of("trained")}
 GENERATORS = {**GARBAGE, **HEALTHY, **WEAKER}
 
 

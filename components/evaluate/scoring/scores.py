@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -324,6 +324,11 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
             log.info("evaluate: %d %s seen", count + len(images), what)
         count += len(images)
+    return joined(parts)
+
+
+def joined(parts: Sequence[Seen]) -> Seen:
+    """Join sets of images that one embedding saw."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Seen(
         {name: np.concatenate([part.features[name] for part in parts]) for name in parts[0].features},

@@ -15,29 +15,19 @@ from components.evaluate.scoring.scores import Seen
 from tests.proofs import small_data
 
 SAMPLES = 7000  # as few as `distinct_share` can be decided with
-FEW, MANY = (20, 34, 100, 400), 2000
 TRIALS = 2
 
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("small_data")
+Judged = Callable[[Mapping[str, small_data.Draw], int], list[dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
-def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
-    return make_dataset(root / "dataset", {"train": 4000, "validation": SAMPLES + 5000, "test": 40})
-
-
-@pytest.fixture(scope="module")
-def embedding(root: Path, dataset: str, make_embedding: Callable[..., Path]) -> feature_spaces.FeatureSpaces:
-    return feature_spaces.load(make_embedding(root / "embedding", dataset))
-
-
-@pytest.fixture(scope="module")
-def pools(dataset: str, embedding: feature_spaces.FeatureSpaces) -> tuple[small_data.Pools, np.ndarray]:
-    """Seen images of each kind, and the classes of the real ones."""
-    manifest, random = datasets.Manifest.of(dataset), np.random.default_rng(0)
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str], make_embedding: Callable[..., Path]
+) -> Judged:
+    """Judges images of each kind against so many test images, and returns the verdicts of two trials."""
+    root, random = tmp_path_factory.mktemp("small_data"), np.random.default_rng(0)
+    dataset = make_dataset(root / "dataset", {"train": 4000, "validation": SAMPLES + 5000, "test": 40})
+    manifest, embedding = datasets.Manifest.of(dataset), feature_spaces.load(make_embedding(root / "e", dataset))
     real, labels = dataset_reader.load_split(dataset, manifest, "validation")
     train, _ = dataset_reader.load_split(dataset, manifest, "train")
     means = np.stack([real[labels == label].mean(axis=0) for label in random.integers(0, 3, SAMPLES)])
@@ -50,18 +40,16 @@ def pools(dataset: str, embedding: feature_spaces.FeatureSpaces) -> tuple[small_
         "repeated": np.clip(real[:1], 0, 254) + speckles,
         "copies": np.clip(train[random.integers(0, len(train), SAMPLES)], 0, 254) + speckles,
     }
-    return {name: scores.see(embedding, np.array_split(of, 20), name) for name, of in images.items()}, labels
+    pools = {name: scores.see(embedding, np.array_split(of, 20), name) for name, of in images.items()}
 
+    def judge(generators: Mapping[str, small_data.Draw], count: int) -> list[dict[str, str]]:
+        trials = [
+            small_data.verdicts(embedding, pools, labels, generators, count, (0, count, trial))
+            for trial in range(TRIALS)
+        ]
+        return [{name: verdict.verdict for name, verdict in found.items()} for found in trials]
 
-def _all_of(pool: str) -> small_data.Draw:
-    def draw(pools: small_data.Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-        return pools[pool].rows(random.permutation(len(pools[pool].digests))[:SAMPLES])
-
-    return draw
-
-
-def _free(pools: small_data.Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    return pools["real"].rows(free[:SAMPLES])
+    return judge
 
 
 def _class_missing(pools: small_data.Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
@@ -69,40 +57,24 @@ def _class_missing(pools: small_data.Pools, labels: np.ndarray, free: np.ndarray
     return pools["real"].rows(kept[:SAMPLES])
 
 
-GARBAGE = {**{name: _all_of(name) for name in ("noise", "means", "repeated", "copies")}, "missing": _class_missing}
-HEALTHY = {"real": _free}
+GARBAGE: dict[str, small_data.Draw] = {
+    **{name: small_data.all_of(name, SAMPLES) for name in ("noise", "means", "repeated", "copies")},
+    "missing": _class_missing,
+}
+HEALTHY = {"real": small_data.free_of("real", SAMPLES)}
 
 
-def _found(
-    embedding: feature_spaces.FeatureSpaces,
-    pools: tuple[small_data.Pools, np.ndarray],
-    generators: Mapping[str, small_data.Draw],
-    count: int,
-    trial: int,
-) -> dict[str, str]:
-    found = small_data.verdicts(embedding, *pools, generators, count, (0, count, trial))
-    return {name: verdict.verdict for name, verdict in found.items()}
+@pytest.mark.parametrize("count", [20, 34, 100, 400])
+def test_few_images_promote_no_garbage(judged: Judged, count: int) -> None:
+    for verdicts in judged(GARBAGE, count):
+        assert PROMOTE not in verdicts.values()
 
 
-@pytest.mark.parametrize("count", FEW)
-def test_few_images_promote_no_garbage(
-    embedding: feature_spaces.FeatureSpaces, pools: tuple[small_data.Pools, np.ndarray], count: int
-) -> None:
-    for trial in range(TRIALS):
-        assert PROMOTE not in _found(embedding, pools, GARBAGE, count, trial).values()
-
-
-def test_so_few_images_that_nothing_is_decided_hold_real_images(
-    embedding: feature_spaces.FeatureSpaces, pools: tuple[small_data.Pools, np.ndarray]
-) -> None:
-    for trial in range(TRIALS):
-        assert _found(embedding, pools, HEALTHY, 20, trial) == {"real": HOLD}
+def test_so_few_images_that_nothing_is_decided_hold_real_images(judged: Judged) -> None:
+    assert judged(HEALTHY, 20) == [{"real": HOLD}] * TRIALS
 
 
 @pytest.mark.slow
-def test_many_images_reject_garbage_and_promote_real_images(
-    embedding: feature_spaces.FeatureSpaces, pools: tuple[small_data.Pools, np.ndarray]
-) -> None:
-    for trial in range(TRIALS):
-        expected = {**dict.fromkeys(GARBAGE, REJECT), **dict.fromkeys(HEALTHY, PROMOTE)}
-        assert _found(embedding, pools, {**GARBAGE, **HEALTHY}, MANY, trial) == expected
+def test_many_images_reject_garbage_and_promote_real_images(judged: Judged) -> None:
+    expected = {**dict.fromkeys(GARBAGE, REJECT), **dict.fromkeys(HEALTHY, PROMOTE)}
+    assert judged({**GARBAGE, **HEALTHY}, 2000) == [expected] * TRIALS
