@@ -173,7 +173,7 @@ def test_another_seed_or_number_of_samples_is_another_row(scored: list[scores_ta
     assert len({row.comparison for row in rows}) == 3
 
 
-def test_what_is_damaged_or_strange_is_skipped(
+def test_damaged_and_foreign_checkpoints_are_skipped(
     copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, make_checkpoint: Callable[..., Path]
 ) -> None:
     (copied / "step-0000000020" / "state.npz").write_bytes(b"")
@@ -201,14 +201,14 @@ def test_what_is_not_one_training_is_refused_in_one_line(root: Path, one: Path, 
     for key in "abcde":
         (several / "checkpoints" / key / "step-0000000010").mkdir(parents=True)
     must = r"^checkpoints must be the folder of one training, ROOT/checkpoints/KEY, but "
-    for given, told in (
+    for given, but in (
         (tmp_path / "empty", "empty holds no folders step-NNNNNNNNNN$"),
         (tmp_path / "nothing", "nothing holds no folders step-NNNNNNNNNN$"),
         (root, f"runs holds .*; give {one}$"),
         (several, "; give .*checkpoints/a or .*checkpoints/b or .*checkpoints/c, or one of 2 more$"),
         (several / "checkpoints", "; give .*checkpoints/a or .*, or one of 2 more$"),
     ):
-        with pytest.raises(ConfigError, match=must + f".*{told}"):
+        with pytest.raises(ConfigError, match=must + f".*{but}"):
             score(given)
 
 

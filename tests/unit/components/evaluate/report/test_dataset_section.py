@@ -31,6 +31,11 @@ def spoilt(dataset: str, **source: Any) -> Manifest:
     return dataclasses.replace(manifest, source={**manifest.source, **source})
 
 
+def leak(split: str, shard: str, record: int, train_shard: str, train_record: int) -> dict[str, Any]:
+    train = {"train_shard": train_shard, "train_record": train_record}
+    return {"split": split, "shard": shard, "record": record, **train}
+
+
 def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
     dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
 ) -> None:
@@ -87,16 +92,10 @@ def test_images_are_counted_by_class_and_split(dataset: str, splits: dict[str, t
 def test_leaking_images_stand_beside_their_training_images(
     dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    shards = {split: f"{split}-00000-of-00001.tfrecord" for split in datasets.SPLITS}
     first = [
-        {
-            "split": split,
-            "shard": shards[split],
-            "record": record,
-            "train_shard": shards["train"],
-            "train_record": other,
-        }
-        for split, record, other in (("test", 29, 3), ("validation", 2, 5), ("test", 0, 89))
+        leak("test", "test-00000-of-00001.tfrecord", 29, "train-00000-of-00001.tfrecord", 3),
+        leak("validation", "validation-00000-of-00001.tfrecord", 2, "train-00000-of-00001.tfrecord", 5),
+        leak("test", "test-00000-of-00001.tfrecord", 0, "train-00000-of-00001.tfrecord", 89),
     ]
     manifest = spoilt(dataset, leaks={"exact": 1, "near": 2, "compared": ["test", "validation"], "first": first})
     loaded = {split: splits[split] for split in ("train", "test")}
@@ -112,53 +111,47 @@ def test_records_are_found_behind_those_of_earlier_shards() -> None:
         split: np.random.default_rng(0).integers(0, 256, (30, 2, 2, 1), dtype=np.uint8) for split in datasets.SPLITS
     }
     shards = [datasets.Shard(name, count, 0, "") for name, count in (("a", 10), ("b", 0), ("c", 20))]
-    leak = {"split": "test", "shard": "c", "record": 5, "train_shard": "a", "train_record": 9}
     manifest = artifacts.dataset(
         image=datasets.ImageShape(2, 2, 1),
         classes=[],
         splits={split: datasets.Split(30, [], shards) for split in datasets.SPLITS},
-        source={"leaks": {"first": [leak]}},
+        source={"leaks": {"first": [leak("test", "c", 5, "a", 9)]}},
     )
     loaded = {split: (pixels, np.zeros(30, np.int32)) for split, pixels in images.items()}
     found = dataset_section.leaking_pairs(manifest, loaded)
     np.testing.assert_array_equal(found, [images["test"][15], images["train"][9]])
 
 
+NO_LEAKS = {"exact": 0, "near": 0, "compared": ["test"]}
+LEAKS = {"exact": 0, "near": 7, "compared": ["test", "validation"]}
+
+
 @pytest.mark.parametrize(
-    ("source", "set_aside", "texts"),
+    ("source", "quarantined", "texts", "serious"),
     [
-        ({}, 0, [("not known whether", False)]),
+        ({}, 0, ["not known whether"], [False]),
         (
-            {"duplicates": 1200, "contradictions": 0, "leaks": {"exact": 0, "near": 0, "compared": ["test"]}},
+            {"duplicates": 1200, "contradictions": 0, "leaks": NO_LEAKS},
             3,
-            [
-                ("Set aside, as they cannot be used: 3 images.", False),
-                ("1,200", False),
-                ("No image of test is in", False),
-            ],
+            ["Set aside, as they cannot be used: 3 images.", "1,200", "No image of test is in"],
+            [False, False, False],
         ),
         (
-            {
-                "duplicates": 4,
-                "contradictions": 2,
-                "leaks": {"exact": 0, "near": 7, "compared": ["test", "validation"]},
-            },
+            {"duplicates": 4, "contradictions": 2, "leaks": LEAKS},
             0,
             [
-                ("4 images", False),
-                ("different labels: 2 images", True),
-                ("Of test and validation, 0 images are in train as well, and 7 others nearly.", True),
+                "4 images",
+                "labels: 2 images",
+                "Of test and validation, 0 images are in train as well, and 7 others near",
             ],
+            [False, True, True],
         ),
     ],
     ids=["not looked", "nothing leaks", "leaks"],
 )
-def test_what_is_wrong_is_told(
-    dataset: str, source: dict[str, Any], set_aside: int, texts: list[tuple[str, bool]]
-) -> None:
-    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": set_aside})
+def test_remarks(dataset: str, source: dict[str, Any], quarantined: int, texts: list[str], serious: list[bool]) -> None:
+    manifest = dataclasses.replace(spoilt(dataset, **source), quarantine={"count": quarantined})
     found = dataset_section.remarks(manifest)
-    assert len(found) == len(texts)
-    for remark, (text, serious) in zip(found, texts, strict=True):
+    assert [remark["serious"] for remark in found] == serious
+    for remark, text in zip(found, texts, strict=True):
         assert text in remark["text"]
-        assert remark["serious"] == serious

@@ -30,7 +30,7 @@ def test_a_long_log_is_thinned_out(tmp_path: Path) -> None:
     assert set(np.diff(steps)) == {steps[1]}
 
 
-def test_warnings_are_told_once_for_each_signal(tmp_path: Path) -> None:
+def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
     assert training_folder.read_warnings(tmp_path, 1000) is None
     steep = [{"signal": "excess_slope", "message": f"excess_slope is {value}"} for value in (5, 9, 7)]
     flat = "sample_spread is 0.2, expected at least 0.6"  # as earlier versions wrote it

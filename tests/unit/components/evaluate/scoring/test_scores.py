@@ -58,7 +58,7 @@ def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) 
     assert reference.floor["copy_z"] is None
 
 
-def test_copies_of_training_images_are_told_and_shown(reference: scores.Reference, splits: Splits) -> None:
+def test_copies_of_training_images_are_found_and_shown(reference: scores.Reference, splits: Splits) -> None:
     train = splits["train"]
     found = _score(reference, train[100 : 100 + COUNT])
     assert (found.values["copy_z"] or 0) < -10
@@ -89,7 +89,7 @@ def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
     np.testing.assert_array_equal(found.originals, copied[found.copies])
 
 
-def test_a_collapse_is_told_by_recall_coverage_and_duplicates(reference: scores.Reference, splits: Splits) -> None:
+def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Reference, splits: Splits) -> None:
     found = _score(reference, np.repeat(splits["validation"][:8], 50, axis=0)).values
     assert found["distinct_share"] == 8 / 400
     for prefix in ("", "untrained_"):
@@ -98,7 +98,7 @@ def test_a_collapse_is_told_by_recall_coverage_and_duplicates(reference: scores.
         assert (found[f"{prefix}precision"] or 0) > 0.5
 
 
-def test_a_class_left_out_is_told_by_its_share_and_its_coverage(
+def test_a_class_left_out_shows_in_its_share_and_its_coverage(
     reference: scores.Reference, embedding: feature_spaces.FeatureSpaces, splits: Splits
 ) -> None:
     images = np.concatenate([splits["validation"], splits["train"]])
