@@ -4,21 +4,20 @@ The report shows it, and nothing is decided by it: missing or damaged parts are 
 """
 
 import contextlib
-import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from components.core.artifacts import training_log
 from components.core.reporting import grids
 from components.core.storage.location import Location
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison
 
-_LOG, _HEALTH, _SAMPLES = "metrics.jsonl", "health.jsonl", "samples"
+_SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
@@ -26,13 +25,13 @@ _SHEETS = 8
 
 def fetch(training: Location) -> None:
     """Fetch what is read here, if the training is in a bucket."""
-    training.fetch_files(".jsonl")
+    training.fetch_files(training_log.SUFFIX)
     (training / _SAMPLES).fetch_files(".png")
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by their names."""
-    rows = [_numbers(row) for row in _rows(folder / _LOG, last_step)]
+    rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
     return rows[:: len(rows) // _POINTS_AT_MOST + 1]
 
 
@@ -42,10 +41,10 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     Returns:
         `warning` (the first of the signal), `first` and `last` (steps), and `windows` (how many).
     """
-    if not (folder / _HEALTH).is_file():
+    if not (folder / training_log.HEALTH).is_file():
         return None
     found: dict[str, dict[str, Any]] = {}
-    for row in _rows(folder / _HEALTH, last_step):
+    for row in training_log.read(folder / training_log.HEALTH, last_step):
         warnings = row.get("warnings")
         for warning in warnings if isinstance(warnings, list) else []:
             match warning:
@@ -99,20 +98,9 @@ def timeline(folder: Path, last_step: int, size: int) -> list[dict[str, Any]]:
     return shown
 
 
-def _rows(path: Path, last_step: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows up to a step; skips lines that are no rows, such as one that is being written."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and _is_finite(row.get("step")) and row["step"] <= last_step:
-            yield row
-
-
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in row.items() if _is_finite(value)}
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    }
