@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,32 +21,37 @@ from tests.fakes.gcs.server import Server
 
 
 @pytest.fixture(scope="module")
-def published(
+def champion_of(
     tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
-) -> tuple[Path, Path]:
-    root = tmp_path_factory.mktemp("published")
-    model = make_model(root)
-    evaluation = make_evaluation(root / "evaluation", model)
-    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
-    return model, root / "registry"
+) -> Callable[..., tuple[Path, Path]]:
+    """Makes a model and the registry whose champion it is."""
+
+    def make(**changes: Any) -> tuple[Path, Path]:
+        root = tmp_path_factory.mktemp("published")
+        model = make_model(root, **changes)
+        evaluation = make_evaluation(root / "evaluation", model)
+        publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
+        return model, root / "registry"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def published(champion_of: Callable[..., tuple[Path, Path]]) -> tuple[Path, Path]:
+    return champion_of()
+
+
+@pytest.fixture(scope="module")
+def conditional(champion_of: Callable[..., tuple[Path, Path]]) -> tuple[Path, Path]:
+    """Of the classes dark, left and right."""
+    return champion_of(class_counts=[10, 20, 30])
 
 
 def _sample(*arguments: object) -> int:
     return cli.main("sample", SampleConfig, [str(argument) for argument in arguments])
 
 
-def test_the_grid_shows_the_champions_images(published: tuple[Path, Path], tmp_path: Path) -> None:
-    model, registry = published
-    out = tmp_path / "grid.png"
-    assert _sample("--registry", registry, "--count", 10, "--seed", 4, "--out", out) == 0
-    images = tf.saved_model.load(str(model)).signatures["sample"](
-        seed=tf.constant(4, tf.int64), count=tf.constant(10, tf.int64)
-    )["images"]
-    expected = Image.open(io.BytesIO(grids.png_grid(images.numpy())))
-    np.testing.assert_array_equal(np.asarray(Image.open(out)), np.asarray(expected))
-
-
-def test_the_champion_of_a_registry_in_a_bucket(
+def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(
     published: tuple[Path, Path], tmp_path: Path, gcs: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     gcs.create_bucket("b")
@@ -58,18 +64,9 @@ def test_the_champion_of_a_registry_in_a_bucket(
     assert _sample(*flags, "--out", tmp_path / "there.png") == 0
     assert _sample("--registry", published[1], *flags[2:], "--out", tmp_path / "here.png") == 0
     assert (tmp_path / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def conditional(
-    tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
-) -> tuple[Path, Path]:
-    """A conditional model of the classes dark, left and right, and the registry whose champion it is."""
-    root = tmp_path_factory.mktemp("conditional")
-    model = make_model(root, class_counts=[10, 20, 30])
-    evaluation = make_evaluation(root / "evaluation", model)
-    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(root / "registry")))
-    return model, root / "registry"
+    sample = tf.saved_model.load(str(published[0])).signatures["sample"]
+    images = sample(seed=tf.constant(4, tf.int64), count=tf.constant(10, tf.int64))["images"]
+    assert (tmp_path / "here.png").read_bytes() == grids.png_grid(images.numpy())
 
 
 @pytest.mark.parametrize(

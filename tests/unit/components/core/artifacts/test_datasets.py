@@ -1,37 +1,167 @@
-"""The description of a dataset."""
+"""The description of a dataset, and how damage to it or to its shards is reported."""
 
 import dataclasses
+import json
+import os
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.core.artifacts import datasets
+from components.core.data import dataset_reader
 from components.core.errors import DataError
+from components.core.storage import atomic_files
 from tests import artifacts
 
+RECORDS = {"train": 4, "validation": 1, "test": 2}
 
-def test_description_survives_writing_and_reading(tiny_dataset: Path) -> None:
-    manifest = datasets.Manifest.of(str(tiny_dataset))
-    value = artifacts.unsealed(tiny_dataset / datasets.MANIFEST)
-    assert manifest.to_json() == value
-    assert datasets.Manifest.of(str(tiny_dataset), manifest.digest) == manifest
-    assert dataclasses.replace(manifest, classes=["a", "b", "c"]).digest != manifest.digest
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seven images of 2x3, with everything that a manifest may say."""
+    folder = tmp_path_factory.mktemp("dataset")
+    generator = np.random.default_rng(0)
+    examples = {
+        split: (generator.integers(0, 256, (count, 2, 3, 1), np.uint8), [0] * count) for split, count in RECORDS.items()
+    }
+    artifacts.write_dataset(
+        folder,
+        examples,
+        ["only é"],
+        source={"kind": "images", "fingerprint": "0" * 64, "images": 8},
+        preprocessing={"seed": 3, "resize": "fill", "test_fraction": 0.1},
+        quarantine={"count": 1, "limit": 0.2, "entries": [{"name": "x.png", "sha256": "1" * 64, "reason": "is empty"}]},
+        made_with={"code": "1" * 40},
+    )
+    return folder
+
+
+def test_the_description_survives_writing_and_reading(dataset: Path) -> None:
+    manifest = datasets.Manifest.of(str(dataset))
+    assert manifest.to_json() == artifacts.unsealed(dataset / datasets.MANIFEST)
+    assert datasets.Manifest.of(str(dataset), manifest.digest) == manifest
+    assert dataclasses.replace(manifest, classes=["another"]).digest != manifest.digest
+
+
+def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> None:
+    shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
+    content = (dataset / shard.file).read_bytes()
+    size = len(content) // 4
+    for place, told in [
+        (2 * size + 20, f"record 2 at byte {2 * size} is damaged"),
+        (3 * size + 1, f"the length of record 3 at byte {3 * size} is damaged"),
+        (size + 9, f"the length of record 1 at byte {size} is damaged"),
+        (size - 1, "record 0 at byte 0 is damaged"),
+    ]:
+        (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        with pytest.raises(DataError, match=f"its sha256 is another, {told}"):
+            dataset_reader.require_shard(tmp_path / shard.file, shard)
+    (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
+    with pytest.raises(DataError, match=rf"bytes instead of .*, it ends within record 2 at byte {2 * size}\)"):
+        dataset_reader.require_shard(tmp_path / shard.file, shard)
+    # A whole record too many or too few is well formed: nothing but the manifest tells.
+    for cut in (content[:-size], content + content[:size]):
+        (tmp_path / shard.file).write_bytes(cut)
+        with pytest.raises(DataError, match=r"bytes instead of \d+\); make the dataset again"):
+            dataset_reader.require_shard(tmp_path / shard.file, shard)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 7}, "has schema version 7, expected 1: make the dataset again"),
+        ({"extra": 1, "more": 2}, r"unknown \['extra', 'more'\]"),
+        ({"pixel_range": [0, 1]}, r"pixel_range is \[0, 1\], expected \[0, 255\]"),
+        ({"splits": {}}, r"splits are \[\], expected train, validation, test"),
+        ({"classes": [3]}, "one of classes is 3"),
+        ({"statistics": {"mean": "much"}}, "'mean' of statistics is 'much'"),
+        ({"statistics": {"mean": float("nan")}}, "ValueError"),
+        ({"source": {"kind": "\ud800"}}, "UnicodeEncodeError"),
+        ({"image": {"height": -1, "width": 1, "channels": 1}}, "height of image is -1"),
+    ],
+)
+def test_what_is_no_description_is_told_by_what_differs(
+    dataset: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    value = {**datasets.Manifest.of(str(dataset)).to_json(), **change}
+    (tmp_path / datasets.MANIFEST).write_text(json.dumps(value))
+    with pytest.raises(DataError, match=message):
+        datasets.Manifest.of(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../other.tfrecord", "/etc/passwd", "..", "", "a\0b"])
+def test_a_shard_elsewhere_is_refused(dataset: Path, tmp_path: Path, name: str) -> None:
+    value = datasets.Manifest.of(str(dataset)).to_json()
+    value["splits"]["test"]["shards"][0]["file"] = name
+    atomic_files.write_sealed_json(tmp_path / datasets.MANIFEST, value)
+    with pytest.raises(DataError, match="expected the name of a file beside it"):
+        datasets.Manifest.of(str(tmp_path))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(data=st.data())
+def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObject) -> None:
+    """Any value at any place of a real manifest, or instead of all of it."""
+    value: object = datasets.Manifest.of(str(dataset)).to_json()
+    path: list[str | int] = []
+    holder: object = value
+    while isinstance(holder, (dict, list)) and holder and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        path.append(key)
+        holder = holder[key]
+    new = data.draw(JSON)
+    if path:
+        parent = value
+        for key in path[:-1]:
+            parent = parent[key]  # type: ignore[index]
+        parent[path[-1]] = new  # type: ignore[index]
+    else:
+        value = new
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, datasets.MANIFEST).write_text(json.dumps(value))
+        try:
+            told = datasets.Manifest.of(folder).digest
+        except DataError as error:
+            told = str(error)
+    assert told.isprintable()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "no dataset at"),
-        ("{", "does not describe a dataset"),
-        ("[]", "does not describe the dataset"),
-        ("3", "does not describe the dataset"),
-        ("{}", "does not describe the dataset: KeyError"),
-        ('{"schema_version": 99}', "has schema version 99, expected 1"),
-        ('{"schema_version": 1, "image": {"height": 3}}', "does not describe the dataset: TypeError"),
+        (b"{", "does not describe a dataset"),
+        (b"[" * 100_000, "does not describe a dataset"),
+        (b"1" * 5000, "does not describe a dataset"),
+        (b'{"schema_version": ' + b"9" * 5000 + b"}", "does not describe a dataset"),
+        (b"[]", "does not describe the dataset"),
+        (b"3", "does not describe the dataset"),
+        (b"{}", "does not describe the dataset: KeyError"),
+        (b'{"schema_version": 1, "image": {"height": 3}}', "does not describe the dataset: TypeError"),
     ],
 )
-def test_what_is_no_description(tmp_path: Path, content: str | None, message: str) -> None:
+def test_other_content_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
-        (tmp_path / datasets.MANIFEST).write_text(content)
+        (tmp_path / datasets.MANIFEST).write_bytes(content)
     with pytest.raises(DataError, match=message):
         datasets.Manifest.of(str(tmp_path))
+
+
+def test_more_records_in_shards_than_the_split_says(dataset: Path, tmp_path: Path) -> None:
+    value = datasets.Manifest.of(str(dataset)).to_json()
+    value["splits"]["test"]["records"] = 1
+    for path in dataset.glob("*.tfrecord"):
+        os.link(path, tmp_path / path.name)
+    atomic_files.write_sealed_json(tmp_path / datasets.MANIFEST, value)
+    with pytest.raises(DataError, match="says 1 records of test, and 2 of its shards"):
+        dataset_reader.load_split(str(tmp_path), datasets.Manifest.of(str(tmp_path)), "test")
