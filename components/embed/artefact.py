@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import keras
 import numpy as np
@@ -70,7 +70,7 @@ def _make_embedding(
         return
     module = _Embedding(networks_of, own, image)
     test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
-    test_accuracy = training.accuracy(module.embed, test_images, test_labels) if classes > 1 else None
+    test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
     if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
         log.warning("embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy)
         del networks_of[embeddings.CLASSIFIER]
@@ -177,8 +177,7 @@ class _Embedding(tf.Module):
         They are float32 [n, features]; with whitenings, one for each space, float64 [n, components].
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.spaces}
-        for at in range(0, len(images), _BATCH):
-            found = self.embed(tf.constant(images[at : at + _BATCH]))
+        for found in self._outputs(images):
             for name, batches in parts.items():
                 features = found[name].numpy()
                 if not np.isfinite(features).all():
@@ -186,3 +185,12 @@ class _Embedding(tf.Module):
                 # Whitened by batches, as a user's own features may be many.
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
+
+    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
+        """Return the share of images whose largest logit is that of their label."""
+        logits = np.concatenate([found["logits"] for found in self._outputs(images)])
+        return float(np.mean(logits.argmax(axis=1) == labels))
+
+    def _outputs(self, images: np.ndarray) -> Iterator[dict[str, tf.Tensor]]:
+        for at in range(0, len(images), _BATCH):
+            yield self.embed(tf.constant(images[at : at + _BATCH]))

@@ -3,7 +3,6 @@
 import logging
 import math
 import time
-from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 
 _BLOCK_STEPS = 20
 _BETA_1, _BETA_2 = 0.9, 0.999
-_PREDICT_BATCH = 512
 _LOG_SECONDS = 5.0
 
 
@@ -140,17 +138,3 @@ def train_classifier(
             if stop:
                 stop.leave()
     return classifier
-
-
-def accuracy(embed: Callable[[tf.Tensor], dict[str, tf.Tensor]], images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of images whose largest logit is that of their label.
-
-    Args:
-        embed: From pixels, uint8 [n, height, width, channels], to `logits`, float32 [n, classes].
-    """
-    right = 0
-    for start in range(0, len(images), _PREDICT_BATCH):
-        chosen = slice(start, start + _PREDICT_BATCH)
-        logits = embed(tf.constant(images[chosen]))["logits"].numpy()
-        right += int((logits.argmax(axis=1) == labels[chosen]).sum())
-    return right / len(images)
