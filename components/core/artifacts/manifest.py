@@ -127,10 +127,12 @@ def _typed(kind: Any, value: Any, what: str) -> Any:
         fields = {name: _typed(field_types[name], found, f"{name}{within}") for name, found in given.items()}
         return kind(**fields)
     plain = get_origin(kind) or kind
-    accepted: Any = (int, float) if plain is float else plain
+    accepted: Any = {float: (int, float), tuple: list}.get(plain, plain)
     if not isinstance(value, accepted) or isinstance(value, bool) or (plain is int and value < 0):
         raise TypeError(f"{what} is {reprlib.repr(value)}")
     match get_args(kind):
+        case (item, end) if end is Ellipsis:
+            return tuple(_typed(item, each, f"one of {what}") for each in value)
         case (item,):
             return [_typed(item, each, f"one of {what}") for each in value]
         case (_, item):

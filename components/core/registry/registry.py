@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from components.core.artifacts import evaluations, models, recipes
+from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.registry import registry_bucket, registry_folder
 from components.core.storage import atomic_files
 from components.core.storage.location import Location, Place
 
 CHAMPION = registry_folder.CHAMPION
-SCHEMA_VERSION = 1
 _EVALUATION = "evaluation"
 _AT_ONCE = 8  # versions that are looked at
 
@@ -45,8 +45,12 @@ def _store(registry: Location) -> _Store:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Champion:
+class Champion(Manifest):
     """The content of `champion.json`."""
+
+    FILE = registry_folder.CHAMPION
+    WHAT = "champion"
+    VERSION = 1
 
     version: int  # the one to serve
     model_digest: str
@@ -56,6 +60,10 @@ class Champion:
     former: tuple[int, ...] = ()  # earlier champions, the last one last: where a rollback goes
     rolled_back: tuple[int, ...] = ()  # no publication makes these champion again
     removed: tuple[int, ...] = ()  # deleted, or given up before they were whole
+
+    def __post_init__(self) -> None:
+        if 0 in (self.version, self.revision, *self.former, *self.rolled_back, *self.removed):
+            raise ValueError("a version is not a whole number from 1 on")
 
     @property
     def been(self) -> set[int]:
@@ -181,8 +189,7 @@ def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None
         buckets.Conflict: Another process replaced it.
     """
     location = Location.of(registry)
-    value = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(champion)}
-    _store(location).swap_champion(location, value, pointer.generation)
+    _store(location).swap_champion(location, champion.to_json(), pointer.generation)
 
 
 def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
@@ -315,17 +322,7 @@ def _is_first(registry: Location, number: int) -> bool:
 
 
 def _champion_of(value: Any, file: Location) -> Champion:
-    try:
-        if value.pop("schema_version") != SCHEMA_VERSION:
-            raise DataError(f"{file} is of another schema version; expected {SCHEMA_VERSION}")
-        if "revision" not in value:  # from before there were rollbacks: every version was champion in turn
-            value |= {"revision": value["version"], "former": list(range(1, value["version"]))}
-        for name in ("former", "rolled_back", "removed"):
-            value[name] = tuple(value.get(name, ()))
-        champion = Champion(**value)
-        numbers = (champion.version, champion.revision, *champion.former, *champion.rolled_back, *champion.removed)
-        if not all(isinstance(number, int) and number > 0 for number in numbers):
-            raise TypeError("a version is not a whole number from 1 on")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file} does not name a champion: {error!r}") from None
-    return champion
+    if isinstance(value, dict) and "revision" not in value and isinstance(value.get("version"), int):
+        # From before there were rollbacks: every version was champion in turn.
+        value |= {"revision": value["version"], "former": list(range(1, value["version"]))}
+    return Champion.from_json(value, str(file))

@@ -362,7 +362,7 @@ def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: S
 
 
 def test_a_champion_from_before_there_were_revisions(place: str, ask: Ask) -> None:
-    value = {"schema_version": registry.SCHEMA_VERSION, **dataclasses.asdict(champion(place))}
+    value = champion(place).to_json()
     for name in ("revision", "former", "rolled_back", "removed"):
         del value[name]
     write(place, "champion.json", json.dumps(value).encode())
