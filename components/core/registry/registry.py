@@ -177,11 +177,6 @@ def read_champion(registry: Place) -> Champion | None:
     return champion
 
 
-def write_champion(registry: Place, champion: Champion) -> None:
-    """Replace the champion of a folder of this machine; the caller holds its lock."""
-    move_champion(registry, Pointer(None), champion)
-
-
 def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read; the caller has held the lock of a folder of this machine since then.
 

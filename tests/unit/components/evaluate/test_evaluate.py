@@ -70,7 +70,7 @@ def champion_of(champions: Path, tmp_path: Path) -> Callable[[Path], Path]:
             model_digest=str(result.parameters["model_digest"]),
             checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
         )
-        registry.write_champion(place, champion)
+        champion.write(Path(place))
         return place
 
     return make

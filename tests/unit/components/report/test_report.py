@@ -21,26 +21,22 @@ SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "compo
 
 def write_evaluation(folder: Path, fcd: float, **changes: Any) -> Path:
     """An evaluation as the stage leaves it, of a training whose only curve is its losses."""
-    folder.mkdir(parents=True)
     given = {"real_fcd": 1.25, "dataset": "d" * 64, "compared": 500, "settings": {"seed": 0, "steps": 100}, **changes}
-    metrics = {
+    numbers = {
         "compared": given["compared"],
         "low_n": False,
         "spaces": SPACES,
         "model": {"fcd": fcd, "untrained_fcd": 2 * fcd, "class_ratio": None, "recall": 0.5},
         "real": {"fcd": given["real_fcd"]},
     }
-    atomic_files.write_json(folder / evaluations.METRICS, metrics)
     rows = [{"step": 50, "critic_loss": 1.0}, {"step": 100, "critic_loss": 2.0}]
     scores = {"validation": [{"step": 100, "fcd": fcd}]}
     training = {"step": 100, "settings": given["settings"], "log": rows, "scores": scores}
     atomic_files.write_json(folder / evaluations.TRAINING, training)
     atomic_files.write_file(folder / evaluations.SAMPLES, grids.png_grid(np.zeros((4, 8, 8, 1), np.uint8)))
-    files = atomic_files.files_in(folder)
-    description = artifacts.evaluation(
-        verdict="HOLD", dataset_digest=given["dataset"], settings={"sample_count": 500}, files=files
-    )
-    description.write(folder)
+    origin = artifacts.origin(artifacts.dataset(), artifacts.checkpoint().to_json())
+    decided = {"verdict": "HOLD", "dataset_digest": given["dataset"], "settings": {"sample_count": 500}}
+    artifacts.write_evaluation(folder, origin, numbers=numbers, **decided)
     return folder
 
 
@@ -112,21 +108,16 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
     assert page.pictures == 3  # no distances in the same axes
 
 
-def test_a_run_is_named_by_its_root_and_a_version_by_its_folder(tmp_path: Path) -> None:
-    write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
-    write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
-    page = compare(tmp_path, tmp_path / "runs", tmp_path / "registry" / "versions" / "1")
-    assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
-
-
-def test_runs_and_versions_in_a_bucket(tmp_path: Path, gcs: Server) -> None:
+def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
-    Location.of("gs://b/runs/evaluations/a").commit(write_evaluation(tmp_path / "one", 1.0))
-    version = write_evaluation(tmp_path / "two", 3.0)
+    run = write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
+    Location.of("gs://b/runs/evaluations/a").commit(run)
+    version = write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
     for name in atomic_files.files_in(version):  # as they lie in the registry
         buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)
-    page = compare(tmp_path, "gs://b/runs", "gs://b/registry/versions/1")
-    assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
+    for root in (str(tmp_path), "gs://b"):
+        page = compare(tmp_path, f"{root}/runs", f"{root}/registry/versions/1")
+        assert page.tables[1][1] == ["Fréchet distance (fcd)", "1", "3", "1.25"]
 
 
 @pytest.mark.parametrize(

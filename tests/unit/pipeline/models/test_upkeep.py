@@ -341,7 +341,7 @@ def ask_of() -> Callable[..., int]:
 def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: Server) -> None:
     if not buckets.is_uri(place):  # champion.json says that it is gone, and it is not
         found = champion(place)
-        registry.write_champion(place, dataclasses.replace(found, revision=found.revision + 1, removed=(2,)))
+        dataclasses.replace(found, revision=found.revision + 1, removed=(2,)).write(Path(place))
         assert registry.versions(place, champion(place)) == [1, 3, 4, 5]
         assert ask("gc", "--keep", 5)[1].splitlines()[1].split() == ["2", "removed", "before,", "not", "wholly"]
         assert ask("gc", "--keep", 5, "--yes")[0] == 0

@@ -10,7 +10,6 @@ import pytest
 
 from components.core import container_images
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
-from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.stage import cache_key
 from components.core.storage import atomic_files, digests
@@ -18,14 +17,11 @@ from tests import artifacts
 
 
 @pytest.fixture(scope="module")
-def parents(
-    tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]
-) -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
-    """A dataset as it lies on disk, and what a checkpoint and an embedding made of it say of themselves."""
-    folder = make_dataset(tmp_path_factory.mktemp("lineage") / "dataset", {"train": 9, "validation": 3, "test": 6})
+def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
+    """Descriptions of a dataset, and of a checkpoint and an embedding made of it."""
     taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
     maker = lineage.made_with("preprocess", source="/home/somebody/pictures", taken_over=taken_over)
-    manifest = dataclasses.replace(datasets.Manifest.of(folder), made_with=maker)
+    manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(
         5,
         settings={"steps": 5, "beta_2": 0.9},
@@ -34,7 +30,7 @@ def parents(
         made_with=lineage.made_with("train", replicas=2),
     )
     embedding = embeddings.Description(
-        image=ImageShape(8, 8, 1),
+        image=artifacts.SHAPE,
         spaces=[embeddings.Space(name=embeddings.UNTRAINED, feature_size=64, components=10)],
         class_count=0,
         test_accuracy=1 / 3,
@@ -50,15 +46,15 @@ def parents(
 @pytest.fixture
 def evaluation(parents: tuple[Any, ...], tmp_path: Path) -> Path:
     origin = lineage.of(*(parent.to_json() for parent in parents))
-    atomic_files.write_json(tmp_path / "e" / evaluations.LINEAGE, origin.to_json())
-    return describe(tmp_path / "e", *parents)
+    artifacts.write_evaluation(tmp_path / "e", origin)
+    return tmp_path / "e"
 
 
-def describe(folder: Path, *parents: Any, **changes: Any) -> Path:
-    """Writes the verdict of an evaluation, which names its files and its parents."""
-    files = {name: sha for name, sha in atomic_files.files_in(folder).items() if name != evaluations.MANIFEST}
-    digests_of = {f"{name}_digest": parent.digest for name, parent in zip(lineage.PARENTS, parents, strict=True)}
-    artifacts.evaluation(files=files, **{**digests_of, **changes}).write(folder)
+def describe(folder: Path, **changes: Any) -> Path:
+    """Describes the files of an evaluation as they are now."""
+    described = evaluations.Description.read(folder)
+    files = {name: digest for name, digest in atomic_files.files_in(folder).items() if name != evaluations.MANIFEST}
+    dataclasses.replace(described, files=files, **changes).write(folder)
     return folder
 
 
@@ -90,7 +86,7 @@ def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
     manifest = parents[0]
     assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
     before = evaluations.Description.of(evaluation).digest
-    describe(evaluation, *parents, source="/home/somebody/pictures")
+    describe(evaluation, source="/home/somebody/pictures")
     assert evaluations.Description.of(evaluation, before).source == "/home/somebody/pictures"
 
 
@@ -122,20 +118,18 @@ def test_the_image_is_the_one_that_the_environment_names(monkeypatch: pytest.Mon
         (lambda value: value.update(schema_version=2), "has schema version 2"),
     ],
 )
-def test_a_lineage_of_something_else_is_refused(
-    parents: tuple[Any, ...], evaluation: Path, change: Callable[[Any], None], message: str
-) -> None:
+def test_a_lineage_of_something_else_is_refused(evaluation: Path, change: Callable[[Any], None], message: str) -> None:
     value = json.loads((evaluation / evaluations.LINEAGE).read_text())
     change(value)
     atomic_files.write_json(evaluation / evaluations.LINEAGE, value)
     with pytest.raises(DataError, match=r"lineage\.json is not the file"):
         read(evaluation)
-    describe(evaluation, *parents)  # a verdict that names the changed file
+    describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=message):
         read(evaluation)
 
 
-def test_an_evaluation_without_lineage_says_what_to_do(parents: tuple[Any, ...], tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
+def test_an_evaluation_without_lineage_says_what_to_do(evaluation: Path) -> None:
+    (evaluation / evaluations.LINEAGE).unlink()
     with pytest.raises(DataError, match=r"has no lineage: an earlier version .*; train and evaluate anew"):
-        read(describe(tmp_path / "old", *parents))
+        read(describe(evaluation))

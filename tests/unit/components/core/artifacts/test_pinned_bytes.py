@@ -95,7 +95,7 @@ def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
     champion = registry.Champion(
         version=2, model_digest="a" * 64, checkpoint_digest="b" * 64, evaluation_digest="c" * 64, former=(1,)
     )
-    registry.write_champion(tmp_path, champion)
+    champion.write(tmp_path)
     recipe = recipes.Recipe(
         source_fingerprint="f" * 64,
         own_embedding_digest="",

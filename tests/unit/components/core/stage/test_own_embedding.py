@@ -173,7 +173,7 @@ def test_a_champion_is_compared_in_its_space(
         checkpoint_digest=described.checkpoint_digest,
         evaluation_digest=str(first.parameters["evaluation_digest"]),
     )
-    registry.write_champion(tmp_path / "registry", champion)
+    champion.write(tmp_path / "registry")
     found = judge(two_checkpoints[1], dataset, embedding, tmp_path / "e", str(tmp_path / "registry"))
     assert found.metrics["champion_mine_fd"] == pytest.approx(first.metrics["mine_fd"], rel=1e-3)
     rules = {rule["rule"]: rule for rule in evaluations.Description.of(tmp_path / "e").rules}
