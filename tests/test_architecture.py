@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core import stages
+from components.core import container_images, stages
 from pipeline.package import shipped_package
 from tests.system import pythons
 
@@ -75,6 +75,13 @@ def test_the_tests_that_make_names_exist() -> None:
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = {name.partition("::")[0] for name in (*re.findall(r"tests/[\w/.]+", printed), *pythons.TESTS)}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_documents_name_images_of_this_version() -> None:
+    texts = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    assert set(re.findall(r"wgan/(?:preprocess|train\S*):(\d+\.\d+\.\d+)", "".join(texts))) == {
+        container_images.VERSION
+    }
 
 
 def test_the_map_names_what_exists() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import kfp_server_api
 import pytest
 
+from components.core.container_images import VERSION
 from pipeline.__main__ import main
 from pipeline.cluster import schedule_file
 from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
@@ -74,7 +75,7 @@ def test_a_schedule_is_what_the_file_says(write: Write, server: Server, wgan: Wg
         "pipeline_root": "gs://bucket/root",
     }
     # A package is there once, however many schedules name it.
-    assert len([each for each in server.store.versions.values() if each["name"].startswith("0.1.0-")]) == 1
+    assert len([each for each in server.store.versions.values() if each["name"].startswith(f"{VERSION}-")]) == 1
 
 
 def test_without_a_file_what_is_there_can_be_steered(
