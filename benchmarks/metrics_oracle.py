@@ -25,8 +25,7 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
     """Writes the features of samples and of test images in each space, float64 [10000, components]."""
     from components.core.artifacts import checkpoints, datasets
     from components.core.data import dataset_reader
-    from components.evaluate.judging import candidates
-    from components.evaluate.scoring import samples
+    from components.evaluate.scoring import candidates, samples
 
     manifest = datasets.Manifest.of(dataset, "")
     loaded = feature_spaces.load(embedding)

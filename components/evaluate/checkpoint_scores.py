@@ -16,10 +16,9 @@ from components.core.metrics import feature_spaces
 from components.core.stage import cache_key
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
-from components.evaluate.judging import candidates
 from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Comparison, Row
-from components.evaluate.scoring import scores
+from components.evaluate.scoring import candidates, scores
 
 log = logging.getLogger(__name__)
 

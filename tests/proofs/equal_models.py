@@ -16,9 +16,8 @@ import scipy.stats
 from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, set_distances
-from components.evaluate.judging import candidates
 from components.evaluate.judging.comparison import LEVEL, Difference, compare
-from components.evaluate.scoring import samples
+from components.evaluate.scoring import candidates, samples
 from tests.proofs.stages import arguments, make_dataset, make_embedding, stage
 
 PAIRS = 400

@@ -15,8 +15,7 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.embed.disturbances import disturbances
-from components.evaluate.judging import candidates
-from components.evaluate.scoring import samples
+from components.evaluate.scoring import candidates, samples
 from tests.proofs.stages import stage
 
 COUNT = 5000

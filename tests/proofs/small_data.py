@@ -25,9 +25,8 @@ from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
 from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
-from components.evaluate.judging import candidates
 from components.evaluate.judging.verdict import Verdict, judge
-from components.evaluate.scoring import samples, scores
+from components.evaluate.scoring import candidates, samples, scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs.stages import arguments, make_embedding, stage
 

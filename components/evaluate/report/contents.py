@@ -10,8 +10,8 @@ from components.core.networks.conditioning import GRID_COLUMNS
 from components.core.reporting import charts, grids, metric_labels
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs
-from components.evaluate.judging.candidates import GRID_COUNT, Candidate
 from components.evaluate.scoring import scores
+from components.evaluate.scoring.candidates import GRID_COUNT, Candidate
 
 _PICTURE_BYTES = 1_000_000  # of all sheets together, so that the page stays small
 
@@ -51,11 +51,7 @@ def metric_tables(
 
 def group_chart(groups: dict[str, Any]) -> bytes:
     """A chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
-    shares = {
-        "test images": groups["real"],
-        "samples": groups["model"],
-        "champion's samples": groups["champion"],
-    }
+    shares = {"test images": groups["real"], "samples": groups["model"], "champion's samples": groups["champion"]}
     return charts.bars(groups["names"], {name: np.array(found) for name, found in shares.items() if found is not None})
 
 
