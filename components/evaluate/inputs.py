@@ -9,7 +9,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.judging.verdict import Champion
+from components.evaluate.judging.champion import Champion
 
 if TYPE_CHECKING:
     from components.evaluate.checkpoint_scores import Choice

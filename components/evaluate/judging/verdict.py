@@ -15,6 +15,7 @@ from components.core.artifacts.evaluations import FAILED, HELD, PASSED, PROMOTE,
 from components.core.metrics import neighbours
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.comparison import compare
 from components.evaluate.judging.intervals import Measured, exact
 
@@ -40,19 +41,6 @@ class Scores:
     # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
     copies: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
     originals: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Champion:
-    """The champion that a model has to beat."""
-
-    version: int = 0  # in the registry; 0 if even that could not be read
-    checkpoint_digest: str = ""
-    image: datasets.ImageShape | None = None
-    blocks: Mapping[str, Sequence[float]] | None = None  # as of `Scores`, from the same test images; None if not scored
-    # By how much the model exceeds it in recall, coverage and class distance, by the name of the score.
-    differences: Mapping[str, Measured] = dataclasses.field(default_factory=dict)
-    problem: str = ""  # why it cannot be read or scored
 
 
 @dataclasses.dataclass(frozen=True)

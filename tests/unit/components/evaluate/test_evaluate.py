@@ -80,10 +80,11 @@ def rules(result: StageResult) -> list[str]:
     return [rule["rule"] for rule in evaluations.Description.of(folder_of(result)).rules]
 
 
-def test_a_finished_evaluation_is_found_without_tensorflow(
+def test_a_finished_evaluation_is_found_without_heavy_imports(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    for name in ("tensorflow", "scipy"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was imported')")
     given = {
         "checkpoint": two_checkpoints[0],
         "evaluation": folder_of(first),

@@ -10,8 +10,9 @@ import pytest
 from components.core.artifacts.datasets import ImageShape
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.evaluate.config import JUDGE, EvaluateConfig
+from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.intervals import Measured, around
-from components.evaluate.judging.verdict import Champion, Scores, Verdict, judge
+from components.evaluate.judging.verdict import Scores, Verdict, judge
 from tests.limits import NO_LIMITS
 from tests.unit.components.evaluate.conftest import README
 
