@@ -25,19 +25,12 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 # Vertex names things by the number of a project, however it is asked.
 PROJECT_NUMBER = "123456789012"
-_SERVICE = "google.cloud.aiplatform.v1"
+_PACKAGE = "google.cloud.aiplatform.v1"
 _RUNNING = ("PIPELINE_STATE_PENDING", "PIPELINE_STATE_RUNNING", "PIPELINE_STATE_PAUSED")
 _ENDED = ("PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED")
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-_TYPES = {
-    "STRING": (str,),
-    "NUMBER_INTEGER": (float,),
-    "NUMBER_DOUBLE": (float,),
-    "BOOLEAN": (bool,),
-    "LIST": (list,),
-    "STRUCT": (dict,),
-}
+_TYPES = {"STRING": str, "NUMBER_INTEGER": float, "NUMBER_DOUBLE": float, "BOOLEAN": bool}
 
 
 class Refused(Exception):
@@ -53,25 +46,17 @@ def _invalid(message: str) -> NoReturn:
 
 
 class VertexServer:
-    """What the server holds, and what it was asked.
-
-    Attributes:
-        url: Its address, as `--api_endpoint` takes it.
-        requests: The method and the message of each request, in order.
-        before, after: Called with the method and the message before a request is acted upon, and after that before it
-            is answered; they may raise `Refused`.
-        jobs, schedules: By resource name.
-        clock: What it takes for the time.
-    """
+    """What the server holds, and what it was asked."""
 
     def __init__(self) -> None:
-        self.url = ""
-        self.requests: list[tuple[str, Any]] = []
+        self.url = ""  # as `--api_endpoint` takes it
+        self.requests: list[tuple[str, Any]] = []  # the method and the message of each, in order
+        # Called with both before a request is acted upon, and after that before it is answered; may raise `Refused`.
         self.before: Callable[[str, Any], None] | None = None
         self.after: Callable[[str, Any], None] | None = None
-        self.jobs: dict[str, pipeline_job.PipelineJob] = {}
+        self.jobs: dict[str, pipeline_job.PipelineJob] = {}  # by resource name
         self.schedules: dict[str, schedules.Schedule] = {}
-        self.clock = datetime.datetime.now(datetime.UTC)
+        self.clock = datetime.datetime.now(datetime.UTC)  # what it takes for the time
         self._made = 0
 
     def asked(self) -> list[str]:
@@ -204,10 +189,10 @@ class VertexServer:
     def _check_schedule(self, schedule: schedules.Schedule) -> None:
         if not 1 <= len(schedule.display_name) <= 128:
             _invalid("display_name must have 1 to 128 characters")
-        zone, fields = re.fullmatch(r"(?:(?:CRON_)?TZ=(\S+) )?(.*)", schedule.cron).groups()  # type: ignore[union-attr]
+        zone, fields = _zone_and_fields(schedule)
         if len(fields.split()) != 5 or not croniter.croniter.is_valid(fields):
             _invalid(f"cron {schedule.cron!r}")
-        if zone and zone not in zoneinfo.available_timezones():
+        if zone not in zoneinfo.available_timezones():
             _invalid(f"time zone {zone!r}")
         if schedule.max_concurrent_run_count < 1:
             _invalid("max_concurrent_run_count must be positive")
@@ -219,8 +204,8 @@ class VertexServer:
 
     def _plan(self, schedule: schedules.Schedule) -> None:
         """Sets the time of the next run, by the wall clock of the schedule's zone."""
-        zone, fields = re.fullmatch(r"(?:(?:CRON_)?TZ=(\S+) )?(.*)", schedule.cron).groups()  # type: ignore[union-attr]
-        start = max(self.clock, schedule.start_time or self.clock).astimezone(zoneinfo.ZoneInfo(zone or "UTC"))
+        zone, fields = _zone_and_fields(schedule)
+        start = max(self.clock, schedule.start_time or self.clock).astimezone(zoneinfo.ZoneInfo(zone))
         schedule.next_run_time = croniter.croniter(fields, start).get_next(datetime.datetime)
 
     def _new_job(self, wanted: pipeline_job.PipelineJob, job_id: str) -> pipeline_job.PipelineJob:
@@ -247,6 +232,11 @@ class VertexServer:
             return answer
         except Refused as refusal:
             context.abort(refusal.status, refusal.message)
+
+
+def _zone_and_fields(schedule: schedules.Schedule) -> tuple[str, str]:
+    zone, _, fields = schedule.cron.partition(" ") if schedule.cron.startswith("TZ=") else ("TZ=UTC", "", schedule.cron)
+    return zone.removeprefix("TZ="), fields
 
 
 def _with_state(detail: dict[str, Any]) -> dict[str, Any]:
@@ -329,22 +319,12 @@ def _require_state(schedule: schedules.Schedule, *allowed: str) -> None:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"the schedule is {schedule.state.name}")
 
 
-_METHODS: dict[str, dict[str, Any]] = {
-    f"{_SERVICE}.PipelineService": {
-        "CreatePipelineJob": pipeline_service.CreatePipelineJobRequest,
-        "GetPipelineJob": pipeline_service.GetPipelineJobRequest,
-        "ListPipelineJobs": pipeline_service.ListPipelineJobsRequest,
-        "CancelPipelineJob": pipeline_service.CancelPipelineJobRequest,
-    },
-    f"{_SERVICE}.ScheduleService": {
-        "CreateSchedule": schedule_service.CreateScheduleRequest,
-        "GetSchedule": schedule_service.GetScheduleRequest,
-        "ListSchedules": schedule_service.ListSchedulesRequest,
-        "PauseSchedule": schedule_service.PauseScheduleRequest,
-        "ResumeSchedule": schedule_service.ResumeScheduleRequest,
-        "UpdateSchedule": schedule_service.UpdateScheduleRequest,
-        "DeleteSchedule": schedule_service.DeleteScheduleRequest,
-    },
+_SERVICES = {
+    "PipelineService": (pipeline_service, "CreatePipelineJob GetPipelineJob ListPipelineJobs CancelPipelineJob"),
+    "ScheduleService": (
+        schedule_service,
+        "CreateSchedule GetSchedule ListSchedules PauseSchedule ResumeSchedule UpdateSchedule DeleteSchedule",
+    ),
 }
 
 
@@ -358,16 +338,16 @@ def serving() -> Iterator[VertexServer]:
     """A server on loopback, on any port that is free; one request at a time."""
     held = VertexServer()
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
-    for service, methods in _METHODS.items():
+    for service, (messages, methods) in _SERVICES.items():
         handlers = {
             method: grpc.unary_unary_rpc_method_handler(
                 lambda request, context, method=method: held.answer(method, request, context),
-                request_deserializer=message.deserialize,
+                request_deserializer=getattr(messages, f"{method}Request").deserialize,
                 response_serializer=_bytes_of,
             )
-            for method, message in methods.items()
+            for method in methods.split()
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(f"{_PACKAGE}.{service}", handlers),))
     held.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:
