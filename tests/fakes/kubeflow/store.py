@@ -91,8 +91,8 @@ class Store:
         """Tasks as Argo's nodes become them: each stage is a node, with a driver beside it and a pod within it."""
         before = {task["display_name"]: task for task in run.get("run_details", {}).get("task_details", [])}
         tasks = [self._task(before, "root", run["state"]), self._task(before, "root-driver", SUCCEEDED)]
-        for name, told in stages.items():
-            state, message = (told, "") if isinstance(told, str) else told
+        for name, expected in stages.items():
+            state, message = (expected, "") if isinstance(expected, str) else expected
             tasks += [self._task(before, f"{name}-driver", SUCCEEDED), self._task(before, name, state, message)]
             if state != SKIPPED:
                 tasks.append(self._task({}, "executor", state, message))

@@ -72,15 +72,15 @@ def test_what_targets_get_means_what_was_written(
     text=st.text()
     | st.lists(st.from_regex(r"[0-9A-Za-z*/,\-?#]{1,6}", fullmatch=True), min_size=5, max_size=5).map(" ".join)
 )
-def test_any_text_is_read_or_told_in_one_line(text: str) -> None:
-    told = ""
+def test_any_text_is_read_or_reported_in_one_line(text: str) -> None:
+    expected = ""
     try:
         found = cron.parse(text)
     except ValueError as error:
-        told = str(error)
-    if told:
-        assert re.match(r"must (be|have|not) ", told)
-        assert told.isprintable()
+        expected = str(error)
+    if expected:
+        assert re.match(r"must (be|have|not) ", expected)
+        assert expected.isprintable()
         return
     # What is written is read as the same, and stays as it is.
     assert cron.parse(found) == found
@@ -105,7 +105,7 @@ def test_one_form(text: str, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "must be five fields (minute, hour, day of month, month, day of week), got 0 in ''"),
         ("0 0 9 * * 1", "got 6 in '0 0 9 * * 1': no field holds seconds or years"),
@@ -135,8 +135,8 @@ def test_one_form(text: str, form: str) -> None:
         ("0 9 30-31 feb *", "must be a day that there is"),
     ],
 )
-def test_what_is_refused(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_what_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(expected)):
         cron.parse(text)
 
 

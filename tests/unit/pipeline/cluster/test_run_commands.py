@@ -53,7 +53,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_every_mistake_is_told_and_nothing_is_sent(
+def test_every_mistake_is_reported_and_nothing_is_sent(
     server: Server, kfp_package: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     words = ["--package", str(kfp_package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
@@ -157,14 +157,14 @@ def test_the_newest_runs_are_listed(server: Server, started: str, capsys: pytest
     assert run["finished"] is None
 
 
-def test_logs_that_are_not_there_are_told_in_one_line(
+def test_logs_that_are_not_there_are_reported_in_one_line(
     server: Server, started: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED"})
-    for words, told in (
+    for words, expected in (
         ((started, "trian"), "argument STAGE: invalid choice: 'trian' (choose from "),
         ((started, "--follow"), "follow is for one stage: name it after the run"),
     ):
         assert main(["logs", *words, "--host", server.url]) == errors.BAD_CONFIGURATION
         (line,) = complaints(caplog)
-        assert told in line
+        assert expected in line

@@ -188,7 +188,7 @@ def test_help_asks_for_no_server_and_loads_no_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "content", "told"),
+    ("words", "content", "expected"),
     [
         (["apply"], {}, "the file has no schedule: say which place is meant (--target kfp or vertex, or --file)"),
         (["pause", "monthly"], {"weekly": {}}, "no schedule monthly that `wgan schedule apply` made; there is none"),
@@ -199,12 +199,12 @@ def test_help_asks_for_no_server_and_loads_no_client() -> None:
     ],
 )
 def test_mistakes(
-    write: Write, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], told: str
+    write: Write, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], expected: str
 ) -> None:
     write(**content)
     code, printed, logged = wgan(*words)
     assert (code, printed, len(logged)) == (64, [], 1)
-    assert told in logged[0]
+    assert expected in logged[0]
     assert all(each.method == "GET" for each in server.requests)
 
 

@@ -60,14 +60,14 @@ def test_submit_wait_fail_logs_retry_succeed(
     )
     assert submit(world, package, "--wait", "--steps", "500") == waiting.FAILED
     (run_id,) = world.run_ids()
-    told = [message for message in caplog.messages if message.startswith(("decide: ", "train: "))]
-    assert [message.split(" after ")[0] for message in told] == [
+    expected = [message for message in caplog.messages if message.startswith(("decide: ", "train: "))]
+    assert [message.split(" after ")[0] for message in expected] == [
         "decide: running",
         "decide: succeeded",
         "train: running",
         "train: failed",
     ]
-    assert told[-1].endswith(": out of memory")
+    assert expected[-1].endswith(": out of memory")
     assert caplog.messages[-1].startswith(f"run {run_id} failed in train: `wgan logs {run_id} train --")
     shown = capsys.readouterr().out
     assert run_id in shown.splitlines()[0]
@@ -98,6 +98,17 @@ def test_cancel(world: World, package: Path, caplog: pytest.LogCaptureFixture) -
     assert caplog.messages[-1] == f"run {run_id} was canceled"
     assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
     assert run_id in caplog.messages[-1]
+
+
+def test_cancel_and_retry_fit_the_state(world: World, package: Path) -> None:
+    submit(world, package)
+    (run_id,) = world.run_ids()
+    world.stop(None)
+    assert about(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    world.set_run(run_id, "SUCCEEDED")
+    assert about(world, "cancel", run_id) == errors.BAD_CONFIGURATION
+    assert about(world, "retry", run_id) == errors.BAD_CONFIGURATION
+    assert not any(world.requests())
 
 
 def test_when_the_time_is_up_the_run_goes_on(world: World, package: Path) -> None:

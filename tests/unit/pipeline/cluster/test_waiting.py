@@ -30,8 +30,8 @@ def run(state: str, **stages: str) -> RunStatus:
     return RunStatus(run_id="7", name="mine", state=state, stages=found)
 
 
-def wait(*states: RunStatus | None, timeout: float | None = None) -> RunStatus | None:
-    return waiting.wait(cast(Runs, Scripted(*states)), "7", timeout)
+def wait(*states: RunStatus | None) -> RunStatus | None:
+    return waiting.wait(cast(Runs, Scripted(*states)), "7", None)
 
 
 def test_a_stage_is_shown_when_its_state_changes(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,7 +70,3 @@ def test_waiting_ends_where_the_server_stays_away(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TransientError, match="cannot be reached"):
         wait(run(backend.RUNNING), None)
     assert next(clock) > waiting.PATIENCE_SECONDS
-
-
-def test_the_time_passes() -> None:
-    assert wait(run(backend.RUNNING), timeout=0.03) is None

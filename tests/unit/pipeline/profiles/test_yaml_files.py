@@ -35,7 +35,7 @@ READERS = [_profile, _schedules, _package, _package_to_submit]
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (BOMB, "with its aliases (*) written out, the file is larger than 1,048,576 characters"),
         (f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]", "larger than 1,048,576 characters"),
@@ -46,13 +46,13 @@ READERS = [_profile, _schedules, _package, _package_to_submit]
     ],
 )
 def test_a_file_without_bounds_is_refused(
-    read: Callable[[Path], object], content: str, told: str, tmp_path: Path
+    read: Callable[[Path], object], content: str, expected: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError) as raised:
         read(path)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
     assert str(path) in str(raised.value)
     assert len(str(raised.value)) < 300
 

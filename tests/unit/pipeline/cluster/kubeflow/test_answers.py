@@ -1,4 +1,4 @@
-"""What servers were seen to answer, each told as one line with the exit code that fits."""
+"""What servers were seen to answer, each reported as one line with the exit code that fits."""
 
 import json
 import os
@@ -51,24 +51,24 @@ def test_each_recorded_error_is_one_clear_line() -> None:
     for case in refused:
         found = answers.explain_kubeflow(recorded(case), "do it", _HOST)
         assert found is not None, case
-        told = str(found)
-        assert told.startswith("cannot do it: the server "), case
-        assert "\n" not in told, case
-        assert "\xa0" not in told, case
-        assert len(told) < 500, case
+        expected = str(found)
+        assert expected.startswith("cannot do it: the server "), case
+        assert "\n" not in expected, case
+        assert "\xa0" not in expected, case
+        assert len(expected) < 500, case
         for leftover in ('"code"', "@type", '"message"', "error_message", "HTTP response", "Traceback"):
-            assert leftover not in told, case
+            assert leftover not in expected, case
         passing = case["status"] >= 500 and case["status"] != 501
         assert found.exit_code == (errors.TRANSIENT if passing else errors.BAD_CONFIGURATION), case
         cause = case.get("innermost", "")
         if cause and cause != "Internal Server Error" and len(cause) < 300 and "unknown field" not in cause:
-            assert " ".join(cause.split()) in told, case
+            assert " ".join(cause.split()) in expected, case
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "expected"),
     [
-        # Of a chain the innermost cause is told, unless it says nothing.
+        # Of a chain the innermost cause counts, unless it says nothing.
         (400, {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}, "the server says: C (400)"),
         (500, {"message": "A: B", "details": [{"message": "Internal Server Error"}]}, "the server says: A: B (500)"),
         (400, {"code": 3, "message": "proto:\xa0syntax\n  error"}, "the server says: proto: syntax error (400)"),
@@ -79,8 +79,8 @@ def test_each_recorded_error_is_one_clear_line() -> None:
         ),
     ],
 )
-def test_the_cause_is_told(status: int, body: dict[str, Any], told: str) -> None:
-    assert line(answered(status, body)).startswith(f"cannot do it: {told}")
+def test_the_cause_is_reported(status: int, body: dict[str, Any], expected: str) -> None:
+    assert line(answered(status, body)).startswith(f"cannot do it: {expected}")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_to_be_sent_on_means_to_log_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "expected"),
     [
         (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, "no answer in time"),
         (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, "no answer in time"),  # type: ignore[arg-type]
@@ -119,10 +119,10 @@ def test_to_be_sent_on_means_to_log_in() -> None:
         (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca_cert"),
     ],
 )
-def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], told: str) -> None:
+def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], expected: str) -> None:
     found = answers.explain_kubeflow(error, "do it", _HOST)
     assert type(found) is kind
-    assert told in str(found)
+    assert expected in str(found)
     assert "\n" not in str(found)
 
 

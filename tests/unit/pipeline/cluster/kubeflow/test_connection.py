@@ -57,8 +57,8 @@ def test_the_way_to_the_server_must_be_one(tmp_path: Path) -> None:
     )
     assert refused() == ("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME",)
     for host in ("kubeflow.example", "https://"):
-        told = f"host must begin with http:// or https:// and name a server, got {host}"
-        assert refused("--host", host) == (told,)
+        expected = f"host must begin with http:// or https:// and name a server, got {host}"
+        assert refused("--host", host) == (expected,)
 
 
 def test_a_secret_that_is_no_header_is_refused_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +91,12 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
         assert dataclasses.replace(connection, namespace="team-a").client.namespace == ""
 
 
-def test_a_token_that_is_not_let_in_is_told_after_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_is_reported_after_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(token="right") as server:  # noqa: S106
         token = held(tmp_path, "token", "wrong")
-        told = refused_client(connected("--host", server.url, "--token_file", token))
-        assert "(401): give a token or cookie that is valid (--token_file or KFP_TOKEN, " in told
-        assert "wrong" not in told
+        expected = refused_client(connected("--host", server.url, "--token_file", token))
+        assert "(401): give a token or cookie that is valid (--token_file or KFP_TOKEN, " in expected
+        assert "wrong" not in expected
         assert len(server.requests) == 1
         monkeypatch.setenv("KFP_TOKEN", "right")
         assert connected("--host", server.url).client.runs
@@ -132,11 +132,11 @@ def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, mo
         assert dataclasses.replace(found, host=server.url).client.runs
 
 
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+def test_a_server_that_is_not_there_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    told = refused_client(KubeflowConnection(host=f"http://127.0.0.1:{port}"), TransientError)
-    assert re.search("cannot be reached: .*Connection refused", told)
+    expected = refused_client(KubeflowConnection(host=f"http://127.0.0.1:{port}"), TransientError)
+    assert re.search("cannot be reached: .*Connection refused", expected)
 
 
 def test_a_server_that_never_answers_is_asked_once() -> None:
@@ -147,9 +147,9 @@ def test_a_server_that_never_answers_is_asked_once() -> None:
 
     with serving() as server:
         server.before = wait
-        told = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
+        expected = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
         given_up.set()
-        assert "cannot be reached: no answer in time" in told
+        assert "cannot be reached: no answer in time" in expected
         assert len(server.requests) == 1
 
 
@@ -178,7 +178,7 @@ def test_every_request_has_its_limits(kfp_run: Submission) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (Answer(200, "<html>Log in</html>", "text/html"), "answers with text/html, not as the API does: log in"),
         (Answer(200, "[]"), "is no server of Kubeflow Pipelines"),
@@ -188,13 +188,13 @@ def test_every_request_has_its_limits(kfp_run: Submission) -> None:
         (Answer(502, "<html><h1>Bad Gateway</h1></html>", "text/html"), "the server says: Bad Gateway (502)"),
     ],
 )
-def test_what_stands_where_a_server_should_is_told_in_one_line(answer: Answer, told: str) -> None:
+def test_what_stands_where_a_server_should_is_reported_in_one_line(answer: Answer, expected: str) -> None:
     def instead(request: Request) -> None:
         raise answer
 
     with serving() as server:
         server.before = instead
-        assert told in refused_client(KubeflowConnection(host=server.url), StageError)
+        assert expected in refused_client(KubeflowConnection(host=server.url), StageError)
 
 
 def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:

@@ -147,7 +147,7 @@ def test_lines_are_had_as_they_come(cluster: Kubernetes) -> None:
     assert list(lines) == ["second"]
 
 
-def test_a_stage_without_a_pod_is_told(cluster: Kubernetes) -> None:
+def test_a_stage_without_a_pod_is_reported(cluster: Kubernetes) -> None:
     with pytest.raises(ConfigError, match=r"train of run .* has no pod in namespace kubeflow: it has not begun"):
         read(cluster, "train")
 
@@ -204,7 +204,7 @@ def test_logs_of_all_stages_name_the_stage(
         assert f"{stage} of run {started} has no pod" in caplog.text
 
 
-def test_without_a_way_to_kubernetes_the_flag_and_another_command_are_told_once(
+def test_without_a_way_to_kubernetes_the_flag_and_another_command_are_reported_once(
     server: Server, started: str, cluster: Kubernetes, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.set_run(started, "RUNNING", {"decide": "SUCCEEDED", "preprocess": "RUNNING"})

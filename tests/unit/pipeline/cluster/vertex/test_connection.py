@@ -48,7 +48,7 @@ def test_the_environment_says_what_flags_do_not(monkeypatch: pytest.MonkeyPatch)
     assert read(project="other-project") == VertexConnection(project="other-project", location="europe-west1")
 
 
-def test_what_is_missing_is_told_together() -> None:
+def test_what_is_missing_is_reported_together() -> None:
     with pytest.raises(ConfigError) as refusal:
         read()
     assert [problem.split(":")[0] for problem in refusal.value.problems] == [
@@ -67,7 +67,7 @@ def test_what_is_missing_is_told_together() -> None:
         ("api_endpoint", "https://vertex.example.com", "api_endpoint must be HOST or HOST:PORT"),
     ],
 )
-def test_what_is_malformed_is_told(flag: str, value: str, said: str) -> None:
+def test_what_is_malformed_is_reported(flag: str, value: str, said: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         read(**(GOOD | {flag: value}))
     assert len(refusal.value.problems) == 1

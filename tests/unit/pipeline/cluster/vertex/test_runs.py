@@ -201,16 +201,11 @@ def test_nobody_is_there(wanted: Submission, monkeypatch: pytest.MonkeyPatch) ->
         vertex.submit(wanted)
 
 
-def test_cancel_and_retry_fit_the_state(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
     run_id = vertex.submit(wanted).run_id
-    with pytest.raises(ConfigError, match=f"run {run_id} cannot be retried: it is PENDING"):
-        vertex.retry(run_id)
     vertex.cancel(run_id)
     assert vertex.status(run_id).state == backend.CANCELING
     server.set_run(run_id, "CANCELLED")
-    with pytest.raises(ConfigError, match=f"run {run_id} has ended: CANCELED"):
-        vertex.cancel(run_id)
-    assert server.asked().count("CancelPipelineJob") == 1
     # What Vertex adds to jobs is its own affair.
     next(iter(server.jobs.values())).labels["vertex-ai-pipelines-run-billing-id"] = "123"
     again = vertex.retry(run_id)

@@ -62,7 +62,7 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
     vertex = VertexSchedules(connection)
     vertex.create(nightly)
     theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
-    # It cannot be told of a server without TLS.
+    # It knows no server without TLS.
     theirs.api_client = vertex._client
     theirs.create(
         cron="TZ=Europe/Berlin 0 3 * * 1-5",
