@@ -31,14 +31,13 @@ class KubeflowSchedules:
         self._exists: dict[tuple[str, ...], bool] = {}
 
     def live(self) -> list[LiveSchedule]:
-        """Return all schedules that this program made, with all of their active runs."""
         client = self._connection.client
         with self._connection.explained("list schedules"):
             ask = client.recurring_runs.recurring_run_service_list_recurring_runs
             listed = _all(ask, "recurring_runs", namespace=client.namespace or None)
-            found = [each for each in listed if _marked(each)]
-            active = _active_runs(client, {each.experiment_id for each in found})
-            return [self._live(each, active.get(each.recurring_run_id, ())) for each in found]
+            found = [(each, mark) for each in listed if (mark := _mark_of(each))]
+            active = _active_runs(client, {each.experiment_id for each, _ in found})
+            return [self._live(each, mark, active.get(each.recurring_run_id, ())) for each, mark in found]
 
     def create(self, schedule: Schedule) -> LiveSchedule:
         """Create a paused schedule of this version of the pipeline, which is uploaded unless the server has it."""
@@ -81,16 +80,15 @@ class KubeflowSchedules:
         with self._connection.explained(f"delete schedule {schedule_id}"):
             _unless_gone(api.recurring_run_service_delete_recurring_run, schedule_id)
 
-    def _live(self, found: Any, active_runs: tuple[str, ...]) -> LiveSchedule:
-        mark = _MARK.fullmatch(found.description)
+    def _live(self, found: Any, mark: re.Match[str], active_runs: tuple[str, ...]) -> LiveSchedule:
         trigger = found.trigger.cron_schedule if found.trigger else None
-        cron_fields = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
+        cron = ((trigger.cron or "") if trigger else "").removeprefix(_SECONDS)
         return LiveSchedule(
             schedule_id=found.recurring_run_id,
             name=found.display_name,
             enabled=(found.status or found.mode or "").startswith("ENABLE"),
-            digest=mark[3] if mark and self._is_whole(found) else "",
-            cron=f"{cron_fields} {mark[1] if mark else ''}",
+            digest=mark[3] if self._is_whole(found) else "",
+            cron=f"{cron} {mark[1]}",
             active_runs=active_runs,
         )
 
@@ -157,11 +155,11 @@ def _mark(schedule: Schedule) -> str:
     return f"Made by wgan schedule apply, time zone {schedule.time_zone}: content {digest}, name {check}"
 
 
-def _check(name: str, digest: str) -> str:
-    """Tells ours from copies that were made under another name, description and all."""
-    return digests.digest_of([name, digest])[:8]
-
-
-def _marked(found: Any) -> bool:
+def _mark_of(found: Any) -> re.Match[str] | None:
+    """The mark of a schedule of ours; None for another one, such as a copy of ours under another name."""
     mark = _MARK.fullmatch(found.description or "")
-    return mark is not None and mark[4] == _check(found.display_name, mark[3])
+    return mark if mark and mark[4] == _check(found.display_name, mark[3]) else None
+
+
+def _check(name: str, digest: str) -> str:
+    return digests.digest_of([name, digest])[:8]
