@@ -109,10 +109,10 @@ class Runs(Protocol):
         """Yield the lines that a stage has logged; with `follow`, until the stage ends."""
 
     def cancel(self, run_id: str) -> None:
-        """End a run that has not ended."""
+        """End a run, which has not ended."""
 
     def retry(self, run_id: str) -> RunStatus:
-        """Start a failed run again, from what failed; the run may have a new id."""
+        """Start a failed or canceled run again, from what failed; the run may have a new id."""
 
     def flags(self, verb: str) -> tuple[str, ...]:
         """Return the words that `wgan VERB RUN_ID` needs for a run of this backend."""

@@ -62,6 +62,11 @@ def main(verb: str, words: list[str]) -> int:
     run_id = _found(place, parsed.run_id)
     if verb == "logs":
         return _logs(place, run_id, parsed.stage, parsed.follow)
+    if verb in ("cancel", "retry"):
+        state = place.status(run_id).state
+        fits = state not in backend.ENDED if verb == "cancel" else state in (backend.FAILED, backend.CANCELED)
+        if not fits:
+            raise ConfigError(f"cannot {verb} run {run_id}: it is {state}")
     if verb == "cancel":
         place.cancel(run_id)
         log.info("run %s is being canceled", run_id)

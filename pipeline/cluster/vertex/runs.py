@@ -98,20 +98,14 @@ class VertexRuns:
 
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
-        state = self._status_of(job).state
-        if state in backend.ENDED:
-            raise ConfigError(f"run {run_id} has ended: {state}")
         with answers.of_vertex(f"cancel run {run_id}"):
             self._client.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
-        """Start a failed or canceled run anew, as another run: Vertex goes on with none that has ended."""
+        """Start a run anew, as another run: Vertex goes on with none that has ended."""
         from google.cloud.aiplatform_v1.types import PipelineJob
 
         job = self._job(run_id)
-        state = self._status_of(job).state
-        if state not in (backend.FAILED, backend.CANCELED):
-            raise ConfigError(f"run {run_id} cannot be retried: it is {state}")
         again = PipelineJob(
             display_name=job.display_name,
             pipeline_spec=job.pipeline_spec,
