@@ -11,8 +11,7 @@ object is compared with what was sent. `MANIFEST.json`, which makes it a version
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from components.core.errors import DataError, TransientError
 from components.core.registry.registry_folder import CHAMPION, VERSIONS
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
-from components.core.storage.location import Location
+from components.core.storage.location import Location, at_once, files_below
 
 SCHEMA_VERSION = 1
 _CLAIMS = "claims"
 _SERVABLE = "saved_model.pb"
-_AT_ONCE = 8  # objects on their way
 
 
 def held(registry: str | Location) -> contextlib.AbstractContextManager[None]:
@@ -83,11 +81,11 @@ def remove(registry: str | Location, name: str) -> None:
     So nobody finds an incomplete version, and no server an incomplete model.
     """
     place = f"{registry}/{VERSIONS}/{name}"
-    there = _below(place)
+    there = files_below(place)
     for first in (models.MANIFEST, _SERVABLE):
         if first in there:
             buckets.delete(there.pop(first))
-    _each(buckets.delete, there.values())
+    at_once(buckets.delete, [(stored,) for stored in there.values()])
 
 
 def _claim(prepared: Path) -> bytes:
@@ -126,10 +124,10 @@ def _upload(prepared: Path, place: str) -> None:
     expected = {name: (path.stat().st_size, buckets.checksum_of_file(path)) for name, path in paths.items()}
     there = _compared(place, expected)
 
-    def send(names: Iterable[str]) -> None:
-        _each(lambda name: _create(f"{place}/{name}", paths[name]), [name for name in names if name not in there])
+    def send(names: Collection[str]) -> None:
+        at_once(_create, [(f"{place}/{name}", paths[name]) for name in names if name not in there])
 
-    send(name for name in paths if name not in (_SERVABLE, models.MANIFEST))
+    send(sorted(paths.keys() - {_SERVABLE, models.MANIFEST}))
     send([_SERVABLE])
     lost = sorted(paths.keys() - _compared(place, expected) - {models.MANIFEST})
     if lost:
@@ -139,7 +137,7 @@ def _upload(prepared: Path, place: str) -> None:
 
 def _compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
     """Return the names of the objects of a version; raise `DataError` if one has other content."""
-    there = _below(place)
+    there = files_below(place)
     for name, stored in there.items():
         if expected.get(name) != (stored.bytes, stored.crc32c):
             raise _in_the_way(stored.uri)
@@ -161,29 +159,14 @@ def _in_the_way(uri: str) -> DataError:
 
 
 def _claims(registry: str | Location) -> dict[int, Stored]:
-    return {int(name): stored for name, stored in _below(f"{registry}/{_CLAIMS}").items() if name.isdecimal()}
+    return {int(name): stored for name, stored in files_below(f"{registry}/{_CLAIMS}").items() if name.isdecimal()}
 
 
 def _objects(registry: str | Location) -> dict[int, set[str]]:
     """Return the names of the objects of each version, by its number."""
     found: dict[int, set[str]] = {}
-    for path in _below(f"{registry}/{VERSIONS}"):
+    for path in files_below(f"{registry}/{VERSIONS}"):
         number, _, name = path.partition("/")
         if name and number.isdecimal() and str(int(number)) == number:
             found.setdefault(int(number), set()).add(name)
     return found
-
-
-def _below(place: str) -> dict[str, Stored]:
-    """Return the objects below a place by their names within it, without those that stand for empty folders."""
-    there = (stored for stored in buckets.below(place) if not stored.uri.endswith("/"))
-    return {stored.uri.removeprefix(f"{place}/"): stored for stored in there}
-
-
-def _each(act: Callable[[Any], None], these: Collection[Any]) -> None:
-    if len(these) == 1:  # a thread would need a client and credentials of its own
-        act(*these)
-        return
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(act, one) for one in these]:
-            done.result()

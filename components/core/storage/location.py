@@ -104,8 +104,8 @@ class Location(os.PathLike[str]):
         if missing:
             log.info("fetching %s: %d files, %.1f MB", self, len(missing), sum(each[0].bytes for each in missing) / 1e6)
         # The description last, so that no other process takes the mirror for complete before.
-        _at_once(_download, [each for each in missing if each[1] != self.path / manifest])
-        _at_once(_download, [each for each in missing if each[1] == self.path / manifest])
+        at_once(_download, [each for each in missing if each[1] != self.path / manifest])
+        at_once(_download, [each for each in missing if each[1] == self.path / manifest])
         if "" in suffixes and not any(sha256 for _, sha256 in files.values()):  # a copy, which changes
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
@@ -150,13 +150,13 @@ class Location(os.PathLike[str]):
         """Bring the files in this folder whose names end in a suffix to the state of the bucket."""
         if not self.in_bucket:
             return
-        files = _files_below(self.uri).items()
+        files = files_below(self.uri).items()
         wanted = {name: stored for name, stored in files if "/" not in name and name.endswith(suffix)}
         for path in self.path.glob(f"*{suffix}"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
         found = [(stored, self.path / name, "") for name, stored in wanted.items()]
-        _at_once(_download, [each for each in found if not _is_same(each[1], each[0], "")])
+        at_once(_download, [each for each in found if not _is_same(each[1], each[0], "")])
 
     def put_file(self) -> None:
         """Upload one file of a mirror, which has no other writers, over the one in the bucket."""
@@ -167,14 +167,14 @@ class Location(os.PathLike[str]):
         """Return the artefacts with such a description in this folder of a bucket; none of a local folder."""
         if not self.in_bucket:
             return []
-        parts = [name.split("/") for name in _files_below(self.uri)]
+        parts = [name.split("/") for name in files_below(self.uri)]
         names = {each[0] for each in parts if len(each) == 2 and each[1] in (COMMITTED, manifest)}
         return [self / name for name in sorted(names)]
 
     def children(self) -> list["Location"]:
         """Return the folders in this one but for hidden ones, whose mirrors may be empty."""
         if self.in_bucket:
-            names = {name.partition("/")[0] for name in _files_below(self.uri) if "/" in name}
+            names = {name.partition("/")[0] for name in files_below(self.uri) if "/" in name}
         else:
             names = {path.name for path in self.path.glob("*") if path.is_dir()}
         return [self / name for name in sorted(names) if not name.startswith(".")]
@@ -226,8 +226,8 @@ class Location(os.PathLike[str]):
         if there is not None:
             return there[0] == content
         target = f"{self}/{attempt}"
-        _at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
-        sent = _files_below(target)
+        at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
+        sent = files_below(target)
         for name, checksum in checksums.items():
             if name not in sent or sent[name].crc32c != checksum:
                 raise TransientError(f"{target}/{name} is not what was sent; try again")
@@ -251,10 +251,10 @@ class Location(os.PathLike[str]):
         """Return the artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
         found = buckets.read(f"{self}/{COMMITTED}")
         if found is None:
-            plain = {name: (stored, "") for name, stored in _files_below(self.uri).items()}
+            plain = {name: (stored, "") for name, stored in files_below(self.uri).items()}
             return plain if manifest in plain else None
         folder, listed = _read_committed(self.uri, found[0])
-        there = _files_below(folder)
+        there = files_below(folder)
         lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
         if lost:
             raise DataError(f"{self} is damaged: {lost[0]} in {folder} is missing or of another size")
@@ -284,7 +284,7 @@ def _read_committed(uri: str, committed: bytes) -> tuple[str, dict[str, tuple[in
         raise DataError(f"{uri}/{COMMITTED} does not describe what was committed: {error!r}") from None
 
 
-def _files_below(uri: str) -> dict[str, Stored]:
+def files_below(uri: str) -> dict[str, Stored]:
     """Return the objects below a folder by their names within it; not those that stand for empty folders."""
     found = {}
     for stored in buckets.below(uri):
@@ -318,7 +318,7 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def _at_once(transfer: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+def at_once(transfer: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
     """Do some transfers at once; wait for all, even if one fails, then raise the first failure."""
     begun = [_pool(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
     wait(begun)

@@ -10,6 +10,7 @@ from unittest import mock
 from components.core.artifacts import evaluations, models
 from components.core.registry import registry, registry_bucket
 from components.core.storage import buckets
+from components.core.storage.location import files_below
 from components.publish import run as publish
 from tests.faults.soak.publication import Bench, Tried
 
@@ -80,7 +81,7 @@ def _unverified() -> contextlib.AbstractContextManager[None]:
     """Nothing is looked at again: neither what was uploaded, nor the version before it becomes champion."""
 
     def compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
-        there = set(registry_bucket._below(place))
+        there = set(files_below(place))
         return set(expected) if "saved_model.pb" in there else there
 
     def read_version(place: str, number: int, champion: registry.Champion | None) -> registry.Version:
