@@ -168,7 +168,7 @@ def _monotone(space: str, measured: list[_Measured]) -> list[Check]:
 
 
 def _of_neighbours(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
-    """Coverage sees repeats, and copies of training images are told from real ones."""
+    """Coverage sees repeats, and nearness tells copies of training images from real ones."""
     reference = neighbours.make_balls(real.reference)
     fresh, collapsed = (neighbours.overlap(neighbours.make_balls(rows), reference) for rows in (real.base, repeated))
     checks = [

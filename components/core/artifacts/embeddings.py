@@ -51,7 +51,7 @@ class Description(Manifest):
 
     @property
     def remarks(self) -> list[str]:
-        """What readers of scores must know: whether the classifier was dropped."""
+        """Remarks for readers of scores: whether the classifier was dropped."""
         if self.test_accuracy is None or self.class_count:
             return []
         return [
@@ -72,7 +72,7 @@ class Description(Manifest):
 
 
 def require_certified(embedding: Place, description: Description) -> None:
-    """Raises `DataError` for an embedding that failed its certificate, with the checks that failed."""
+    """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
     if description.certificate["outcome"] == FAILED:
         failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
         remedy = "with another own_embedding" if description.own_embedding_digest else "with more classifier_epochs"
@@ -83,7 +83,7 @@ def require_certified(embedding: Place, description: Description) -> None:
 
 
 def why_uncertified(description: Description, manifest: datasets.Manifest) -> str:
-    """Why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
+    """Return why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
     if description.certificate["outcome"] == PASSED:
         return ""
     kind = min(("test", "train"), key=lambda split: manifest.splits[split].records)

@@ -69,7 +69,7 @@ class Description(Manifest):
 
 
 def follows(outcomes: Iterable[str]) -> str:
-    """The verdict that follows from the outcomes of the rules; an unknown outcome counts as a failure."""
+    """Return the verdict that follows from the outcomes of the rules; an unknown outcome counts as a failure."""
     found = set(outcomes)
     if not found <= {PASSED, HELD}:
         return REJECT
@@ -77,6 +77,6 @@ def follows(outcomes: Iterable[str]) -> str:
 
 
 def distance_name(numbers: dict[str, Any]) -> str:
-    """Name of the Fréchet distance in the first space in a `metrics.json`; NAME_ratio is relative to real images."""
+    """Return the name of the first space's Fréchet distance in a `metrics.json`; NAME_ratio is against real images."""
     # In older files, which have no such field, the distance is the first score.
     return str(numbers["distance"] if "distance" in numbers else numbers["names"][0][0])

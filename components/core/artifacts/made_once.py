@@ -1,4 +1,4 @@
-"""Making an artefact unless it is there already."""
+"""Making an artefact unless it exists."""
 
 import logging
 from collections.abc import Callable
@@ -16,18 +16,16 @@ Kind = TypeVar("Kind", bound=Manifest)
 def made_once(
     location: Location, kind: type[Kind], identity: dict[str, Any], make: Callable[[], object], whole: bool = True
 ) -> tuple[Kind, bool]:
-    """Returns the artefact at a location, and whether it was there already; makes it if it was not.
+    """Return the artefact at a location, and whether it existed; make it if it did not.
 
     Args:
-        location: Where it is to be.
-        kind: Its description.
         identity: What it is made of: settings and digests of inputs, as `Manifest.identity` of the finished artefact.
         make: Makes it at the location.
-        whole: Whether to fetch all of one that is there already, or its description alone.
+        whole: Whether to fetch all of an existing one, or its description alone.
 
     Raises:
         ConfigError: The folder holds something else, or cannot be written.
-        DataError: What is there is damaged.
+        DataError: The existing one is damaged.
     """
     found = kind.of(location) if location.fetch(kind.FILE, ("",) if whole else ()) else None
     atomic_files.require_own_place(location, kind.WHAT, None if found is None else found.identity, identity)

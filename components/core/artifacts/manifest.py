@@ -55,12 +55,12 @@ class Manifest:
         return {}
 
     def write(self, folder: Path) -> None:
-        """Writes the file, sealed."""
+        """Write the file, sealed."""
         atomic_files.write_sealed_json(folder / self.FILE, self.to_json())
 
     @classmethod
     def read(cls, folder: Place) -> Self:
-        """Reads the description of an artefact, and no other file of it.
+        """Read the description of an artefact, and no other file of it.
 
         Raises:
             DataError: It is missing or damaged.
@@ -94,12 +94,12 @@ class Manifest:
 
     @classmethod
     def fetch(cls, folder: Place, expected_digest: str = "", whole: bool = True) -> Self:
-        """Reads an artefact as `of` does, after fetching it from its bucket: all of it or its description alone."""
+        """Read an artefact as `of` does, after fetching it from its bucket: all of it or its description alone."""
         return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest)
 
     @classmethod
     def of(cls, folder: Place, expected_digest: str = "") -> Self:
-        """Reads the description of an artefact and checks the listed files.
+        """Read the description of an artefact and check the listed files.
 
         Raises:
             DataError: The artefact is missing, damaged, of another schema, or has another digest than the one expected.
@@ -112,7 +112,7 @@ class Manifest:
 
 
 def _typed(kind: Any, value: Any, what: str) -> Any:
-    """Converts a JSON value to a type; an integer passes for a float, and none may be negative."""
+    """Convert a JSON value to a type; an integer passes for a float, and none may be negative."""
     if kind is Any:
         return value
     if isinstance(kind, types.UnionType):  # a type or None

@@ -46,7 +46,7 @@ class Description(Manifest):
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Bytes and sha256 of every file below a folder, by its path within it."""
+    """Return bytes and sha256 of every file below a folder, by its path within it."""
     return {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
         for name, sha256 in atomic_files.files_in(folder).items()
@@ -54,6 +54,6 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def with_card(folder: Path, description: Description, card: str) -> Description:
-    """Writes the card of a model, and returns the description that names it; the caller writes that."""
+    """Write the card of a model, and return the description that names it; the caller writes that."""
     atomic_files.write_file(folder / CARD, card.encode())
     return dataclasses.replace(description, card_sha256=digests.sha256_of_file(folder / CARD))
