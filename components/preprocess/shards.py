@@ -125,18 +125,17 @@ class _Writing:
         self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if any
         self._contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
         self._hashes: list[bytes] = []  # of the pixels of each image
-        self._signatures: list[np.ndarray] = []
+        self._thumbnails: list[np.ndarray] = []
 
     def parts(self) -> Iterator[bytes]:
         """Yield the file's content, while another thread measures what comes next."""
         return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
     def signed(self) -> leaks.Signed | None:
-        """Return the signatures of all records; None for splits that are not searched for leaks."""
-        if not self._signatures:
+        """Return what finds leaks among all records; None for splits that are not searched for them."""
+        if not self._thumbnails:
             return None
-        signatures, offsets = np.concatenate(self._signatures), np.concatenate(self.offsets)
-        return leaks.Signed(self._split, self._name, signatures, leaks.digests(self._hashes), offsets)
+        return leaks.Signed(self._split, self._name, np.concatenate(self._thumbnails), leaks.digests(self._hashes))
 
     def members(self) -> tuple[np.ndarray, list[bytes], np.ndarray]:
         """Return contents, hashes and offsets of all records, as `reuse.write_members` takes them."""
@@ -172,5 +171,5 @@ class _Writing:
         self.histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()
         if self._split in leaks.COMPARED:
             shape = (self._image.height, self._image.width, self._image.channels)
-            self._signatures.append(leaks.signatures(images.reshape(-1, *shape)))
+            self._thumbnails.append(leaks.thumbnails(images.reshape(-1, *shape)))
         return part

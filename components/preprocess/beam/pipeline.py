@@ -65,7 +65,7 @@ def wire(
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
         | "List training shards" >> beam.FlatMap(_training_shards, plan)
         | "Spread" >> beam.Reshuffle()
-        | "Find leaks" >> beam.FlatMap(find_leaks, plan, place)
+        | "Find leaks" >> beam.FlatMap(find_leaks, place)
     )
 
 
@@ -89,15 +89,13 @@ def write_shard(shard: tuple[Key, Iterable[Place]], plan: Plan, rows_at: str, pl
     return attempt.results(place, lambda: [shards.write_shard(*shard, plan, Path(rows_at), Path(place))])
 
 
-def find_leaks(shard: str, plan: Plan, place: str) -> list[str]:
+def find_leaks(shard: str, place: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
     folder = Path(place)
 
     def work() -> list[str]:
         for train in leaks.read_signed(folder, shard):
-            held = _held(place)
-            found = leaks.verified(held, train, leaks.candidates(held, train), folder, plan.image)
-            attempt.write(folder / f"{shard}{shards.LEAKS}", found)
+            attempt.write(folder / f"{shard}{shards.LEAKS}", leaks.find(_held(place), train))
         return []
 
     return attempt.results(place, work)

@@ -97,7 +97,7 @@ def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> 
     for group in grouped(pipeline.make_rows(chunk, DIGITS, rows_at, place, 1)).items():
         for name in pipeline.write_shard(group, DIGITS, rows_at, place):
             if name.startswith("train"):
-                pipeline.find_leaks(name, DIGITS, place)
+                pipeline.find_leaks(name, place)
     made = shards.gather(Path(rows_at), tmp_path, 1, DIGITS)
     assert sum(facts.shard.records for facts in made.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
