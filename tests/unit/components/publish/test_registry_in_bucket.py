@@ -98,18 +98,10 @@ def test_every_kind_of_fault(bench: Bench) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["lost-ack", "truncated-body"])
-def test_a_fault_at_every_request(bench: Bench, kind: str) -> None:
-    for at in range(bench.requests):
+@pytest.mark.parametrize("kind", ["lost-ack", "truncated-body", "flip-upload", "flip-download"])
+def test_a_fault_at_every_request_that_it_fits(bench: Bench, kind: str) -> None:
+    for at in {"flip-upload": bench.writes, "flip-download": bench.downloads}.get(kind, range(bench.requests)):
         assert bench.fault(kind, at) == publication.Tried(True, []), at
-
-
-@pytest.mark.long
-def test_a_byte_flipped_at_every_request_that_carries_content(bench: Bench) -> None:
-    for at in bench.writes:
-        assert bench.fault("flip-upload", at) == publication.Tried(True, []), at
-    for at in bench.downloads:
-        assert bench.fault("flip-download", at) == publication.Tried(True, []), at
 
 
 def test_a_process_killed_at_its_requests(bench: Bench) -> None:
