@@ -124,30 +124,30 @@ class Session:
     def run(self) -> None:
         """Train to the last step, or until a signal: then the step reached is kept."""
         stopped = False
-        with deferred() as stop, self._uploads.running(), self._progress, Watchdog() as watchdog:
+        with deferred() as stop, self._uploads.running(), self._progress:
             self._drop_rows_after(self.step)
-            while self.step < self._config.steps and not stopped:
-                block, seconds = self._compute_block()
-                watchdog.beat()
-                nonfinite = rollback.first_nonfinite(block, self.step, self._wgan)
-                if nonfinite is not None:
-                    self._roll_back(nonfinite)
-                    continue
-                self._count(block, seconds)
-                if self.step % limits.window_steps(self._config) == 0:
-                    self._end_window()
-                if self._is_due(self._config.log_every):
-                    self._progress.write_row(self.step)
-                if self._workers.is_chief and self._is_due(self._config.sample_every):
-                    self._samples.write(self._wgan.average, self._folder.path, self.step)
-                # A signal to one worker is a signal to all, at the same step.
-                stop.signal = self._workers.largest(stop.signal or 0) or None
-                stopped = bool(stop)
-                if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
-                    self._save()
+            with Watchdog() as watchdog:
+                while self.step < self._config.steps and not stopped:
+                    block, seconds = self._compute_block()
+                    watchdog.beat()
+                    nonfinite = rollback.first_nonfinite(block, self.step, self._wgan)
+                    if nonfinite is not None:
+                        self._roll_back(nonfinite)
+                        continue
+                    self._count(block, seconds)
+                    if self.step % limits.window_steps(self._config) == 0:
+                        self._end_window()
+                    if self._is_due(self._config.log_every):
+                        self._progress.write_row(self.step)
+                    if self._workers.is_chief and self._is_due(self._config.sample_every):
+                        self._samples.write(self._wgan.average, self._folder.path, self.step)
+                    # A signal to one worker is a signal to all, at the same step.
+                    stop.signal = self._workers.largest(stop.signal or 0) or None
+                    stopped = bool(stop)
+                    if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
+                        self._save()
             if stopped:
                 log.info("train: stopped at step %d of %d, which is kept", self.step, self._config.steps)
-            watchdog.end()
             self._uploads.finish()  # before others look there for what was made
             self._workers.wait()
             if stopped:

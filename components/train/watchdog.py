@@ -1,64 +1,57 @@
-"""An end to a training that hangs where nothing else has a time limit: in a driver, a collective, a file system.
+"""Watchdog: ends a training that hangs where nothing else has a time limit: in a driver, a collective, a file system.
 
-Trying again is all that helps, and whoever started the stage does that if it ends.
+Only another attempt helps, and the exit code asks whoever started the stage for one.
 """
 
 import faulthandler
 import logging
 import os
 import threading
-from types import TracebackType
 
 from components.core.errors import TRANSIENT
 
 log = logging.getLogger(__name__)
 
-_TICK_SECONDS = 60.0
 _TICKS = 30
 _TIMES_THE_LONGEST = 20
 
 
 class Watchdog:
-    """Ends the process with what means `try again`, and with where each thread was, when no beat comes for very long.
+    """Ends the process, with the traceback of each thread, 30 ticks after the last beat, or 20 times the longest wait.
 
-    It counts its own ticks, so that neither a clock nor a pause of the whole process decides. Nothing is awaited before
-    the first beat, as compiling for a TPU may take any time.
-
-    Args:
-        tick_seconds: Between two looks.
-        ticks: How many may pass without a beat; or 20 times the most that have, if that is more.
+    It counts its own ticks and not seconds: a paused process misses one tick, however long the pause. It does not wait
+    for the first beat, as compiling for a TPU may take any time.
     """
 
-    def __init__(self, tick_seconds: float = _TICK_SECONDS, ticks: int = _TICKS) -> None:
-        self._tick_seconds, self._ticks = tick_seconds, ticks
-        self._begun, self._missed, self._longest = False, 0, 0
+    def __init__(self, tick_seconds: float = 60.0) -> None:
+        self._tick_seconds = tick_seconds
+        self._missed: int | None = None  # ticks since the last beat; None before the first
+        self._longest = 0
         self._ended = threading.Event()
 
     def __enter__(self) -> "Watchdog":
-        threading.Thread(target=self._watch, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         return self
 
-    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.end()
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
 
     def beat(self) -> None:
-        """Says that training has gone on."""
-        if self._begun:
-            self._longest = max(self._longest, self._missed)
-        self._begun, self._missed = True, 0
+        """Report that training has gone on."""
+        self._longest = max(self._longest, self._missed or 0)
+        self._missed = 0
 
-    def end(self) -> None:
-        """No beats are awaited any more."""
-        self._ended.set()
+    def tick(self) -> bool:
+        """Count a tick, and return whether training hangs."""
+        if self._missed is None:
+            return False
+        self._missed += 1
+        return self._missed > max(_TICKS, _TIMES_THE_LONGEST * self._longest)
 
     def _watch(self) -> None:
         while not self._ended.wait(self._tick_seconds):
-            self._missed += 1
-            if self._begun and self._missed > max(self._ticks, _TIMES_THE_LONGEST * self._longest):
-                log.error(
-                    "train: no step for %.0f minutes; ended, as trying again from the newest checkpoint may help. "
-                    "Where every thread was:",
-                    self._missed * self._tick_seconds / 60,
-                )
+            if self.tick():
+                minutes = (self._missed or 0) * self._tick_seconds / 60
+                log.error("train: no step for %.0f minutes; ended for another attempt. Threads:", minutes)
                 faulthandler.dump_traceback()
                 os._exit(TRANSIENT)
