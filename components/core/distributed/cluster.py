@@ -1,4 +1,4 @@
-"""Several processes that train together: who they are, as `TF_CONFIG` says, and waiting until all are there.
+"""The workers that train together, as `TF_CONFIG` names them, and waiting until all are there.
 
 Standard library only, so that a mistake is reported before TensorFlow is imported.
 """
@@ -20,25 +20,20 @@ VARIABLE = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 # TensorFlow numbers the workers in this order: a chief, where there is one, comes first.
 _JOBS = ("chief", "worker")
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LARGEST_PORT = 65535
 # Pods of one job may start minutes apart: images are pulled, nodes are made.
 _PATIENCE_SECONDS = 600.0
-_ASK_SECONDS, _ASK_AGAIN_SECONDS, _TELL_SECONDS = 2.0, 0.5, 15.0
+_ASK_SECONDS, _ASK_AGAIN_SECONDS, _LOG_SECONDS = 2.0, 0.5, 15.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of one training, and which of them this process is.
+    """The workers of one training, and which of them this process is."""
 
-    Attributes:
-        jobs: Addresses (`host:port`) by job, `chief` and `worker`; as TensorFlow wants them.
-        job, index: This process: its job, and its place among the addresses of that job.
-    """
-
-    jobs: dict[str, tuple[str, ...]]
-    job: str
-    index: int
+    jobs: dict[str, tuple[str, ...]]  # addresses (`host:port`) by job, `chief` and `worker`
+    job: str  # of this process
+    index: int  # of this process in its job
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -57,7 +52,7 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes what the training leaves."""
+        """Whether this process writes the results."""
         return self.number == 0
 
     def __str__(self) -> str:
@@ -66,20 +61,14 @@ class Cluster:
 
 
 def cluster_for(accelerator: str) -> Cluster | None:
-    """The workers to train with; None where this process trains alone.
+    """Return the workers to train with; None where this process trains alone.
 
-    Args:
-        accelerator: `multi-worker` needs a cluster, `auto` takes one of more than one worker, others ignore it.
-
-    Raises:
-        ConfigError: `TF_CONFIG` is malformed, or missing where it is needed, or the port of this process is taken.
+    `multi-worker` needs a cluster, `auto` takes one of several workers, other accelerators ignore it.
     """
-    if accelerator not in ("auto", "multi-worker"):
+    text = os.environ.get(VARIABLE, "").strip()
+    if accelerator not in ("auto", "multi-worker") or (accelerator == "auto" and not text):
         return None
-    text = os.environ.get(VARIABLE, "")
-    if not text.strip():
-        if accelerator == "auto":
-            return None
+    if not text:
         raise ConfigError(
             f"accelerator is multi-worker and {VARIABLE} is not set; give each worker the same cluster and its own "
             f"task: {VARIABLE}='{_EXAMPLE}'"
@@ -92,49 +81,36 @@ def cluster_for(accelerator: str) -> Cluster | None:
 
 
 def parse(text: str) -> Cluster:
-    """Reads the value of `TF_CONFIG`.
-
-    Raises:
-        ConfigError: It is malformed; no other exception, for any text.
-    """
+    """Read a value of `TF_CONFIG`; a `ConfigError` if it is malformed."""
     try:
         value = json.loads(text)
-        jobs, task = value["cluster"], value["task"]
+        jobs = {job: tuple(addresses) for job, addresses in value["cluster"].items()}
         # By way of text, which refuses fractions and truth values.
-        cluster = Cluster(
-            {job: tuple(jobs[job]) for job in _JOBS if job in jobs}, task["type"], int(str(task["index"]))
+        cluster = Cluster(jobs, value["task"]["type"], int(str(value["task"]["index"])))
+        ports = [int(_ADDRESS.fullmatch(address)[1]) for address in cluster.addresses]  # type: ignore[index]
+        well_formed = (
+            jobs.keys() <= {*_JOBS}
+            and len(jobs.get("chief", ())) <= 1
+            and all(0 < port <= _LARGEST_PORT for port in ports)
+            and len({*cluster.addresses}) == cluster.size
+            and 0 <= cluster.index < len(jobs[cluster.job])
         )
-        for wrong, reason in (
-            (jobs.keys() - {*_JOBS}, f"has other jobs than {' and '.join(_JOBS)}"),
-            (len(cluster.jobs.get("chief", ())) > 1, "has more than one chief"),
-            (not all(map(_is_address, cluster.addresses)), "has an address that is not HOST:PORT"),
-            (len({*cluster.addresses}) < cluster.size, "gives one address to two workers"),
-            (not 0 <= cluster.index < len(jobs.get(cluster.job, ())), "has a task that its cluster lacks"),
-        ):
-            if wrong:
-                raise ValueError(reason)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        well_formed = False
+    if not well_formed:
         raise ConfigError(
-            f"{VARIABLE} is malformed ({type(error).__name__}: {error}), got {text[:200]!r}; it should look like "
-            f"{_EXAMPLE}"
-        ) from None
+            f"{VARIABLE} is malformed, got {text[:200]!r}; give each worker the same cluster (different addresses "
+            f"HOST:PORT, at most one chief) and its own task, like {_EXAMPLE}"
+        )
     return cluster
 
 
 def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
-    """Waits until every worker is about to begin; to be called right before TensorFlow opens this process's port.
+    """Wait until every worker is about to begin; call it right before TensorFlow opens this process's port.
 
-    TensorFlow itself would wait without a word, deaf to signals, and for as long as it takes.
-
-    Args:
-        cluster: The workers.
-        patience: Seconds to wait at most.
-
-    Raises:
-        ConfigError: The port of this process is taken.
-        TransientError: Some worker did not come in time.
+    TensorFlow itself would wait silently, without limit, and ignore signals.
     """
-    started = told = time.monotonic()
+    started = logged = time.monotonic()
     others = [address for address in cluster.addresses if address != cluster.addresses[cluster.number]]
     with _open_port(cluster, listening=True) as door:
         while missing := [f"{address} ({reason})" for address in others if (reason := absence(address))]:
@@ -147,19 +123,14 @@ def meet(cluster: Cluster, patience: float = _PATIENCE_SECONDS) -> None:
                     f"waited {patience:.0f} s in vain for {len(missing)} of {cluster.size} workers: "
                     f"{', '.join(missing)}; start every worker, and check the addresses in {VARIABLE}"
                 )
-            if now - told >= _TELL_SECONDS:
-                told = now
+            if now - logged >= _LOG_SECONDS:
+                logged = now
                 log.info("waiting for %d of %d workers: %s", len(missing), cluster.size, ", ".join(missing))
             time.sleep(_ASK_AGAIN_SECONDS)
 
 
-def _is_address(address: object) -> bool:
-    found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
-    return found is not None and 0 < int(found[2]) <= _LARGEST_PORT
-
-
 def absence(address: str) -> str:
-    """Why nobody answers at HOST:PORT; empty if somebody does."""
+    """Return why nothing answers at HOST:PORT; empty if something does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ASK_SECONDS).close()
@@ -171,7 +142,7 @@ def absence(address: str) -> str:
 
 
 def _open_port(cluster: Cluster, listening: bool = False) -> socket.socket:
-    """This process's port, on every interface, as TensorFlow will open it."""
+    """Open this process's port on every interface, as TensorFlow will."""
     address = cluster.addresses[cluster.number]
     door = socket.socket()
     try:

@@ -1,4 +1,4 @@
-"""What the workers of one training tell each other besides gradients: small whole numbers, over the same strategy."""
+"""Agreement of the workers of one training: small whole numbers, exchanged over the strategy that they train with."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ from components.core.errors import ConfigError, TransientError
 
 log = logging.getLogger(__name__)
 
-# What TensorFlow raises where a collective operation cannot end, depending on who notices what first.
+# TensorFlow raises any of these where a collective operation cannot end.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -29,13 +29,9 @@ _HASH_DIGITS = 15  # of hexadecimal: 60 bits, which an int64 holds
 
 
 class Agreement:
-    """The workers of a training as a group; a process that trains alone agrees with itself at no cost.
+    """The workers of a training as a group; without a cluster a process agrees with itself at no cost.
 
     Every worker must call the same methods in the same order: each waits until all have.
-
-    Args:
-        strategy: The strategy that the workers share.
-        cluster: The workers; None for a process that trains alone.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster | None) -> None:
@@ -47,33 +43,25 @@ class Agreement:
         return self._cluster is None or self._cluster.is_chief
 
     def all_gather(self, values: list[int]) -> np.ndarray:
-        """Each worker's values, int64 [workers, values]."""
+        """Return each worker's values, int64 [workers, values]."""
         if self._cluster is None:
             return np.array([values], np.int64)
         rows = np.zeros((self._cluster.size, len(values)), np.int64)
         rows[self._cluster.number] = values
-        # A sum of rows that are zero but for one worker's own is a gathering that every collective can do.
+        # Every collective can sum, and each row is zero on all workers but one.
         gathered: np.ndarray = self._strategy.reduce(tf.distribute.ReduceOp.SUM, tf.identity(rows), axis=None).numpy()
         return gathered
 
     def largest(self, value: int) -> int:
-        """The largest of the workers' values."""
+        """Return the largest of the workers' values."""
         return int(self.all_gather([value]).max())
 
     def wait(self) -> None:
-        """Returns when every worker has come here."""
+        """Wait until every worker has come here."""
         self.all_gather([0])
 
     def require_same(self, settings: Mapping[str, Any], step: int) -> None:
-        """Refuses to train where the workers would not do the same.
-
-        Args:
-            settings: JSON values by name.
-            step: Of the checkpoint that this worker found; 0 for none.
-
-        Raises:
-            ConfigError: Some setting differs, or the step; raised on every worker.
-        """
+        """Raise a `ConfigError` on every worker if any has other settings, or found the checkpoint of another step."""
         names = sorted(settings)
         rows = self.all_gather([step, *(_number_of(settings[name]) for name in names)])
         differing = [name for name, column in zip(names, rows[:, 1:].T, strict=True) if len(set(column.tolist())) > 1]
@@ -90,7 +78,7 @@ class Agreement:
 
     @contextlib.contextmanager
     def or_try_again(self) -> Iterator[None]:
-        """Within the block, a worker that is gone ends this one with what means `try again`."""
+        """Turn the loss of another worker within the block into a `TransientError`."""
         try:
             yield
         except _LOST as error:

@@ -1,4 +1,4 @@
-"""From what the user asks for to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers."""
+"""From accelerator and replicas to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers."""
 
 import contextlib
 import logging
@@ -16,7 +16,7 @@ from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
 
-# For what TensorFlow does without a time limit of its own, after every other party has answered.
+# For calls of TensorFlow without a time limit of their own, after every other party has answered.
 _PATIENCE_SECONDS = 300
 _GRPC_PORT = 8470
 _INTRA_OP_THREADS = "TF_NUM_INTRAOP_THREADS"
@@ -30,19 +30,16 @@ def choose_strategy(
     cluster: Cluster | None = None,
     reproducibility: str = "standard",
 ) -> tf.distribute.Strategy:
-    """Makes the strategy; to be called before TensorFlow touches a device.
+    """Make the strategy; call it before TensorFlow touches a device.
 
     Args:
-        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first of these that the machine has; of no account where
-            there is a cluster.
-        replicas: How many; 0 for all there are (one on a CPU).
-        batch_size: The global batch, which the replicas share; evenly on a TPU, else as evenly as can be.
-        tpu: `local`, a name or an address; empty for what `TPU_NAME` says, or `local`.
-        cluster: The workers to train with, from `cluster.cluster_for`; None where this process trains alone.
-        reproducibility: `exact` makes TensorFlow's operations on GPUs deterministic.
+        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first that the machine has; ignored with a cluster.
+        replicas: 0 for all there are (one on a CPU).
+        batch_size: The global batch.
+        tpu: `local`, a name or an address; empty for `TPU_NAME`, or `local`.
 
     Raises:
-        ConfigError: The hardware is not there, has fewer devices, cannot share the batch, or cannot be exact.
+        ConfigError: The hardware is missing, has fewer devices, cannot share the batch, or cannot be exact.
         TransientError: Another worker did not come.
     """
     kind = "multi-worker" if cluster else detect() if accelerator == "auto" else accelerator
@@ -70,7 +67,7 @@ def choose_strategy(
 
 
 def kind_of(strategy: tf.distribute.Strategy) -> str:
-    """What a strategy trains on, as the accelerator is called: `tpu`, `gpu`, `cpu` or `multi-worker`."""
+    """Return the accelerator of a strategy: `tpu`, `gpu`, `cpu` or `multi-worker`."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return "multi-worker"
     device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
@@ -111,20 +108,17 @@ def _cores() -> int:
 
 
 def shares(batch_size: int, replicas: int) -> str:
-    """How many examples each replica gets, in words; the first ones get one more where the batch does not divide."""
     each, more = divmod(batch_size, replicas)
     if not more:
         return f"{each} on each replica"
-    if replicas <= 8:
-        counts = [str(each + 1)] * more + [str(each)] * (replicas - more)
-        spread = f"{', '.join(counts[:-1])} and {counts[-1]} on the replicas"
-    else:
-        spread = f"{each + 1} on {more} replicas and {each} on {replicas - more}"
-    return f"{spread}; a multiple of {replicas} would keep all of them equally busy"
+    return (
+        f"{each + 1} on {more} replicas and {each} on {replicas - more}; a multiple of {replicas} would keep all of "
+        "them equally busy"
+    )
 
 
 def detect() -> str:
-    """What `auto` means here for a process that trains alone: `tpu`, `gpu` or `cpu`."""
+    """Return what `auto` means here for a process that trains alone: `tpu`, `gpu` or `cpu`."""
     if os.environ.get("TPU_NAME") or Path("/dev/accel0").exists():
         return "tpu"
     return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
@@ -138,10 +132,8 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
             "--accelerator cpu"
         )
 
-    if "://" in address:
-        reason = _silence(address)
-        if reason:
-            raise refuse(reason)
+    if "://" in address and (silence := _silence(address)):
+        raise refuse(silence)
     try:
         with _bounded(f"connecting to the TPU at {address!r}"):
             resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
@@ -158,10 +150,7 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
 
 
 def _silence(address: str) -> str:
-    """Why nobody answers at grpc://HOST:PORT (several with commas between); empty if all do.
-
-    TensorFlow would try for many minutes.
-    """
+    """Return why nothing answers at grpc://HOST:PORT,...; empty if all do. TensorFlow would try for many minutes."""
     for one in address.split(","):
         scheme, _, place = one.partition("://")
         host, _, port = place.partition(":")
@@ -199,7 +188,7 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
 
 
 def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
-    """All GPUs of every worker, or one CPU replica on each; every worker must have as many."""
+    """Join the workers: all GPUs of each, as many everywhere, or one CPU replica on each."""
     log.info("this is %s", cluster)
     gpus = tf.config.list_physical_devices("GPU")
     for device in gpus:
@@ -233,18 +222,18 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def _bounded(what: str) -> Iterator[None]:
-    """Ends this process by SIGALRM if the block has not ended in time.
+    """End this process by SIGALRM if the block takes too long.
 
-    TensorFlow's waits for others know no end, and hold Python's lock: neither a thread nor a handler would run.
+    TensorFlow waits for others without limit and holds Python's lock: neither a thread nor a handler would run.
     """
     log.info("%s; this process ends if that takes more than %d s", what, _PATIENCE_SECONDS)
-    former = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    previous = signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_PATIENCE_SECONDS)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, former)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _first_line(error: Exception) -> str:

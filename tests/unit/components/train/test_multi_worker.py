@@ -160,7 +160,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     [
         ("", "accelerator is multi-worker and TF_CONFIG is not set"),
         ("{", "TF_CONFIG is malformed"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "has a task that its cluster lacks"),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}', "TF_CONFIG is malformed"),
     ],
 )
 def test_a_malformed_tf_config_is_one_clear_line(tiny_dataset: Path, tmp_path: Path, text: str, message: str) -> None:

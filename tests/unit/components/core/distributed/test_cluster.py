@@ -81,7 +81,7 @@ TWO = {"worker": ["a:1", "b:2"]}
     ],
 )
 def test_each_mistake_is_refused(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)^TF_CONFIG is malformed .*; it should look like {") as refused:
+    with pytest.raises(ConfigError, match=r"(?s)^TF_CONFIG is malformed, got .*, like {") as refused:
         cluster.parse(value)
     assert str(refused.value).isprintable()
 
