@@ -156,7 +156,7 @@ class Session:
     def _compute_block(self) -> tuple[dict[str, np.ndarray], float]:
         """Compute the next steps: their values, [steps] each, and the seconds that they took."""
         rollbacks = self._rollbacks.in_force(self.step)
-        self._wgan.roll_backs.assign(rollbacks)
+        self._wgan.rollbacks.assign(rollbacks)
         started = time.monotonic()
         rows = self._wgan.run_block(*self._batches.block(self.step, self._block_length(), rollbacks))
         block = {name: rows[name].numpy() for name in rows}

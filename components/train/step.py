@@ -25,25 +25,24 @@ from components.core.networks.normalization import recorded_statistics
 from components.train import losses, second_order
 from components.train.config import TrainConfig
 
-# What noise is for, a part of its seed. Fixed for ever, or old runs could not be repeated.
+# Purposes of noise, a part of its seed; with others old runs could not be repeated.
 _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
 _PURPOSES = 4
 
-# Steps that the average's warm-up counts as done where it began as another training's: 0.99 of it is kept at the first
-# step. Forgotten at once, as random weights are, it would give way to what a step at full rates makes of the generator;
-# kept for as long as `ema_decay` says, it would spoil a short training: the mean of weights far apart draws worse than
-# either.
+# EMA warm-up offset when warm-starting: step 1 keeps 99% of the inherited average. Without it the average would follow
+# the first steps at full rates; without warm-up it would spoil a short training, as the mean of weights far apart draws
+# worse than either.
 _DONE_BEFORE = 890.0
-# What the names of a network's variables begin with in the state, before a slash.
+# Prefixes of the networks' variables in the state, before a slash.
 NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
-# What a block reports for each step: global means, whether all was finite, and if not the number of what was not.
+# A block reports for each step: global means, whether all was finite, and if not the number of what was not.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score")
 REPORTED = (*MEANS, "finite", "nonfinite")
 _OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
-    """What both networks are built from, for images of a shape in so many classes."""
+    """Return the description of both networks, for images of a shape in so many classes."""
     return gan.NetworkConfig(
         image,
         config.latent_size,
@@ -54,24 +53,15 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.
     )
 
 
-def seed_after(seed: int, roll_backs: Any) -> Any:
-    """The seed of noise and of the order of images after so many roll-backs: for each another, and none is a seed."""
-    return seed + roll_backs * 2**31
+def seed_after(seed: int, rollbacks: Any) -> Any:
+    """Return the seed of noise and of the order of images after so many rollbacks; no setting gives the same one."""
+    return seed + rollbacks * 2**31
 
 
 class WganStep(Resumable):
-    """Networks, optimisers and the generator's average; and the update that trains them.
+    """Networks, optimisers and the generator's moving average, and the update that trains them.
 
-    Args:
-        config: The training settings.
-        network: What to build the networks from.
-        strategy: Where to place them; every variable is created in its scope.
-        precision: What the networks multiply in, `float32` or `bfloat16`; everything else is float32 in any case.
-
-    Attributes:
-        generator, critic, average: The networks; `average` is the generator's exponential moving average.
-        step: Generator updates done, int64.
-        roll_backs: Those in force, int64: noise is then of another seed. Not part of the state, but of what is done.
+    With `precision` bfloat16 the networks multiply in it; everything else is float32.
     """
 
     def __init__(
@@ -86,10 +76,10 @@ class WganStep(Resumable):
         self._sharing = BatchPartition(config.batch_size, config.virtual_shards if exact else 0)
         self._sharing.require_replicas(strategy.num_replicas_in_sync)
         self._float = tf.as_dtype(keras.config.floatx())
-        # Replicas and virtual shards are side by side already.
+        # Replicas and virtual shards run side by side already.
         self._halved = _is_one_cpu(strategy) and not exact
         with strategy.scope():
-            # A virtual shard is normalised by itself: what it computes may depend on no other.
+            # A virtual shard is normalised by itself, as its result may depend on no other.
             self.generator = gan.build_generator(network, config.seed, synchronised=not exact, precision=precision)
             self.critic = gan.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
@@ -101,12 +91,13 @@ class WganStep(Resumable):
                 self._generator_variables, config.generator_learning_rate, *betas, name="generator_adam"
             )
             self._critic_adam = Adam(self._critic_variables, config.critic_learning_rate, *betas, name="critic_adam")
-            self.step = tf.Variable(0, trainable=False, dtype=tf.int64)
-            self.roll_backs = tf.Variable(0, trainable=False, dtype=tf.int64)
+            self.step = tf.Variable(0, trainable=False, dtype=tf.int64)  # generator updates done
+            # Those in force, which change the seed of noise; the training keeps them, not this state.
+            self.rollbacks = tf.Variable(0, trainable=False, dtype=tf.int64)
         self._of_critic = FiniteCheck([f"{CRITIC}/{variable.path}" for variable in self.critic.trainable_variables])
         self._of_generator = FiniteCheck(
             [f"{GENERATOR}/{variable.path}" for variable in self.generator.trainable_variables],
-            # It decides no loss. After an update it is finite if it was before, and the generator is.
+            # The average decides no loss. It stays finite if it was, and the generator is.
             {f"{AVERAGE}/{variable.path}": variable.value for variable in self.average.variables},
         )
         image, each = network.image, [None, config.critic_steps, config.batch_size]
@@ -116,14 +107,14 @@ class WganStep(Resumable):
         self.run_block = tf.function(self._run_block, input_signature=signature)
 
     def _run_block(self, real: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Trains for as many generator updates as `real` has entries along its first axis.
+        """Train for as many generator updates as there are steps.
+
+        Generated images have the labels of the real ones beside them; in the generator update, those of the step's
+        last critic update.
 
         Args:
-            real: Pixels, uint8 [steps, critic_steps, global batch, height, width, channels]: a fresh real batch for
-                every critic update.
-            labels: Their classes, int32 [steps, critic_steps, global batch], for networks that take labels. Images are
-                drawn of the classes of the real ones beside them, and in the generator update of those of the step's
-                last critic update.
+            real: Pixels, uint8 [steps, critic_steps, global batch, height, width, channels].
+            labels: Their classes, int32 [steps, critic_steps, global batch], for networks that take labels.
 
         Returns:
             [steps] of each of `REPORTED`, of Keras' float type.
@@ -135,10 +126,10 @@ class WganStep(Resumable):
             rows = {name: rows[name].write(index, row[name]) for name in REPORTED}
         return {name: rows[name].stack() for name in REPORTED}
 
-    # AutoGraph would rewrite every function below, which takes longer than tracing them; only the loop above needs it.
+    # AutoGraph would rewrite every function below, which takes longer than tracing; only the loop above needs it.
     @tf.autograph.experimental.do_not_convert
     def _one_step(self, real: tf.Tensor, labels: tf.Tensor | None) -> dict[str, tf.Tensor]:
-        """Every critic update of a step, then its generator update; a scalar of each of `REPORTED`."""
+        """Make every critic update of a step, then its generator update; return a scalar of each of `REPORTED`."""
         sums = {name: tf.zeros([], self._float) for name in ("loss", *_OF_CRITIC)}
         finite, nonfinite = tf.ones([], self._float), tf.zeros([], self._float)
         for inner in range(self._config.critic_steps):
@@ -158,7 +149,7 @@ class WganStep(Resumable):
         }
 
     def what(self, nonfinite: float) -> str:
-        """What was not finite, in words, by the number that a block reported as its `nonfinite`."""
+        """Name what was not finite, by the number that a block reported as its `nonfinite`."""
         names = [
             *(f"{what} in a critic update" for what in self._of_critic.names),
             *(f"{what} in a generator update" for what in self._of_generator.names),
@@ -166,21 +157,18 @@ class WganStep(Resumable):
         return names[int(nonfinite) - 1]
 
     def _run(self, update: Callable[..., dict[str, tf.Tensor]], *of_global: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One update on every replica; each gets the whole global batch, and takes its share."""
+        """Make an update on every replica; each gets the whole global batch, and takes its shard."""
         return of_one_replica(self._strategy, self._strategy.run(update, args=of_global))
 
     def critic_update(
         self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor, labels: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """One critic update, inside a replica.
+        """Make a critic update inside a replica, and return the global means of `apply_update`.
 
         Args:
-            pixels, latents, weights: Of the global batch: uint8 [batch_size, height, width, channels], and the noise
-                of `critic_noise`.
-            labels: Likewise, int32 [batch_size], for networks that take labels: of real, drawn and interpolated images.
-
-        Returns:
-            The global means, as `apply_update` returns them.
+            pixels: Of the global batch, uint8 [batch_size, height, width, channels].
+            latents, weights: Of `critic_noise`.
+            labels: Of real, generated and interpolated images, int32 [batch_size], for networks that take labels.
         """
         config = self._config
 
@@ -209,7 +197,7 @@ class WganStep(Resumable):
         return means
 
     def generator_update(self, latents: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """One generator update, its average and the step, inside a replica; as `critic_update`."""
+        """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
         def terms(share: BatchShard) -> LossOutput:
             mine = None if labels is None else share.of(labels)
@@ -230,7 +218,7 @@ class WganStep(Resumable):
         return means
 
     def _rate_factor(self) -> tf.Tensor:
-        """What both learning rates are multiplied by at this step."""
+        """Return the factor of both learning rates at this step."""
         if self._config.learning_rate_decay == "none":
             return tf.ones([], self._float)
         return 1.0 - tf.cast(self.step, self._float) / self._config.steps
@@ -239,7 +227,7 @@ class WganStep(Resumable):
         return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-        """Scores [n]; on one CPU those of two halves of the images apart, which threads compute side by side."""
+        """Return scores [n]; on one CPU of each half of the images apart, so that threads compute side by side."""
         count = images.shape[0]
         if not self._halved or count < 2:
             return self._score_at_once(images, labels)
@@ -252,7 +240,7 @@ class WganStep(Resumable):
         return self.critic(gan.with_labels(images, labels, self._classes), training=True)[:, 0]
 
     def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Latents [batch_size, latent_size] and interpolation weights [batch_size] of a critic update at this step."""
+        """Draw latents [batch_size, latent_size] and interpolation weights [batch_size] for a critic update."""
         shape = [self._config.batch_size, self._config.latent_size]
         return (
             self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner),
@@ -260,22 +248,19 @@ class WganStep(Resumable):
         )
 
     def generator_noise(self) -> tf.Tensor:
-        """Latents [batch_size, latent_size] of the generator update at this step."""
+        """Draw latents [batch_size, latent_size] for the generator update of this step."""
         shape = [self._config.batch_size, self._config.latent_size]
         return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
 
     def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:
-        """Noise for the global batch: a function of seed, purpose, step, inner step and roll-backs alone."""
+        """Draw noise for the global batch: a function of seed, purpose, step, inner step and rollbacks alone."""
         position = (self.step * self._config.critic_steps + inner) * _PURPOSES + purpose
-        seed = tf.stack([seed_after(self._config.seed, self.roll_backs), position])
-        # Named, because each kind of device would choose an algorithm of its own.
+        seed = tf.stack([seed_after(self._config.seed, self.rollbacks), position])
+        # Named, because by default each kind of device chooses its own algorithm.
         return draw(shape, seed, dtype=self._float, alg="philox")
 
     def _update_average(self) -> None:
-        """Moves the average towards the generator; early on faster, so that it forgets where it began.
-
-        Batch normalisation's moving statistics are averaged with the weights that they belong to.
-        """
+        """Move the average, moving statistics included, towards the generator; faster early on, to forget its start."""
         done = tf.cast(self.step, self._float)
         if self._config.initial_checkpoint_digest:
             done += _DONE_BEFORE
@@ -284,7 +269,6 @@ class WganStep(Resumable):
             average.value.assign_sub((1.0 - decay) * (average.value - current.value))
 
     def state(self) -> dict[str, tf.Variable]:
-        """As of `Resumable`."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
             named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
@@ -303,5 +287,5 @@ def _is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
 
 
 def _trainable(model: keras.Model) -> list[tf.Variable]:
-    """The TensorFlow variables beneath Keras' own, for which `tf.GradientTape` and `assign` are meant."""
+    """Return the TensorFlow variables beneath Keras' own, which `tf.GradientTape` and `assign` take."""
     return [variable.value for variable in model.trainable_variables]

@@ -1,8 +1,7 @@
-"""One exact update on any number of replicas: what `train` and `embed` share.
+"""One exact update on any number of replicas, for `train` and `embed`.
 
-Losses come in one value per example and are never averaged by whoever computes them. One line here divides by the
-global batch; one line sums over replicas. Everything random is drawn for the global batch and sliced, so that it does
-not depend on the number of replicas.
+Loss functions return one value per example and never average. One line here divides by the global batch; one line sums
+over replicas. All noise is drawn for the global batch and sliced, so that it does not depend on the number of replicas.
 """
 
 import abc
@@ -19,40 +18,34 @@ from components.core.networks.normalization import BatchStatistics
 
 @dataclasses.dataclass(frozen=True)
 class BatchShard:
-    """The examples of the global batch from `start` on; `size` is known when the graph is made, as a TPU needs it."""
+    """A slice of the global batch; a TPU needs its size when the graph is made."""
 
     start: int | tf.Tensor
     size: int
 
     def of(self, of_global: tf.Tensor) -> tf.Tensor:
-        """Its slice of something whose first axis is the global batch."""
+        """Slice a tensor whose first axis is the global batch."""
         if isinstance(self.start, int):
             return of_global[self.start : self.start + self.size]
-        # Indexed by a start that only the running program knows, it would have no size that XLA knows.
+        # Indexing by a start that only the running program knows would hide the size from XLA.
         rest = of_global.shape[1:]
         return tf.slice(of_global, [self.start, *([0] * len(rest))], [self.size, *rest])
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchPartition:
-    """How a global batch is divided.
+    """How replicas share the global batch.
 
-    Attributes:
-        batch: Examples in it.
-        virtual_shards: 0: each replica computes one share, sums are in floating point, and replica counts agree up to
-            rounding. Else each replica computes some of so many equal shards, each by itself, and sums are those of
-            integers, which have no order: replica counts agree bit for bit.
+    Without virtual shards each computes one shard; sums are in floating point, and replica counts agree up to rounding.
+    With them each computes some of so many equal shards (microbatches), and sums are those of integers, which have no
+    order: replica counts agree bit for bit.
     """
 
     batch: int
     virtual_shards: int = 0
 
     def require_replicas(self, replicas: int) -> None:
-        """Refuses so many replicas where the virtual shards cannot be dealt out evenly.
-
-        Raises:
-            ConfigError: Names both numbers.
-        """
+        """Raise a `ConfigError` if the replicas cannot share the virtual shards evenly."""
         if self.virtual_shards % replicas:
             raise ConfigError(
                 f"{self.virtual_shards} virtual shards cannot be dealt out evenly to the {replicas} replicas of this "
@@ -60,7 +53,7 @@ class BatchPartition:
             )
 
     def here(self) -> list[BatchShard]:
-        """What the replica that asks computes; the first replicas have one example more where it does not come out."""
+        """Return the shards of this replica; the first replicas take an extra example if the batch does not divide."""
         replica = tf.distribute.get_replica_context()
         replicas, index = replica.num_replicas_in_sync, _replica_index(replica)
         if self.virtual_shards:
@@ -76,38 +69,40 @@ class BatchPartition:
 
 @dataclasses.dataclass(frozen=True)
 class LossOutput:
-    """What a loss function returns for one share.
+    """What a loss function returns for one shard."""
 
-    Attributes:
-        loss: What to minimise, of each example: [size].
-        reported: Further values to report, one per example each: [size].
-        statistics: What batch normalisations found, if their moving statistics are to follow this update.
-    """
-
-    loss: tf.Tensor
-    reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)
-    statistics: Sequence[BatchStatistics] = ()
+    loss: tf.Tensor  # [size]: of each example
+    reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)  # further values, [size] each
+    statistics: Sequence[BatchStatistics] = ()  # of the batch normalisations whose moving statistics are to follow
 
 
 @dataclasses.dataclass
 class FiniteCheck:
-    """What must be finite for an update to be applied, and what to call it in messages."""
+    """Everything that must be finite for an update to be applied, by the names for messages."""
 
     variables: Sequence[str]  # the names of the trained variables, in order
     further: Mapping[str, tf.Variable] = dataclasses.field(default_factory=dict)  # other variables, by name
-    # What each number of `nonfinite` stands for, the first for 1; known once the graph is made.
+    # The names by the numbers of `nonfinite`, which begin at 1; filled in when the graph is made.
     names: list[str] = dataclasses.field(default_factory=list)
+
+    def name(self, means: Sequence[str], layers: Sequence[str]) -> None:
+        """Fill in the names, in the order in which `apply_update` checks."""
+        self.names[:] = [
+            *(f"the {name.replace('_', ' ')}" for name in means),
+            *(f"the gradient of {name}" for name in self.variables),
+            *(f"the {what} of {layer}" for layer in layers for what in ("mean", "variance")),
+            "the norm of all gradients",
+            *(f"the moving {what} of {layer}" for layer in layers for what in ("mean", "variance")),
+            *self.further,
+            *(f"{name} after the update" for name in self.variables),
+        ]
 
 
 class Adam(tf.Module):
     """Adam (Kingma & Ba 2015, algorithm 1) over variables whose gradients are already global.
 
-    Keras' optimisers sum gradients over replicas themselves; with gradients that are summed already, each further sum
-    would multiply them by the number of replicas. This one never communicates.
-
-    Attributes:
-        iterations: Updates applied so far, int64.
-        first, second: The moments, one variable per trained variable, in the same order.
+    Keras' optimisers would sum these gradients over replicas once more, which multiplies them by the number of
+    replicas. This one never communicates.
     """
 
     def __init__(
@@ -115,36 +110,27 @@ class Adam(tf.Module):
     ) -> None:
         super().__init__(name=name)
         self.learning_rate, self.beta_1, self.beta_2 = learning_rate, beta_1, beta_2
-        self.iterations = _counter()
+        # Updates applied so far. Every replica adds the same to its own copy, as it does to all variables here.
+        self.iterations = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.first = [_zeros_like(variable) for variable in variables]
         self.second = [_zeros_like(variable) for variable in variables]
 
     def state(self, prefix: str, paths: Sequence[str]) -> dict[str, tf.Variable]:
-        """Counter and moments by name; `paths` are those of the trained variables, in order."""
+        """Return counter and moments by name; `paths` are those of the trained variables, in order."""
         named = {f"{prefix}/iterations": self.iterations}
         for path, first, second in zip(paths, self.first, self.second, strict=True):
             named |= {f"{prefix}/first/{path}": first, f"{prefix}/second/{path}": second}
         return named
 
-    def apply(
-        self,
-        gradients: Sequence[tf.Tensor],
-        variables: Sequence[tf.Variable],
-        finite: tf.Tensor,
-        rate_factor: tf.Tensor | float = 1.0,
-    ) -> None:
-        """Updates the variables where `finite` (a scalar bool) holds, else leaves all state as it is."""
-        self.accept(variables, self.updated(gradients, variables, rate_factor), finite)
-
     def updated(
         self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], rate_factor: tf.Tensor | float = 1.0
     ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """What both moments and each variable would be after an update; nothing is changed.
+        """Return both moments and each variable as an update would leave them, and change nothing.
 
-        A variable would not be finite where one of its moments is not: infinity, less itself, is NaN.
+        A variable is not finite where one of its moments is not: infinity less itself is NaN.
         """
         step = tf.cast(self.iterations + 1, gradients[0].dtype)
-        # Not cast, which would round them to float32 on the way.
+        # A cast would round them to float32 on the way.
         beta_1, beta_2 = (tf.constant(beta, step.dtype) for beta in (self.beta_1, self.beta_2))
         correction = tf.sqrt(1.0 - tf.pow(beta_2, step)) / (1.0 - tf.pow(beta_1, step))
         rate = tf.cast(self.learning_rate * rate_factor, step.dtype) * correction
@@ -159,7 +145,7 @@ class Adam(tf.Module):
     def accept(
         self, variables: Sequence[tf.Variable], updated: Sequence[tuple[tf.Tensor, ...]], finite: tf.Tensor
     ) -> None:
-        """Takes over what `updated` returned where `finite` (a scalar bool) holds."""
+        """Assign what `updated` returned if `finite`, a scalar bool, holds."""
 
         def assign() -> None:
             for olds, news in zip(zip(self.first, self.second, variables, strict=True), updated, strict=True):
@@ -185,20 +171,12 @@ def apply_update(
     rate_factor: tf.Tensor | float = 1.0,
     checked: FiniteCheck | None = None,
 ) -> dict[str, tf.Tensor]:
-    """One update of `variables`, inside a replica; the same update on every replica.
-
-    Args:
-        terms_of: Computes the terms of a share.
-        variables: What to train.
-        optimizer: Its state, made for these variables.
-        sharing: How the global batch is divided.
-        rate_factor: Multiplies the learning rate.
-        checked: What else must be finite, and what to call everything.
+    """Update `variables` inside a replica; the same update on every replica.
 
     Returns:
-        The same on every replica: the mean over the global batch of `loss` and of all that is reported; `finite`, 1
-        where these, gradients, statistics and the variables after the update were finite and it was applied, else 0,
-        and nothing has changed; with `checked` also `nonfinite`: 0, or the number in `names` of the first that was not.
+        The same on every replica: the means over the global batch of `loss` and of all reported values; `finite`, 1
+        if these, gradients, statistics and the updated variables were finite and the update was applied, else 0 and
+        nothing changed; with `checked` also `nonfinite`: 0, or the number in `checked.names` of the first that was not.
     """
     replica = tf.distribute.get_replica_context()
     parts, statistics = [], []
@@ -220,12 +198,12 @@ def apply_update(
     moved = [value for each in found for value in each.moved()]
     updated = optimizer.updated(gradients, variables, rate_factor)
     state = _are_finite([*moved, *further.values(), *(variable for *_, variable in updated)])
-    if replica.num_replicas_in_sync > 1:  # each has a copy of its own, and all must come to the same end
+    if replica.num_replicas_in_sync > 1:  # each has its own copy, and all must decide alike
         state = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~state, tf.int32)) == 0
     finite = tf.concat([finite, state], axis=0)
     all_finite = tf.reduce_all(finite)
-    # What is only reported must be computed before the update too: TensorFlow's optimiser of graphs has let it read
-    # variables that were written already (one reported penalty in some 100 under weight clipping).
+    # Reported values must be computed before the update too: TensorFlow's graph optimiser has let them read variables
+    # that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
         optimizer.accept(variables, updated, all_finite)
         for each in found:
@@ -233,34 +211,25 @@ def apply_update(
     number = means["loss"].dtype
     result = {**means, "finite": tf.cast(all_finite, number)}
     if checked is not None:
-        layers = [layer.name for layer in statistics]
-        checked.names[:] = [
-            *(f"the {name.replace('_', ' ')}" for name in sorted(means)),  # as tf.nest has them
-            *(f"the gradient of {name}" for name in checked.variables),
-            *(f"the {what} of {layer}" for layer in layers for what in ("mean", "variance")),
-            "the norm of all gradients",
-            *(f"the moving {what} of {layer}" for layer in layers for what in ("mean", "variance")),
-            *further,
-            *(f"{name} after the update" for name in checked.variables),
-        ]
+        checked.name(sorted(means), [layer.name for layer in statistics])
         first = 1 + tf.argmin(tf.cast(finite, tf.int32))
         result["nonfinite"] = tf.where(all_finite, tf.zeros([], number), tf.cast(first, number))
     return result
 
 
 def _are_finite(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Whether each tensor is finite in all its numbers, bool [values]: a sum is if they are, unless it is enormous."""
+    """Whether each tensor is finite, bool [values], by its sum, which is finite if all numbers are, unless enormous."""
     if not values:
         return tf.ones([0], tf.bool)
     return tf.math.is_finite(tf.stack([tf.reduce_sum(value) for value in values]))
 
 
 def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """The sum over replicas; and of each tensor, and of the norm of all gradients, whether it is finite: bool [n]."""
+    """Return the sum over replicas, and whether each tensor and the norm of all gradients are finite, bool [n]."""
     (part,) = parts
     total = replica.all_reduce(tf.distribute.ReduceOp.SUM, part)
     means, gradients, moments = total
-    # Of squares, as the optimiser squares them too.
+    # Squares, because the optimiser squares gradients too.
     squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
     finite = [
         tf.math.is_finite(tf.stack(tf.nest.flatten(means))),
@@ -272,13 +241,13 @@ def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> t
 
 
 def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> tuple[Any, tf.Tensor]:
-    """The sum over shards and replicas in fixed point; and whether each tensor was within bounds, as of floats.
+    """Return the sum over shards and replicas in fixed point, and whether each tensor was within bounds, bool [n].
 
-    Integers add up to the same whatever the order, so neither the number of replicas nor how they exchange matters.
+    The order of a sum of integers does not matter, so neither do the number of replicas and how they exchange.
     """
     flat = [tf.nest.flatten(part) for part in parts]
     number = flat[0][0].dtype
-    # A comparison is false for NaN. Counted, because each replica sees but its own shards.
+    # A comparison with NaN is false. Counted, because each replica sees only its own shards.
     limit = _LARGEST / (len(parts) * replica.num_replicas_in_sync)
     within = [tf.stack([tf.reduce_all(tf.abs(value) < limit) for value in part]) for part in flat]
     fixed = [[tf.cast(tf.round(tf.cast(value, tf.float64) * _ONE), tf.int64) for value in part] for part in flat]
@@ -291,29 +260,29 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
 
 
 class Resumable(abc.ABC):
-    """What can be kept as arrays and set again; whoever derives from it names its variables."""
+    """State that can be saved as arrays and restored."""
 
     @abc.abstractmethod
     def state(self) -> dict[str, tf.Variable]:
-        """Every variable that training needs to go on, by a name that does not depend on the strategy."""
+        """Return every variable that training needs to go on, by a name that does not depend on the strategy."""
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """The state as it is now, as arrays."""
+        """Return the present state as arrays."""
         return {name: variable.numpy() for name, variable in self.state().items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Sets the state; names, shapes and types must be those of `state()`."""
+        """Set the state; names, shapes and types must be those of `state()`."""
         for name, variable in self.state().items():
             variable.assign(arrays[name])
 
 
 def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """What every replica returned alike from `strategy.run`, once."""
+    """Return what the first replica returned from `strategy.run`; all returned the same."""
     return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}
 
 
 def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
-    """A number where each replica is a graph of its own, a tensor where all run one program, as on a TPU."""
+    """Return a number where each replica has its own graph, a tensor where all run one program, as on a TPU."""
     index = replica.replica_id_in_sync_group
     known = tf.get_static_value(index)
     return index if known is None else int(known)
@@ -321,8 +290,3 @@ def _replica_index(replica: tf.distribute.ReplicaContext) -> int | tf.Tensor:
 
 def _zeros_like(variable: tf.Variable) -> tf.Variable:
     return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
-
-
-def _counter() -> tf.Variable:
-    # Every replica adds the same to its own copy, as it does to every other variable here.
-    return tf.Variable(0, trainable=False, dtype=tf.int64)

@@ -20,6 +20,10 @@ from components.core.distributed.update import (
 from components.core.errors import ConfigError
 
 
+def descend(adam: Adam, gradient: list[float] | tf.Tensor, weight: tf.Variable, finite: bool = True) -> None:
+    adam.accept([weight], adam.updated([tf.constant(gradient)], [weight]), tf.constant(finite))
+
+
 def test_adam_is_keras_adam() -> None:
     start = np.array([1.0, -2.0, 3.0], np.float32)
     ours, theirs = tf.Variable(start), tf.Variable(start)
@@ -28,7 +32,7 @@ def test_adam_is_keras_adam() -> None:
     reference.build([theirs])
     for step in range(20):
         gradient = tf.constant(np.sin(np.arange(3) + step), tf.float32)
-        adam.apply([gradient], [ours], tf.constant(True))
+        descend(adam, gradient, ours)
         reference.apply_gradients([(gradient, theirs)])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -36,9 +40,9 @@ def test_adam_is_keras_adam() -> None:
 def test_an_update_that_is_not_finite_changes_nothing() -> None:
     weight = tf.Variable([1.0, 2.0])
     adam = Adam([weight], 0.1, 0.9, 0.99, name="adam")
-    adam.apply([tf.constant([0.3, 0.1])], [weight], tf.constant(True))
+    descend(adam, [0.3, 0.1], weight)
     before = [weight.numpy(), adam.first[0].numpy(), adam.second[0].numpy(), adam.iterations.numpy()]
-    adam.apply([tf.constant([np.nan, 1.0])], [weight], tf.constant(False))
+    descend(adam, [np.nan, 1.0], weight, finite=False)
     after = [weight.numpy(), adam.first[0].numpy(), adam.second[0].numpy(), adam.iterations.numpy()]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
