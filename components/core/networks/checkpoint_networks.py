@@ -1,4 +1,6 @@
-"""The networks of a checkpoint that are used after training: the averaged generator, which ships, and the critic."""
+"""The networks of a checkpoint that later stages use: the averaged generator, which ships, and the critic."""
+
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -12,42 +14,27 @@ AVERAGE, CRITIC = "average/", "critic/"
 
 
 def load_averaged(checkpoint: Place, expected_digest: str = "") -> keras.Model:
-    """The averaged generator of a checkpoint, on whatever device is current.
-
-    Args:
-        checkpoint: A `step-...` folder.
-        expected_digest: If not empty, the digest that the checkpoint must have.
+    """Load the averaged generator; call it with `training=False`, and with `gan.with_labels` if it is conditional.
 
     Returns:
-        A model from float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1],
-        to be called with `training=False`; if it is conditional, with what `networks.with_labels` makes.
+        A model from float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
 
     Raises:
-        DataError: The checkpoint is missing, damaged or another, or does not fit the networks of this version.
+        DataError: The checkpoint is missing, damaged, has another digest, or does not fit this version's networks.
     """
-    description = checkpoints.Description.of(checkpoint, expected_digest)
-    model = gan.build_generator(gan.NetworkConfig.from_json(description.network))
-    _restore(model, checkpoint, AVERAGE, "generator")
-    return model
+    return _restore(gan.build_generator, checkpoint, expected_digest, AVERAGE, "generator")
 
 
 def load_critic(checkpoint: Place, expected_digest: str = "") -> keras.Model:
-    """The critic of a checkpoint, on whatever device is current.
+    """Load the critic, from float32 images to float32 scores [n, 1]; as `load_averaged`."""
+    return _restore(gan.build_critic, checkpoint, expected_digest, CRITIC, "critic")
 
-    Returns:
-        A model from float32 images [n, height, width, channels] in [-1, 1] to float32 scores [n, 1]; if it is
-        conditional, to be called with what `networks.with_labels` makes.
 
-    Raises:
-        DataError: As of `load_averaged`.
-    """
+def _restore(
+    build: Callable[[gan.NetworkConfig], keras.Model], checkpoint: Place, expected_digest: str, prefix: str, what: str
+) -> keras.Model:
     description = checkpoints.Description.of(checkpoint, expected_digest)
-    model = gan.build_critic(gan.NetworkConfig.from_json(description.network))
-    _restore(model, checkpoint, CRITIC, "critic")
-    return model
-
-
-def _restore(model: keras.Model, checkpoint: Place, prefix: str, what: str) -> None:
+    model = build(gan.NetworkConfig.from_json(description.network))
     arrays = checkpoints.load_state(checkpoint, prefix)
     wanted = {prefix + variable.path: np.asarray(variable) for variable in model.variables}
     wrong = checkpoints.differences(wanted, arrays)
@@ -55,3 +42,4 @@ def _restore(model: keras.Model, checkpoint: Place, prefix: str, what: str) -> N
         raise DataError(f"checkpoint {checkpoint} does not fit this version's {what}: {'; '.join(wrong)}")
     for variable in model.variables:
         variable.assign(arrays[prefix + variable.path])
+    return model

@@ -1,11 +1,11 @@
 """The two convolutions between pixels and features, of which the way to the pixels is a matrix product.
 
-A convolution towards one channel, or three, leaves most lanes of oneDNN's kernels empty, and a step takes it four
-times. As a product of every feature vector with the whole kernel, and a sum of the patches where they overlap, it adds
-up the same numbers in another order. The way to the features, and to the kernel, keeps TensorFlow's own operations.
+A convolution to one channel or three leaves most lanes of oneDNN's kernels empty, and a step computes four of them.
+Here it is a product of every feature vector with the whole kernel, and a sum of the patches where they overlap: the
+same numbers in another order. To the features, and to the kernel, TensorFlow's own operations stay.
 
-Both halve, or double, the sides with a kernel of 4 and "same" padding. `python -m benchmarks.pixel_convolutions` sets
-them beside Keras' layers.
+Both halve or double the sides with a kernel of 4 and "same" padding. `python -m benchmarks.pixel_convolutions` compares
+them with Keras' layers.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,6 @@ class PixelsToFeatures(keras.layers.Conv2D):
         super().__init__(filters, KERNEL, STRIDE, "same", **of_layer)
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        """As of Keras."""
         return _to_features(tf.convert_to_tensor(inputs), tf.convert_to_tensor(kernel))
 
 
@@ -36,7 +35,7 @@ class FeaturesToPixels(keras.layers.Conv2DTranspose):
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         height, width = inputs.shape[1:3]
-        # A gradient of one's own has a name from a counter in a SavedModel, which is to have the same bytes each time.
+        # A custom gradient gets a name from a counter in a SavedModel, whose bytes must be the same each time.
         convolve = _to_pixels if training else _sum_of_patches
         images = convolve(inputs, tf.convert_to_tensor(self.kernel), STRIDE * height, STRIDE * width)
         return self.activation(images + tf.convert_to_tensor(self.bias) if self.use_bias else images)
@@ -79,16 +78,16 @@ def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.
 def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) -> tf.Tensor:
     """Images [n, height, width, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
 
-    Always two at a time: a sum of more is one that TensorFlow's optimiser of graphs puts in an order of its own, by the
-    names of operations, and under `exact` the last bit then depended on the number of replicas.
+    Always two at a time: TensorFlow's graph optimiser orders longer sums by the names of operations, and under `exact`
+    the last bit then depended on the number of replicas.
     """
     if features.dtype == tf.bfloat16:
-        # Summed in it, the patches would be rounded twice more than by TensorFlow's own convolution.
+        # A sum in bfloat16 would round twice more than TensorFlow's own convolution.
         wide = _sum_of_patches(tf.cast(features, tf.float32), tf.cast(kernel, tf.float32), height, width)
         return tf.cast(wide, tf.bfloat16)
     rows, columns, filters = features.shape[1:]
     channels = kernel.shape[2]
-    # A patch in quarters of 2 by 2 pixels, as it is whole quarters that overlap.
+    # A patch in quarters of 2 by 2 pixels, as whole quarters overlap.
     quarters = tf.transpose(tf.reshape(kernel, [2, 2, 2, 2, channels, filters]), [0, 2, 1, 3, 4, 5])
     patches = tf.matmul(tf.reshape(features, [-1, filters]), tf.reshape(quarters, [-1, filters]), transpose_b=True)
     patches = tf.reshape(patches, [-1, rows, columns, 2, 8 * channels])
@@ -98,5 +97,5 @@ def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: 
     whole = tf.pad(left, [[0, 0], [0, 0], [0, 1], [0, 0]]) + tf.pad(right, [[0, 0], [0, 0], [1, 0], [0, 0]])
     lines = tf.transpose(tf.reshape(whole, [-1, rows + 1, columns + 1, 2, 2 * channels]), [0, 1, 3, 2, 4])
     images = tf.reshape(lines, [-1, 2 * rows + 2, 2 * columns + 2, channels])
-    # What "same" padding would have around an image, 1 before it and the rest behind.
+    # Cut off "same" padding: 1 before the image and the rest behind.
     return images[:, 1 : 1 + height, 1 : 1 + width]

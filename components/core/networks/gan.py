@@ -1,11 +1,11 @@
-"""Generator and critic for images of any shape, and the step between pixels and numbers.
+"""Generator and critic for images of any shape, and the conversions between pixels and numbers.
 
 The generator is one dense and a few transposed convolutions with batch normalisation, after DCGAN (Radford et al.
 2016); the critic is strided convolutions, without batch normalisation, as the gradient penalty is per example
-(Gulrajani et al. 2017, section 4). No layer of the critic may have a wrong second derivative in TensorFlow, as every
-normalisation of Keras by moments and every resize has: components/train/second_order.py refuses and measures them.
+(Gulrajani et al. 2017, section 4). In TensorFlow, Keras' normalisations by moments and resizing have wrong second
+derivatives; components/train/second_order.py refuses and measures them.
 
-Both can be conditional on a class: the generator has it beside the latents, the critic scores by projection (Miyato &
+Both can be conditional on a class: the generator takes it beside the latents, the critic scores by projection (Miyato &
 Koyama 2018, equation 3).
 """
 
@@ -28,23 +28,14 @@ _WEIGHTS_STDDEV = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """What both networks are built from.
-
-    Attributes:
-        image: Shape of the images.
-        latent_size: Numbers in a latent vector.
-        base_filters: Filters of the layers nearest to the image; deeper layers have twice as many.
-        critic_normalization: `none`, or `layer` for an exact layer normalisation after all but the first convolution.
-        generator_normalization: `batch` normalisation before each activation, or `none`.
-        classes: Classes that both networks are conditional on; 0 for networks that take no labels.
-    """
+    """Description of both networks."""
 
     image: ImageShape
     latent_size: int
-    base_filters: int
-    critic_normalization: str = "none"
-    generator_normalization: str = "batch"
-    classes: int = 0
+    base_filters: int  # of the layers nearest to the image; deeper layers have twice as many
+    critic_normalization: str = "none"  # or `layer`: after all but the first convolution
+    generator_normalization: str = "batch"  # before each activation; or `none`
+    classes: int = 0  # 0 for networks that take no labels
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -55,7 +46,7 @@ class NetworkConfig:
 
 
 def doublings(image: ImageShape) -> int:
-    """How often the generator doubles its sides: until what it starts from is at most 8 pixels, and at least once."""
+    """Return how often the generator doubles its sides, at least once, from 8 pixels at most."""
     return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
 
 
@@ -67,15 +58,11 @@ def build_generator(
     synchronised: bool = True,
     precision: str = "float32",
 ) -> keras.Model:
-    """Latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
+    """Build latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
-    With classes it takes two inputs, as `with_labels` makes them: latents, and one-hot labels float32 [n, classes].
-    Sides that no doubling reaches are cropped from the next larger ones.
+    With classes it takes the two inputs of `with_labels`. Sides that no doubling reaches are cropped from larger ones.
 
     Args:
-        config: What to build.
-        seed: Decides the initial weights.
-        name: Of the model, and the beginning of its variables' paths.
         synchronised: Whether batch normalisation spans all replicas.
         precision: `bfloat16` multiplies in it; weights, normalisation and pixels stay float32.
     """
@@ -114,10 +101,9 @@ def build_generator(
 
 
 def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:
-    """Images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
+    """Build images to scores: float32 [n, height, width, channels] in [-1, 1] to float32 [n, 1].
 
-    With classes it takes one-hot labels beside the images, as the generator does. `precision` as of `build_generator`;
-    the last layer, and so the scores, are float32 in any case.
+    Classes and precision as of `build_generator`; the last layer, and so the scores, are always float32.
     """
     inner = _dtype(precision)
     seeds = iter(range(seed * 1000 + 500, seed * 1000 + 1000))
@@ -133,12 +119,12 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
             x = ExactLayerNormalization(name=f"normalise_{level}")(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
-    # No bias: it cancels in the loss, so that only rounding would move it, and on each number of replicas elsewhere.
+    # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.
     score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
     if config.classes:
         labels = keras.Input((config.classes,), name="labels")
         inputs = [inputs, labels]
-        # All classes' scores, then the one: looking a class up would have a sparse gradient. No bias here either.
+        # All classes' scores, then one: a lookup would have a sparse gradient. No bias here either.
         initial = _normal(next(seeds))
         of_classes = keras.layers.Dense(
             config.classes, use_bias=False, kernel_initializer=initial, name="score_of_classes"
@@ -148,19 +134,10 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
 
 
 def with_labels(first: tf.Tensor, labels: tf.Tensor | None, classes: int) -> tf.Tensor | list[tf.Tensor]:
-    """What a network is called with.
-
-    Args:
-        first: Latents or images, [n, ...].
-        labels: The class of each, int32 [n]; None for networks that take none.
-        classes: How many there are.
-
-    Returns:
-        `first` alone, or with one-hot labels [n, classes] of its type.
-    """
+    """Return the inputs of a network: latents or images [n, ...], with one-hot labels [n, classes] if there are any."""
     if labels is None:
         return first
-    first = tf.convert_to_tensor(first)  # Keras takes no tensor beside an array
+    first = tf.convert_to_tensor(first)  # Keras accepts no tensor beside an array
     return [first, tf.one_hot(labels, classes, dtype=first.dtype)]
 
 
@@ -168,9 +145,9 @@ class LeakyReLU(keras.layers.Layer):
     """Leaky ReLU (Maas et al. 2013) whose second derivative, which is zero, costs nothing.
 
     TensorFlow's returns zeros for the features (`_LeakyReluGradGrad` in nn_grad.py), and the gradient of the penalty
-    then walks once more through the whole critic to multiply them: an eighth of what a step computes. The first
-    derivative is taken from the outputs, which have the signs of the features: where nothing else needs the features,
-    TensorFlow computes convolution, bias and activation in one piece.
+    then goes once more through the whole critic to multiply them: an eighth of a step. The first derivative uses the
+    outputs, which have the signs of the features: where nothing else needs the features, TensorFlow fuses convolution,
+    bias and activation.
     """
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -188,7 +165,7 @@ def _leaky_relu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], t
 
 
 def to_unit_range(pixels: tf.Tensor) -> tf.Tensor:
-    """uint8 pixels to numbers in [-1, 1], of Keras' float type (float32 unless told otherwise)."""
+    """uint8 pixels to numbers in [-1, 1], of Keras' float type."""
     return tf.cast(pixels, keras.config.floatx()) / 127.5 - 1.0
 
 
@@ -198,7 +175,7 @@ def to_pixels(images: tf.Tensor) -> tf.Tensor:
 
 
 def _dtype(precision: str) -> str | None:
-    """Keras' type policy for the layers that multiply; None is whatever Keras is set to, float32 unless told."""
+    """Return Keras' type policy for the layers that multiply; None is Keras' default."""
     return "mixed_bfloat16" if precision == "bfloat16" else None
 
 

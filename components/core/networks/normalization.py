@@ -1,4 +1,4 @@
-"""Normalisation layers that stay right where Keras' own do not: over replicas, and to second order.
+"""Normalisation layers that are right where Keras' own are not: over replicas, and to second order.
 
 Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et al. 2017 ("ghost batch normalisation").
 """
@@ -15,16 +15,11 @@ _EPSILON = 1e-5
 
 
 class BatchNormalization(keras.layers.Layer):
-    """Batch normalisation over the examples of all replicas, whatever share of them each has.
+    """Batch normalisation over the examples of all replicas, or of this call alone if not synchronised.
 
-    Keras' own, synchronised, averages the means of the replicas: right only where all shares are even. This one
-    weights them by their counts. It never moves its statistics by itself: what it found in a batch goes to
-    `recorded_statistics`, and whoever trains applies it, once, if the update was sound.
-
-    Args:
-        momentum: Share of the moving statistics that an update keeps.
-        synchronised: Whether a batch is that of all replicas (else that of this call alone).
-        name: Of the layer.
+    Keras' own averages the means of the replicas, which is right only for even shares; this one weights them by their
+    counts. It does not move its statistics: `recorded_statistics` collects what it finds in a batch, and the training
+    step applies that once, if the update is finite.
     """
 
     def __init__(self, *, momentum: float = 0.9, synchronised: bool = True, name: str | None = None) -> None:
@@ -49,18 +44,18 @@ class BatchNormalization(keras.layers.Layer):
             mean, variance = self._moments(inputs)
             _record(BatchStatistics(self, mean, variance))
         scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
-        # Centred before it is scaled: far from zero, the difference of two large products would lose all digits.
+        # Centre before scaling: far from zero, the difference of two large products would lose all digits.
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
 
     def _whole_batch_is_here(self) -> bool:
-        """Whether nothing has to be asked of other replicas, where they would have to be."""
+        """Whether a batch of all replicas needs nothing from others."""
         replica = tf.distribute.get_replica_context()
         return self._synchronised and (replica is None or replica.num_replicas_in_sync == 1)
 
     def _fused(self, inputs: tf.Tensor) -> tf.Tensor:
-        """The same by TensorFlow's kernel, which reads the inputs less often; for one replica, float32, [n, h, w, c].
+        """Do the same with TensorFlow's kernel, which reads the inputs less often; for one replica, [n, h, w, c].
 
-        Not for what is to be exact bit for bit: its order of summation is its own.
+        Not under `exact`, as the order of its sums may vary.
         """
         # The raw operation, as the public function raises epsilon to 1.001e-5.
         outputs, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
@@ -76,11 +71,11 @@ class BatchNormalization(keras.layers.Layer):
         return outputs
 
     def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of each channel, [channels] each.
+        """Return mean and variance of each channel, [channels] each.
 
         E[x^2] - E[x]^2 would lose all digits in float32 where the mean is much larger than the deviation. So each
-        replica takes the variance about its own mean, and all of them are combined as by Chan et al. 1979, "Updating
-        formulae and a pairwise algorithm for computing sample variances", equation 2.1.
+        replica takes the variance about its own mean, and they are combined as in Chan et al. 1979, "Updating formulae
+        and a pairwise algorithm for computing sample variances", equation 2.1.
         """
         axes = list(range(len(inputs.shape) - 1))
         mean = tf.reduce_mean(inputs, axes)
@@ -89,8 +84,7 @@ class BatchNormalization(keras.layers.Layer):
         if not self._synchronised or replica is None or replica.num_replicas_in_sync == 1:
             return mean, variance
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
-        # Each replica fills a row of its own: one sum gathers them, which every strategy can differentiate, and no more
-        # than one, as every round of messages has its price.
+        # Each replica fills its own row, and one sum gathers all: every strategy can differentiate a sum.
         replicas = replica.num_replicas_in_sync
         row = tf.one_hot(replica.replica_id_in_sync_group, replicas, dtype=inputs.dtype)[:, None]
         own = tf.concat([mean, variance, count[None]], axis=0)
@@ -122,25 +116,25 @@ class ExactLayerNormalization(keras.layers.Layer):
 
 @dataclasses.dataclass(frozen=True)
 class BatchStatistics:
-    """What one layer found in one batch: mean and variance, [channels] each."""
+    """Mean and variance of one batch in one layer, [channels] each."""
 
     layer: BatchNormalization
     mean: tf.Tensor
     variance: tf.Tensor
 
     def moved(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The layer's moving mean and variance, moved towards these."""
+        """Return the layer's moving mean and variance, moved towards these."""
         kept = self.layer.momentum
         return (
             kept * self.layer.moving_mean.value + (1.0 - kept) * self.mean,
             kept * self.layer.moving_variance.value + (1.0 - kept) * self.variance,
         )
 
-    def move(self, healthy: tf.Tensor) -> None:
-        """Moves the layer's statistics towards these where `healthy`, a scalar bool, holds."""
+    def move(self, finite: tf.Tensor) -> None:
+        """Move the layer's statistics towards these if `finite`, a scalar bool, holds."""
         movings = (self.layer.moving_mean, self.layer.moving_variance)
         for moving, moved in zip(movings, self.moved(), strict=True):
-            moving.value.assign(tf.where(healthy, moved, moving.value))
+            moving.value.assign(tf.where(finite, moved, moving.value))
 
 
 # Per thread, as a strategy traces each of its replicas in a thread of its own.
@@ -149,14 +143,14 @@ _recordings = threading.local()
 
 @contextlib.contextmanager
 def recorded_statistics() -> Iterator[list[BatchStatistics]]:
-    """Collects what the batch normalisations that run within the block find, in order."""
-    former = getattr(_recordings, "open", None)
+    """Collect, in order, the statistics of the batch normalisations that run within the block."""
+    outer = getattr(_recordings, "open", None)
     found: list[BatchStatistics] = []
     _recordings.open = found
     try:
         yield found
     finally:
-        _recordings.open = former
+        _recordings.open = outer
 
 
 def _record(statistics: BatchStatistics) -> None:

@@ -1,4 +1,4 @@
-"""Which numbers networks multiply in: float32, or bfloat16 where the hardware is fast at it."""
+"""Precision in which networks multiply: float32, or bfloat16 where the hardware is fast at it."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 log = logging.getLogger(__name__)
 
-# The first of NVIDIA's that multiplies in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
+# NVIDIA's first to multiply in bfloat16: Ampere (CUDA C++ Programming Guide, "Arithmetic Instructions").
 _BFLOAT16_CAPABILITY = (8, 0)
 # Either multiplies bfloat16 in hardware; with the second alone a training step took three quarters of float32's
 # processor time.
@@ -15,15 +15,7 @@ _CPU_FLAGS = {"amx_bf16", "avx512_bf16"}
 
 
 def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> str:
-    """What `precision` means on the devices of a strategy.
-
-    Args:
-        wanted: `float32`, `bfloat16`, or `auto` for bfloat16 where every device multiplies fast in it.
-        strategy: Where training runs.
-
-    Returns:
-        `float32` or `bfloat16`; a warning is logged if the latter was asked for where it is slow.
-    """
+    """Return `float32` or `bfloat16`: `auto` is bfloat16 where every device is fast at it; warn where it is slow."""
     kind = "TPU" if isinstance(strategy, tf.distribute.TPUStrategy) else strategy.extended.worker_devices[0]
     fast = _is_fast(kind)
     if wanted == "auto":
@@ -43,11 +35,11 @@ def _is_fast(device: str) -> bool:
     if "GPU" in device:
         found = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
         return all(details.get("compute_capability", (0, 0)) >= _BFLOAT16_CAPABILITY for details in found)
-    return bool(_CPU_FLAGS & _cpu_flags())
+    return not _CPU_FLAGS.isdisjoint(cpu_flags())
 
 
-def _cpu_flags() -> set[str]:
-    """What Linux says that the processor can do; nothing elsewhere, where float32 is the safe answer."""
+def cpu_flags() -> list[str]:
+    """Return the features of the CPU as Linux names them; empty elsewhere, where float32 is the safe choice."""
     listed = Path("/proc/cpuinfo")
     lines = listed.read_text().splitlines() if listed.exists() else []
-    return {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    return next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])

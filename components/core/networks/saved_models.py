@@ -1,4 +1,4 @@
-"""SavedModels: saving one so that the same weights and code give the same bytes, whatever the process did before.
+"""SavedModels whose bytes follow from weights and code, not from what the process did before.
 
 TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
 fixed order, and adds a `fingerprint.pb` with a random part. Here both are numbered from 0, everything is sorted, and
@@ -29,7 +29,7 @@ _CAPTURE_NAME = "_user_specified_name"  # of a captured variable it is the numbe
 
 
 def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None = None) -> None:
-    """Writes `module` as a SavedModel into `folder`, which may exist."""
+    """Write `module` as a SavedModel into `folder`, which may exist."""
     with _without_notices():
         tf.saved_model.save(module, str(folder), signatures=signatures)
     (folder / _FINGERPRINT).unlink(missing_ok=True)
@@ -38,20 +38,12 @@ def save(module: tf.Module, folder: Path, signatures: Mapping[str, Any] | None =
 
 
 def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
-    """Copies of Keras' variables that a SavedModel can hold so that it loads where there is no Keras."""
+    """Copy Keras' variables into ones that a SavedModel can hold, so that it loads without Keras."""
     return [tf.Variable(variable.numpy(), trainable=False) for variable in variables]
 
 
 def load(folder: Path | Location, what: str) -> Any:
-    """Loads a SavedModel.
-
-    Args:
-        folder: Where it is.
-        what: What it is, for the message.
-
-    Raises:
-        DataError: TensorFlow cannot load it.
-    """
+    """Load a SavedModel; `what` names it in the `DataError` if TensorFlow cannot load it."""
     try:
         with _without_notices():
             return tf.saved_model.load(os.fspath(folder))
@@ -61,7 +53,7 @@ def load(folder: Path | Location, what: str) -> Any:
 
 
 def canonical(saved_model: bytes) -> bytes:
-    """The same SavedModel with functions and custom gradients numbered from 0 in order of creation, all sorted."""
+    """Number functions and custom gradients of a SavedModel from 0 in order of creation, and sort everything."""
     model = saved_model_pb2.SavedModel.FromString(saved_model)
     for meta_graph in model.meta_graphs:
         functions = meta_graph.graph_def.library.function
@@ -90,7 +82,7 @@ def _renumber_gradients(library: Any) -> None:
 
 
 def _renaming(names: list[str]) -> Callable[[str], str]:
-    """Gives each function its rank instead of its number, wherever its name stands in a text."""
+    """Return a function that replaces, in a text, the number of each function by its rank."""
     numbered = {name: found for name in names if (found := _NUMBERED.fullmatch(name))}
     ranks = {number: rank for rank, number in enumerate(sorted({int(found[2]) for found in numbered.values()}))}
     new_names = {name: f"{found[1]}{ranks[int(found[2])]}" for name, found in numbered.items()}
@@ -136,7 +128,7 @@ def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Keeps TensorFlow's notes on names, places and fingerprints out of the log; warnings stay."""
+    """Keep TensorFlow's notes on names, paths and fingerprints out of the log, but not its warnings."""
     loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

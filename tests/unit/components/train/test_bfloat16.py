@@ -82,7 +82,7 @@ def test_auto_takes_bfloat16_only_where_the_processor_is_fast_at_it(
     flags: str, auto: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The processor's flags are given, as a test has only one processor."""
-    monkeypatch.setattr("components.core.networks.precision._cpu_flags", lambda: set(flags.split()))
+    monkeypatch.setattr("components.core.networks.precision.cpu_flags", lambda: flags.split())
     with caplog.at_level(logging.WARNING):
         assert choose_precision("auto", HERE) == auto
         assert choose_precision("float32", HERE) == "float32"
