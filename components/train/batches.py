@@ -1,4 +1,4 @@
-"""The images of every critic update."""
+"""Batches: the images of every critic update."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class Batches:
         self._order, self._rollbacks = EndlessOrder(len(images), config.seed), 0
 
     def block(self, first_step: int, steps: int, rollbacks: int = 0) -> tuple[np.ndarray, ...]:
-        """What `WganStep.run_block` takes, [steps, critic_steps, batch_size, ...]: pixels uint8, and labels int32."""
+        """Return what `WganStep.run_block` takes, [steps, critic_steps, batch_size, ...]: pixels, and labels."""
         if rollbacks != self._rollbacks:
             seed = seed_after(self._config.seed, rollbacks)
             self._order, self._rollbacks = EndlessOrder(len(self._arrays[0]), seed), rollbacks

@@ -1,4 +1,4 @@
-"""What the train stage can be told."""
+"""Settings of the train stage."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -129,11 +129,13 @@ class TrainConfig:
             share_problem("batch_size", self.batch_size, self.replicas, self.accelerator),
             exact_problem(self.reproducibility, self.accelerator),
             self._uneven_virtual_shards(),
-            self._digest_of_nothing(),
+            f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
+            if self.initial_checkpoint_digest and not self.initial_checkpoint
+            else "",
         )
 
     def _uneven_virtual_shards(self) -> str:
-        """What is wrong with the virtual shards; empty if nothing is."""
+        """Return what is wrong with the virtual shards; empty if nothing is."""
         if self.reproducibility == "standard":
             return ""
         if self.batch_size % self.virtual_shards:
@@ -142,18 +144,11 @@ class TrainConfig:
             return f"virtual_shards must be a multiple of replicas, got {self.virtual_shards} for {self.replicas}"
         return ""
 
-    def _digest_of_nothing(self) -> str:
-        """What is wrong with a digest alone; empty if nothing is."""
-        if self.initial_checkpoint or not self.initial_checkpoint_digest:
-            return ""
-        return f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
-
 
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that decide the result, by name.
+    """Return the settings that decide the result.
 
-    The digest of the initial checkpoint is left out where there is none: what was trained before there was any keeps
-    its digest, and its place.
+    An empty digest of the initial checkpoint is left out, so that trainings from before this setting keep their digest.
     """
     digest = config.initial_checkpoint_digest
     return values_in_key(config) | ({"initial_checkpoint_digest": digest} if digest else {})

@@ -1,4 +1,4 @@
-"""The terms of WGAN and WGAN-GP: one value per example, never averaged, no noise drawn here.
+"""Losses of WGAN and WGAN-GP: one value per example, never averaged; no noise is drawn here.
 
 Source: Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", algorithm 1 and equation 3; Arjovsky et al.
 2017 for the original terms.
@@ -13,22 +13,17 @@ _EPSILON = 1e-12
 
 
 def critic_loss(real_scores: tf.Tensor, fake_scores: tf.Tensor) -> tf.Tensor:
-    """What the critic minimises: D(G(z)) - D(x), of shape [n], from scores of shape [n]."""
+    """Loss of the critic, D(G(z)) - D(x), [n], from scores [n]."""
     return fake_scores - real_scores
 
 
 def generator_loss(fake_scores: tf.Tensor) -> tf.Tensor:
-    """What the generator minimises: -D(G(z)), of shape [n]."""
+    """Loss of the generator, -D(G(z)), [n]."""
     return -fake_scores
 
 
 def interpolate(real: tf.Tensor, fake: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Points between pairs of images: e x + (1 - e) G(z).
-
-    Args:
-        real, fake: Images, [n, height, width, channels].
-        weights: e, uniform in [0, 1), one per pair, [n].
-    """
+    """Points between pairs of images [n, height, width, channels]: e x + (1 - e) G(z), with weights e [n] in [0, 1)."""
     weights = tf.reshape(weights, [-1, 1, 1, 1])
     return weights * real + (1.0 - weights) * fake
 
@@ -36,7 +31,7 @@ def interpolate(real: tf.Tensor, fake: tf.Tensor, weights: tf.Tensor) -> tf.Tens
 def gradient_norms(critic: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor) -> tf.Tensor:
     """Norm of the critic's gradient at each point, over all of its pixels and channels: [n].
 
-    The inner gradient is that of the sum of scores, so that no batch size enters it; the critic treats examples apart.
+    The inner gradient is that of the sum of scores, into which no batch size enters.
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(points)
@@ -46,5 +41,5 @@ def gradient_norms(critic: Callable[[tf.Tensor], tf.Tensor], points: tf.Tensor) 
 
 
 def penalty(norms: tf.Tensor) -> tf.Tensor:
-    """Two-sided gradient penalty, unweighted: (norm - 1)^2, of shape [n]."""
+    """Two-sided gradient penalty, unweighted: (norm - 1)^2, [n]."""
     return tf.square(norms - 1.0)

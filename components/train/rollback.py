@@ -41,7 +41,7 @@ def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) 
 def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
     """The message of a training that ends there."""
     bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
-    often = f", after {config.roll_backs} roll-backs" if config.roll_backs else ""
+    often = f", after {config.roll_backs} rollbacks" if config.roll_backs else ""
     return (
         f"{nonfinite.what} is not finite{bound} at step {nonfinite.step}{often}; that update was not applied and the "
         "last checkpoint is sound. Lower the learning rates, or raise penalty_weight"

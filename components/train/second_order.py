@@ -1,7 +1,6 @@
-"""Whether a critic's gradient penalty can be trusted: its gradient is a second derivative, and some layers' are wrong.
+"""Second derivatives of a critic, which the gradient of its penalty needs, and which some layers get wrong silently.
 
-TensorFlow says nothing when they are. `refuse_wrong_layers` knows the layers by name and is asked before every
-training; `penalty_errors` measures, for any critic, how far its derivatives are from finite differences.
+`refuse_wrong_layers` knows those layers by name; `penalty_errors` measures any critic against finite differences.
 """
 
 import contextlib
@@ -39,18 +38,15 @@ _EXAMPLES = 4
 
 
 def refuse_wrong_layers(critic: keras.Model) -> None:
-    """Refuses a critic with a layer whose gradient penalty is known to be wrong.
-
-    Raises:
-        ConfigError: Names every such layer, what is wrong with it, and what to use instead.
-    """
+    """Raise a `ConfigError` that names every layer with a wrong gradient penalty, and what to use instead."""
     problems = []
     for layer in _layers_of(critic):
         kind = type(layer).__name__
-        if kind in _WRONG:
-            problems.append(_problem(layer, *_WRONG[kind]))
-        elif kind == "UpSampling2D" and layer.interpolation != "nearest":
-            problems.append(_problem(layer, _RESIZE, "use interpolation='nearest'"))
+        wrong, remedy = _WRONG.get(kind, ("", ""))
+        if kind == "UpSampling2D" and layer.interpolation != "nearest":
+            wrong, remedy = _RESIZE, "use interpolation='nearest'"
+        if wrong:
+            problems.append(f"the critic's layer {layer.name} ({kind}) cannot be used: {wrong}; {remedy}")
     if problems:
         raise ConfigError(*problems)
 
@@ -58,12 +54,10 @@ def refuse_wrong_layers(critic: keras.Model) -> None:
 def penalty_errors(
     build: Callable[[], keras.Model], image: ImageShape, seed: int = 0, classes: int = 0
 ) -> dict[str, float]:
-    """How far d(penalty)/d(weights) of a critic is from finite differences, in float64.
+    """Compare d(penalty)/d(weights) of a critic with finite differences, in float64.
 
     Args:
         build: Makes the critic, from [n, height, width, channels] to [n, 1]; called while Keras makes float64.
-        image: Shape of the images.
-        seed: Decides the weights, the points, their labels and the directions.
         classes: If not 0, the critic takes one-hot labels [n, classes] beside the images.
 
     Returns:
@@ -100,23 +94,19 @@ def penalty_errors(
 def _error(
     penalty: Callable[[], tf.Tensor], variable: tf.Variable, gradient: np.ndarray, direction: np.ndarray, scale: float
 ) -> float:
-    """Relative difference between a derivative along a direction and a central difference."""
+    """Return the relative difference between a derivative along a direction and a central difference."""
     start, values = variable.numpy(), []
     for sign in (1, -1):
         variable.assign(start + sign * _STEP * direction)
         values.append(float(penalty()))
     variable.assign(start)
     expected, found = (values[0] - values[1]) / (2 * _STEP), float(np.sum(gradient * direction))
-    # A central difference is no better than the rounding of the penalty itself over the step.
+    # A central difference is no better than the rounding of the penalty over the step.
     return abs(found - expected) / max(abs(expected), abs(found), 1e-3 * scale)
 
 
-def _problem(layer: keras.layers.Layer, wrong: str, remedy: str) -> str:
-    return f"the critic's layer {layer.name} ({type(layer).__name__}) cannot be used: {wrong}; {remedy}"
-
-
 def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
-    """A layer, and those within it: of a model, and of a wrapper."""
+    """Yield a layer, and those within it: of a model, and of a wrapper."""
     yield layer
     for inner in [*getattr(layer, "layers", ()), *([layer.layer] if hasattr(layer, "layer") else [])]:
         yield from _layers_of(inner)
@@ -124,7 +114,7 @@ def _layers_of(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
 
 @contextlib.contextmanager
 def in_float64() -> Iterator[None]:
-    """Makes float64 the type of what Keras builds and computes within the block."""
+    """Let Keras build and compute in float64 within the block."""
     number, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")

@@ -1,4 +1,4 @@
-"""The checkpoint of an earlier training that a new one begins with, where it was given one."""
+"""Warm start: the checkpoint of an earlier training with whose networks a new one begins."""
 
 import dataclasses
 from typing import Any
@@ -10,12 +10,9 @@ from components.train.config import TrainConfig
 
 
 def digest(config: TrainConfig) -> str:
-    """The digest of the initial checkpoint: the one that was given, or else the one that it has; empty for none.
+    """Return the digest of the initial checkpoint, from the settings or else from the checkpoint; empty without one.
 
-    Where it was given nothing is read: a training that has checkpoints of its own goes on when the initial one is gone.
-
-    Raises:
-        DataError: It is to be read, and is missing or damaged.
+    With the digest in the settings, a training that has its own checkpoints goes on when the initial one is gone.
     """
     if config.initial_checkpoint_digest or not config.initial_checkpoint:
         return config.initial_checkpoint_digest
@@ -23,16 +20,7 @@ def digest(config: TrainConfig) -> str:
 
 
 def require_fitting(config: TrainConfig, manifest: datasets.Manifest) -> None:
-    """Refuses an initial checkpoint whose networks are none for this training.
-
-    Args:
-        config: The training settings, with an initial checkpoint.
-        manifest: The dataset to train on.
-
-    Raises:
-        ConfigError: It is of other networks or classes; names every difference.
-        DataError: It is missing or damaged, or has another digest.
-    """
+    """Raise a `ConfigError` that names every difference if the initial checkpoint is of other networks or classes."""
     described = _describe(config)
     differing = _differences(described, config, manifest)
     if differing:
@@ -50,7 +38,7 @@ def _describe(config: TrainConfig, remedy: str = "") -> Description:
 
 
 def _differences(described: Description, config: TrainConfig, manifest: datasets.Manifest) -> list[str]:
-    # Only here, so that whatever else is wrong is told without TensorFlow.
+    # Imported here, so that other errors are reported without TensorFlow.
     from components.core.networks.gan import NetworkConfig
     from components.train.step import network_of
 
@@ -65,7 +53,7 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     }
     of_classes = values.pop("classes")
     values["conditioning"] = _conditioning(of_classes[0]), _conditioning(of_classes[1])
-    if all(of_classes):  # networks without labels know of no class, and can go on with any
+    if all(of_classes):  # networks without labels can go on with any classes
         values["classes"] = described.classes, manifest.classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]
 

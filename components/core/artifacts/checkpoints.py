@@ -1,7 +1,7 @@
-"""The checkpoint artefact: `step-NNNNNNNNNN/` with everything that training needs to go on, and `checkpoint.json`.
+"""Checkpoint artefact: `step-NNNNNNNNNN/` with all that training needs to go on; without TensorFlow.
 
 `state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
-slot and counter. `checkpoint.json`, written last, has its sha256. Nothing here needs TensorFlow.
+slot and counter. `checkpoint.json`, written last, has its sha256.
 """
 
 import dataclasses
@@ -52,33 +52,24 @@ class Description(Manifest):
 
 
 def step_folder(checkpoints: Folder, step: int) -> Folder:
-    """The folder of the checkpoint of a step."""
+    """Return the folder of the checkpoint of a step."""
     return checkpoints / f"step-{step:010d}"
 
 
 def steps(checkpoints: Place) -> list[int]:
-    """The steps of all checkpoints on this machine, whole or not, ascending."""
+    """Return the steps of all checkpoints on this machine, whole or not, ascending."""
     return steps_named(path.name for path in Path(checkpoints).glob("step-*"))
 
 
 def steps_named(folders: Iterable[str]) -> list[int]:
-    """The steps of folders with the names of checkpoints, ascending."""
+    """Return the steps of the folders that are named like checkpoints, ascending."""
     return sorted(int(found[1]) for name in folders if (found := _STEP_FOLDER.fullmatch(name)))
 
 
 def save(checkpoints: Folder, description: Description, state: Mapping[str, np.ndarray]) -> Description:
-    """Writes one checkpoint of a training, whole or not at all; one of this step stays, unless it is damaged.
+    """Write a checkpoint, whole or not at all, and return its description with `state_sha256` filled in.
 
-    Args:
-        checkpoints: The training's folder.
-        description: Without `state_sha256`, which is filled in.
-        state: Every variable by name.
-
-    Returns:
-        The description as it was written.
-
-    Raises:
-        TrainingDiverged: A variable is not finite; nothing was written.
+    One of the same step stays, unless it is damaged. `TrainingDiverged` if a variable is not finite.
     """
     wrong = not_finite(state)
     if wrong:
@@ -96,7 +87,7 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
 
 
 def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
-    """The names of the arrays with NaN or infinity."""
+    """Return the names of the arrays with NaN or infinity."""
     return [
         name
         for name, array in sorted(state.items())
@@ -109,7 +100,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _remove_damaged(checkpoint: Path | Location) -> None:
-    """Removes a checkpoint if it is damaged."""
     path = Path(checkpoint)
     if not path.exists():
         return
@@ -123,7 +113,7 @@ def _remove_damaged(checkpoint: Path | Location) -> None:
 
 
 def newest(checkpoints: Folder, at_most: int | None = None) -> tuple[Folder, Description] | None:
-    """The newest whole checkpoint, up to a step if one is given; logs and skips damaged ones.
+    """Return the newest whole checkpoint, up to a step if one is given; log and skip damaged ones.
 
     Raises:
         DataError: All are damaged, as training must not start from scratch unnoticed; or one is of another version.
@@ -138,7 +128,7 @@ def newest(checkpoints: Folder, at_most: int | None = None) -> tuple[Folder, Des
 
 
 def all_whole(checkpoints: Folder) -> list[tuple[Folder, Description]]:
-    """Every whole checkpoint, by step; logs and skips damaged ones."""
+    """Return every whole checkpoint, by step; log and skip damaged ones."""
     return list(_whole(checkpoints, steps(checkpoints)))
 
 
@@ -154,7 +144,7 @@ def _whole(checkpoints: Folder, some_steps: Iterable[int]) -> Iterator[tuple[Fol
 
 
 def load_state(checkpoint: Place, prefix: str = "") -> dict[str, np.ndarray]:
-    """The variables of a checkpoint whose names begin with the prefix; raises `DataError` if it cannot be read."""
+    """Return the variables whose names begin with the prefix; a `DataError` if they cannot be read."""
     path = Location.of(checkpoint) / _STATE
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -164,13 +154,13 @@ def load_state(checkpoint: Place, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def kept(found: list[int], count: int, good: int | None = None, back: Iterable[int] = ()) -> list[int]:
-    """The steps of the checkpoints that are still needed.
+    """Return the steps of the checkpoints that are still needed.
 
     Args:
         found: The steps of all, ascending.
-        count: How many of the newest are needed; 0 for all.
-        good: If given, the last step whose checkpoint is known to be good; of later ones only the newest is needed,
-            beside the `count`.
+        count: How many of the newest to keep; 0 for all.
+        good: The last step before training was in doubt, if it is; of later checkpoints only the newest is kept, in
+            addition to the `count`.
         back: Steps to which training may roll back; each needs the newest checkpoint up to it.
     """
     if count == 0:
@@ -183,7 +173,7 @@ def kept(found: list[int], count: int, good: int | None = None, back: Iterable[i
 
 
 def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
-    """Removes the checkpoints that are not needed, and what crashes left; logs what cannot be removed."""
+    """Remove the checkpoints that are not needed, and leftovers of crashes; log what cannot be removed."""
     folder = Path(checkpoints)
     found = steps(folder)
     for step in sorted({*found} - {*needed(found)}):
@@ -195,14 +185,14 @@ def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
 
 
 def remove_after(checkpoints: Place, step: int) -> None:
-    """Removes every checkpoint after a step, the last first."""
+    """Remove every checkpoint after a step, the last first."""
     for later in reversed(steps(checkpoints)):
         if later > step:
             atomic_files.remove_folder(step_folder(Path(checkpoints), later))
 
 
 def differences(wanted: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> list[str]:
-    """The differences in names, shapes and types between the variables wanted and those of a checkpoint."""
+    """Return the differences in names, shapes and types between the variables wanted and those of a checkpoint."""
     missing = [f"{name} is missing" for name in sorted(wanted.keys() - found.keys())]
     extra = [f"{name} is not known" for name in sorted(found.keys() - wanted.keys())]
     changed = [

@@ -1,26 +1,20 @@
-"""The order in which training sees its examples: a pure function of seed and position, the same on any machine.
+"""Order in which training sees its examples: a pure function of seed and position, the same on any machine.
 
-Nothing but the position needs to be kept to go on after an interruption, and no number of replicas, threads or
-earlier attempts changes it.
+To resume only needs the position; replicas, threads and earlier attempts change nothing.
 """
 
 import numpy as np
 
 
 class EndlessOrder:
-    """Positions 0, 1, 2, ... of an endless pass over `count` examples, each epoch in an order of its own.
-
-    Args:
-        count: Examples in the data set.
-        seed: Decides the orders.
-    """
+    """An endless pass over `count` examples, each epoch in its own order."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._count, self._seed = count, seed
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def at(self, start: int, length: int) -> np.ndarray:
-        """The examples at positions start to start + length: int64 [length] of indices below `count`."""
+        """Return the examples at positions start to start + length: int64 [length] of indices below `count`."""
         parts = []
         while length > 0:
             epoch, offset = divmod(start, self._count)
@@ -32,9 +26,9 @@ class EndlessOrder:
 
 
 def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
-    """A permutation of 0 .. count - 1 (int64): the indices sorted by a hash of seed, epoch and index.
+    """Return the indices 0 .. count - 1 sorted by a hash of seed, epoch and index, int64.
 
-    NumPy's own generators may change their streams between versions; this cannot.
+    NumPy's generators may change between versions; this cannot.
     """
     of_seed = _splitmix64(np.array([seed], np.uint64))
     of_epoch = _splitmix64(of_seed + np.array([epoch], np.uint64))

@@ -1,8 +1,4 @@
-"""Reading a dataset back: every shard is checked against `dataset.json`, then its images are read where they lie.
-
-A record's place follows from the sizes of the records before it, so that any order of images is there at once. The
-system keeps in memory what of the files there is room for.
-"""
+"""Dataset reader: checks every shard against `dataset.json`, and maps its images into memory, to read in any order."""
 
 import collections
 from pathlib import Path
@@ -18,16 +14,9 @@ _LONGEST_LABEL = 10  # bytes of a label's varint, as of a negative one
 
 
 class Images:
-    """Images of shards by their number, as an array of uint8 [n, height, width, channels] would give them.
+    """Images of shards by their number, like an array of uint8 [n, height, width, channels]; labels int32 [n].
 
-    Args:
-        folder: The dataset's folder. Its shards must be those of the manifest, which is for the caller to check.
-        shards: The shards to read, in order.
-        image: Shape of their images.
-
-    Attributes:
-        labels: int32 [n]; -1 where there are no classes.
-        shape: (n, height, width, channels).
+    The shards must be those of the manifest, which the caller checks. Without classes labels are -1.
     """
 
     def __init__(self, folder: Path, shards: list[datasets.Shard], image: datasets.ImageShape) -> None:
@@ -49,7 +38,7 @@ class Images:
         return self.shape[0]
 
     def __getitem__(self, numbers: np.ndarray | slice) -> np.ndarray:
-        """The images of some numbers: int64 [m] to uint8 [m, height, width, channels]."""
+        """Read the images of some numbers: int64 [m] to uint8 [m, height, width, channels]."""
         chosen = np.arange(len(self))[numbers]
         files = np.searchsorted(self._ends, chosen, side="right")
         found = np.empty((len(chosen), *self.shape[1:]), np.uint8)
@@ -60,15 +49,10 @@ class Images:
 
 
 def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Images:
-    """Checks the shards of a split, and opens it.
-
-    Args:
-        dataset: The dataset's folder.
-        manifest: What `dataset.json` says of it.
-        split: `train`, `validation` or `test`.
+    """Check the shards of a split (`train`, `validation` or `test`), and open it.
 
     Raises:
-        DataError: A shard is missing or is not the one that the manifest describes.
+        DataError: A shard is missing, or is not the one that the manifest describes.
     """
     described = manifest.splits[split]
     held = sum(shard.records for shard in described.shards)
@@ -80,7 +64,7 @@ def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Image
 
 
 def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """All images of a split, uint8 [n, height, width, channels], and their labels, int32 [n]; as `open_split`."""
+    """Read all images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`."""
     images = open_split(dataset, manifest, split)
     try:
         return images[:], images.labels
@@ -89,7 +73,7 @@ def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple
 
 
 def load_first(dataset: Place, manifest: datasets.Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first images of a split and their labels, of no more shards than hold them: they are in random order."""
+    """Read the first images of a split (they are in random order) and their labels, from no more shards than needed."""
     shards: list[datasets.Shard] = []
     for shard in manifest.splits[split].shards:
         if sum(each.records for each in shards) < most:
@@ -99,11 +83,7 @@ def load_first(dataset: Place, manifest: datasets.Manifest, split: str, most: in
 
 
 def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
-    """Checks a shard against what the manifest says of it.
-
-    Raises:
-        DataError: It is missing or another; the message names the first damaged record, where there is one.
-    """
+    """Raise a `DataError` if a shard is not the one of the manifest; it names the first damaged record, if any."""
     path = Path(file)
     if not path.is_file():
         raise DataError(f"shard {file} is missing; make the dataset again")
@@ -125,10 +105,7 @@ def _open(dataset: Place, shards: list[datasets.Shard], image: datasets.ImageSha
 
 
 def _find_damage(path: Path) -> str:
-    """Says which record of a shard is damaged first; empty if each is as it was framed.
-
-    Only for the message: a cut between two records leaves whole ones.
-    """
+    """Name the first damaged record of a shard; empty if all are whole, as after a cut between two."""
     try:
         with open(path, "rb") as file:
             collections.deque(tfrecord.read(file, largest=path.stat().st_size), maxlen=0)
@@ -138,7 +115,7 @@ def _find_damage(path: Path) -> str:
 
 
 def _places(path: Path, content: np.ndarray, shard: datasets.Shard, image_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the pixels of each record begin, int64 [n], and its label, int32 [n]."""
+    """Return where the pixels of each record begin, int64 [n], and its label, int32 [n]."""
     # Records of a dataset differ in size only by the number of bytes that the label takes.
     forms = {}
     for label_bytes in range(1, _LONGEST_LABEL + 1):

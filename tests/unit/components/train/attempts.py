@@ -29,7 +29,7 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
 
     Args:
         attempts: `flags` of the train stage; `plan`, a list of [phase, call, signals...]; and `poison`, variables that
-            become infinite before a step: a list of [variable, step, roll-backs up to which they do].
+            become infinite before a step: a list of [variable, step, rollbacks up to which they do].
 
     Returns:
         The exit code of each (less than 0: the signal that killed it), and what it said.
@@ -63,7 +63,7 @@ def _attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -
                 if first_step <= step < first_step + steps and rollbacks <= most:
                     variable = built[0].state()[name]
                     variable.assign(variable * float("inf"))
-                    _say(f"poisoned: {name} before step {first_step + 1}, {rollbacks} roll-backs")
+                    _say(f"poisoned: {name} before step {first_step + 1}, {rollbacks} rollbacks")
             return block(self, first_step, steps, rollbacks)
 
         loop.WganStep = remembered  # type: ignore[misc, assignment]

@@ -165,8 +165,8 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert all(f"at {phase} {call}" in said for (phase, call), (_, said) in zip(kills, done[3:-1], strict=True))
     said = done[0][1]
     assert [line for line in said.splitlines() if "planted" in line] == [
-        f"planted: poisoned: {KERNEL} before step 491, 0 roll-backs",
-        f"planted: poisoned: {poison[1][0]} before step 561, 1 roll-backs",
+        f"planted: poisoned: {KERNEL} before step 491, 0 rollbacks",
+        f"planted: poisoned: {poison[1][0]} before step 561, 1 rollbacks",
     ]
     assert f"{KERNEL} is not finite at step 491; that update was not applied. Rolling back (1 of at most 3)" in said
     assert (
@@ -204,16 +204,14 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     assert overflow == none == again == errors.DEFECT
     assert said.count("Rolling back") == 3
     last = said.splitlines()[-1]
-    assert re.search(
-        r"the .* in a critic update is not finite at step 1, after 3 roll-backs; that update was not", last
-    )
+    assert re.search(r"the .* in a critic update is not finite at step 1, after 3 rollbacks; that update was not", last)
     assert "Traceback" not in said + said_at_once + said_again
     assert checkpoints.steps(tmp_path / "overflow") == []
     assert "Rolling back" not in said_at_once
     assert f"{KERNEL} is not finite at step 251; that update" in said_at_once.splitlines()[-1]
     assert checkpoints.steps(tmp_path / "none") == [100, 200]
     assert [f"on from step {step}, with other noise" in said_again for step in (200, 0)] == [True, True]
-    assert f"{KERNEL} is not finite at step 251, after 2 roll-backs; that" in said_again.splitlines()[-1]
+    assert f"{KERNEL} is not finite at step 251, after 2 rollbacks; that" in said_again.splitlines()[-1]
     for place in ("none", "again"):
         for folder, _ in checkpoints.all_whole(tmp_path / place):
             assert checkpoints.not_finite(checkpoints.load_state(folder)) == []

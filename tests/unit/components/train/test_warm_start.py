@@ -147,7 +147,7 @@ def test_a_training_without_keeps_the_key_and_the_settings_from_before_there_was
     settings = "a7d84b4239b230478e3972ce63be673c425f18a83912177b7e8ff0adf7a54788"
     assert digests.digest_of(deciding_settings(config)) == settings
     monkeypatch.setattr(cache_key, "source_digest", lambda stage: "code")
-    assert run.place_of(config, "0" * 64) == Location.of("c/af767263b8a7938f")
+    assert run.location_of(config, "0" * 64) == Location.of("c/af767263b8a7938f")
 
 
 def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_it_lies(
@@ -161,7 +161,9 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
 
     def place(folder: Path, **changes: Any) -> Location:
         config = config_of(tiny_dataset, folder, checkpoints="c/{key}", **changes)
-        return run.place_of(dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config)), "0" * 64)
+        return run.location_of(
+            dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config)), "0" * 64
+        )
 
     named = place(champion)
     assert (
@@ -170,7 +172,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
         == named
     )
     assert place(other) != named
-    assert run.place_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
+    assert run.location_of(config_of(tiny_dataset, "", checkpoints="c/{key}"), "0" * 64) != named
 
 
 def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -> str:
