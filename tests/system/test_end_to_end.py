@@ -67,7 +67,7 @@ def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
     done = wgan("run", "--source=pictures", "--jobs=2", *flags(), cwd=place)
     assert done.returncode == 0, done.stderr
     assert set(states(done).values()) == {"done"}
-    assert "set aside: broken.png" in done.stderr
+    assert "first: broken.png is no PNG" in done.stderr
     champion = json.loads((place / "runs" / "registry" / "champion.json").read_text())
     assert champion["version"] == 1
     assert against_umask(place / "runs", UMASK) == {}

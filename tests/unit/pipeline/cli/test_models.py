@@ -43,15 +43,9 @@ def publish_version(
 ) -> None:
     """Publishes a model of a few bytes, which is judged as good beside whoever is champion now.
 
-    Args:
-        folder: For the model and its evaluation.
-        place: The registry.
-        step: The checkpoint's.
-        code: Digest of the code that trained it; that of here if empty.
-        distance: Name of the distance that it was judged by.
-        without: What metrics.json lacks.
-        initial: Digest of the checkpoint that its training began with; empty for none.
-        changes: Other values of the evaluation's description.
+    `code` is the digest of the code that trained it (empty: that of here), `distance` what it was judged by, `without`
+    a key that metrics.json lacks, `initial` the digest of the checkpoint that its training began with, `changes` other
+    values of the evaluation's description.
     """
     maker = lineage.made_with(
         "train", accelerator="cpu", replicas=2, threads=3, log_every=50, checkpoint_every=step, when_unhealthy="warn"
@@ -302,9 +296,3 @@ def test_list_shows_what_is_damaged_and_fails(
     verdict = registry.evaluation_folder(registry.version_folder(own_place, 2)) / evaluations.MANIFEST
     atomic_files.write_json(verdict, {**artifacts.unsealed(verdict), "reasons": ["because"]})
     assert "expected" in refused(capsys, caplog, "why", 2, "--registry", own_place)  # the champion names its evaluation
-
-
-def test_help_tells_of_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        wgan.main(["models", "--help"])
-    assert {"list", "why", "reproduce"} <= set(capsys.readouterr().out.split())

@@ -305,37 +305,29 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     assert ask("verify")[0] == 0
 
 
-def test_what_is_removed_while_it_is_published_never_becomes_champion(
-    candidates: list[Candidate], gcs: Server, ask_of: Callable[..., int]
-) -> None:
+def test_what_is_removed_while_it_is_published_never_becomes_champion(candidates: list[Candidate], gcs: Server) -> None:
     gcs.create_bucket("b")
     place = "gs://b/registry"
+
+    def exit_code(*words: str) -> int:
+        return wgan.main(["models", *words, "--registry", place])
+
     candidates[0].publish(place)
 
     def remove(request: Request) -> None:
         if request.method == "POST" and b"versions/2/MANIFEST.json" in request.body:
             gcs.before = None
-            assert ask_of(place, "gc", "--uncommitted", "--yes") == 0
+            assert exit_code("gc", "--uncommitted", "--yes") == 0
 
     gcs.before = remove
     with pytest.raises(Superseded, match=r"^version 2 was removed while it was published; publish again$"):
         candidates[1].publish(place)
     assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version all the same
     assert registry.versions(place, champion(place)) == [1]
-    assert ask_of(place, "verify") == 0
+    assert exit_code("verify") == 0
     assert candidates[1].publish(place).parameters["version"] == 3
-    assert ask_of(place, "gc", "--yes") == 0
+    assert exit_code("gc", "--yes") == 0
     assert registry_bucket.begun(place) == [1, 3]
-
-
-@pytest.fixture
-def ask_of() -> Callable[..., int]:
-    """Exit code of `wgan models ...` of any registry."""
-
-    def asked(place: str, *words: str) -> int:
-        return wgan.main(["models", *words, "--registry", place])
-
-    return asked
 
 
 def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: Server) -> None:
@@ -372,7 +364,9 @@ def test_a_champion_from_before_there_were_revisions(place: str, ask: Ask) -> No
     assert (champion(place).version, champion(place).revision) == (4, 6)
 
 
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_verbs_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         wgan.main(["models", "--help"])
-    assert "wgan models gc --keep 5 --yes" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert {"list", "why", "reproduce", "verify", "promote", "rollback", "gc"} <= set(out.split())
+    assert "wgan models gc --keep 5 --yes" in out
