@@ -24,6 +24,7 @@ from typing import BinaryIO, cast
 from components.core.errors import DataError, StageError
 from components.core.sources import sources
 from components.core.sources.files import SourceFile, printable
+from components.core.sources.sources import is_image_name
 from components.core.storage import buckets
 from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked
@@ -45,54 +46,48 @@ _LONGEST_REASON = 200
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One file of an archive.
+    """One file of an archive."""
 
-    Attributes:
-        name: Its path within the archive, with `/`, printable.
-        offset: Where it lies: of a zip file its local header, of a tar file (unpacked) its content.
-        packed: Bytes that it takes there.
-        bytes: Bytes that it has.
-        deflated: Whether it is packed by itself, as those of zip files may be.
-        crc32: Checksum of its content; None where there is none.
-    """
-
-    name: str
-    offset: int
-    packed: int
-    bytes: int
-    deflated: bool = False
-    crc32: int | None = None
+    name: str  # its path within the archive, with `/`, printable
+    offset: int  # of its local header in a zip file; of its content in a tar file, unpacked
+    packed: int  # bytes that it takes there
+    bytes: int  # bytes that it has
+    deflated: bool = False  # whether it is packed by itself, as those of zip files may be
+    crc32: int | None = None  # of its content, in a zip file
 
 
 def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
-    """The images of an archive by name, in the order in which they lie there, and its `labels.csv`, if it has one.
+    """Return the images of an archive by name, in the order in which they lie there, and its `labels.csv`, if any.
 
-    What else it holds is told. Hidden files and folders do not count.
+    Logs what else it holds, but for hidden files and folders.
 
     Raises:
         DataError: The archive is damaged, encrypted, packed by another method, or made to do harm: members overlap,
             have one name, or lead out of it.
     """
+    no_files: list[str] = []
     with open_archive(file) as (opened, is_zip):
-        found = list(_zip_members(file, opened) if is_zip else _tar_members(file, opened))
-    images = [member for member in found if sources.is_image_name(member.name)]
+        found = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
+    if no_files:
+        shown = ", ".join(no_files[:_NAMES_SHOWN])
+        log.warning("left out %d of %s that are links, devices or sparse files: %s", len(no_files), file.name, shown)
+    images = [member for member in found if is_image_name(member.name)]
     table = next((member for member in found if member.name.rpartition("/")[2] == sources.LABELS), None)
-    others = [member.name for member in found if member is not table and not sources.is_image_name(member.name)]
+    others = [member.name for member in found if member is not table and not is_image_name(member.name)]
     if others:
         shown = ", ".join(others[:_NAMES_SHOWN])
         log.info("left out %d files of %s that are no images by name: %s", len(others), file.name, shown)
-    names = sorted(member.name for member in images)
-    twice = next((one for one, other in itertools.pairwise(names) if one == other), "")
-    if twice:
-        raise DataError(f"{file.name} holds two members whose names are both written {twice}; pack it again")
+    for one, other in itertools.pairwise(sorted(member.name for member in images)):
+        if one == other:
+            raise DataError(f"{file.name} holds two members whose names are both written {one}; pack it again")
     images.sort(key=lambda member: member.offset)
     if images and images[0].offset < 0:
-        raise DataError(
-            f"{file.name} is a damaged archive: {images[0].name} is before its start; copy or pack it again"
-        )
-    for one, other in itertools.pairwise(images):
-        if one.offset + one.packed > other.offset:
-            raise DataError(f"{file.name} has members that overlap, {one.name} and {other.name}; no packer writes such")
+        raise _damaged(file, f"{images[0].name} is before its start")
+    for before, after in itertools.pairwise(images):
+        if before.offset + before.packed > after.offset:
+            raise DataError(
+                f"{file.name} has members that overlap, {before.name} and {after.name}; no packer writes such"
+            )
     return images, table
 
 
@@ -105,15 +100,7 @@ def has_ranges(file: SourceFile) -> bool:
 
 
 def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
-    """Yield the content of some members of an archive; of one too large to be decoded, enough to tell.
-
-    Args:
-        file: The archive.
-        members: Which, in the order in which they lie there.
-
-    Raises:
-        DataError: A member is damaged.
-    """
+    """Yield the content of some members, as they lie there; of one too large to decode, enough to tell."""
     with open_archive(file) as (opened, is_zip):
         for member in members:
             yield _zip_content(file, opened, member) if is_zip else _tar_content(file, opened, member)
@@ -134,7 +121,7 @@ def open_archive(file: SourceFile) -> Iterator[tuple[BinaryIO, bool]]:
 
 @contextlib.contextmanager
 def as_data_error(file: SourceFile) -> Iterator[None]:
-    """Whatever the libraries raise on a damaged archive becomes an error for users."""
+    """Raise what the libraries raise on a damaged archive as an error for users."""
     try:
         yield
     except (StageError, MemoryError):
@@ -142,14 +129,14 @@ def as_data_error(file: SourceFile) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (None, errno.EINVAL):  # the disk's; gzip has none, the other is of an offset below 0
             raise
-        raise _damaged(file, error) from None
+        raise _damaged(file, str(error)) from None
     except Exception as error:
-        raise _damaged(file, error) from None
+        raise _damaged(file, str(error) or type(error).__name__) from None
 
 
-def _damaged(file: SourceFile, error: Exception) -> DataError:
-    said = " ".join(printable(str(error)).split())[:_LONGEST_REASON] or type(error).__name__
-    return DataError(f"{file.name} is a damaged archive: {said}; copy or pack it again")
+def _damaged(file: SourceFile, reason: str) -> DataError:
+    shown = " ".join(printable(reason).split())[:_LONGEST_REASON]
+    return DataError(f"{file.name} is a damaged archive: {shown}; copy or pack it again")
 
 
 def _checked_name(file: SourceFile, name: str) -> str:
@@ -163,8 +150,7 @@ def _checked_name(file: SourceFile, name: str) -> str:
     return "" if any(part.startswith(".") for part in parts) else shown
 
 
-def _zip_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
-    no_files = []
+def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
     for found in zipfile.ZipFile(opened).infolist():
         name = _checked_name(file, found.orig_filename.replace("\\", "/"))
         if not name or found.is_dir():
@@ -173,7 +159,7 @@ def _zip_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
         if kind not in (0, stat.S_IFREG):
             no_files.append(name)
             continue
-        if sources.is_image_name(name):
+        if is_image_name(name):
             if found.flag_bits & _ENCRYPTED:
                 raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
             if found.compress_type not in _METHODS:
@@ -184,7 +170,6 @@ def _zip_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
         deflated = _METHODS.get(found.compress_type, False)
         packed = _LOCAL_HEADER.size + found.compress_size
         yield Member(name, found.header_offset, packed, found.file_size, deflated, found.CRC)
-    _tell_no_files(file, no_files)
 
 
 def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
@@ -192,7 +177,7 @@ def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
     signature, flags, length, extra = _LOCAL_HEADER.unpack(opened.read(_LOCAL_HEADER.size))
     name = opened.read(length).decode("utf-8" if flags & _UTF_8 else "cp437", "replace").replace("\\", "/")
     if signature != _ZIP_SIGNATURES[0] or _checked_name(file, name) != member.name:
-        raise DataError(f"{file.name} is a damaged archive: {member.name} is not where it says; copy or pack it again")
+        raise _damaged(file, f"{member.name} is not where it says")
     opened.seek(extra, 1)
     limit = min(member.bytes, LARGEST_FILE) + 1
     content = opened.read(min(member.packed - _LOCAL_HEADER.size, 2 * limit + _LARGEST_OVERHEAD))
@@ -202,9 +187,7 @@ def _zip_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
     if len(content) > LARGEST_FILE:
         return content
     if len(content) != member.bytes or zlib.crc32(content) != member.crc32:
-        raise DataError(
-            f"{file.name} is a damaged archive: {member.name} is not what was packed; copy or pack it again"
-        )
+        raise _damaged(file, f"{member.name} is not what was packed")
     return content
 
 
@@ -237,9 +220,8 @@ class _HeaderReader:
         return self.last
 
 
-def _tar_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
+def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
     reader = _HeaderReader(opened)
-    no_files = []
     with tarfile.TarFile(fileobj=cast(BinaryIO, reader)) as archive:
         while (found := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # which it would keep; nothing is looked up in them
@@ -259,18 +241,11 @@ def _tar_members(file: SourceFile, opened: BinaryIO) -> Iterator[Member]:
         padding += len(block)
         if padding > _LARGEST_PADDING:
             raise tarfile.ReadError("it goes on after its end")
-    _tell_no_files(file, no_files)
 
 
 def _tar_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
     opened.seek(member.offset)
     content = opened.read(min(member.bytes, LARGEST_FILE + 1))
     if len(content) < min(member.bytes, LARGEST_FILE + 1):
-        raise DataError(f"{file.name} is a damaged archive: it ends within {member.name}; copy or pack it again")
+        raise _damaged(file, f"it ends within {member.name}")
     return content
-
-
-def _tell_no_files(file: SourceFile, names: list[str]) -> None:
-    if names:
-        shown = ", ".join(names[:_NAMES_SHOWN])
-        log.warning("left out %d of %s that are links, devices or sparse files: %s", len(names), file.name, shown)

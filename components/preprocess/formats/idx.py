@@ -46,11 +46,7 @@ class IdxStack(Stack):
 
 
 def list_stacks(files: Iterable[SourceFile]) -> list[IdxStack]:
-    """List the files of images with their labels.
-
-    Raises:
-        DataError: A file is not what its name says, is damaged, or lacks its counterpart.
-    """
+    """List the files of images with their labels."""
     found = []
     for split, images, labels in pair_files(files):
         with open_unpacked(images) as opened:
@@ -72,11 +68,7 @@ def class_names(found: Sequence[Stack], values: Iterable[int]) -> list[str]:
 
 
 def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
-    """Pair image files with label files by the split in their names; one pair alone is for `train`.
-
-    Raises:
-        DataError: Two files claim one role, or images or labels lack their counterpart.
-    """
+    """Pair image files with label files by the split in their names; one pair alone is for `train`."""
     images: dict[str, SourceFile] = {}
     labels: dict[str, SourceFile] = {}
     for file in files:
@@ -93,11 +85,7 @@ def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, Sourc
 
 
 def read_labels(file: SourceFile, count: int) -> bytes:
-    """Read the labels of `count` images, one byte each.
-
-    Raises:
-        DataError: The file is no IDX file of so many labels, or is damaged.
-    """
+    """Read the labels of `count` images, one byte each."""
     with open_unpacked(file) as opened:
         (found,) = _read_header(file, opened, "labels", (1,))
         if found != count:

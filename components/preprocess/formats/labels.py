@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import io
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
@@ -22,34 +23,25 @@ _COLUMNS = (["file", "label"], ["file", "label", "split"])
 _LARGEST_FILE = 64 << 20  # bytes; it is read at once
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """What `labels.csv` says of an image: the name of its class, empty for none; its split, None if it says none."""
+class Row(NamedTuple):
+    """What `labels.csv` says of an image."""
 
-    label: str
-    split: str | None
+    label: str  # the name of its class; empty for none
+    split: str | None  # None if there is no column `split`
 
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """What says of each image where it belongs.
+    """Where each image of a source belongs."""
 
-    Attributes:
-        place: The source, for messages.
-        table: What `labels.csv` says; None if there is none.
-        split_folders: Whether the folders at the top are splits.
-        classes: Names of the classes by label.
-        counts: Number of images in each split.
-    """
-
-    place: str
-    table: dict[str, Row] | None
-    split_folders: bool
-    classes: list[str]
-    counts: dict[str, int]
+    place: str  # the source, for messages
+    table: dict[str, Row] | None  # what `labels.csv` says; None if there is none
+    split_folders: bool  # whether the folders at the top are splits
+    classes: list[str]  # names of the classes by label
+    counts: dict[str, int]  # number of images in each split
 
     def each(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Yields the split and the label of each of some images of the source."""
+        """Yield the split and the label of each of some images of the source."""
         label_of = {name: label for label, name in enumerate(self.classes)} | {"": datasets.NO_LABEL}
         for name in names:
             split, class_name = _split_and_class(self.place, name, self.table, self.split_folders)
@@ -57,12 +49,7 @@ class Labelled:
 
 
 def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
-    """Finds the splits and the classes of the images of a source.
-
-    Args:
-        place: The source, for messages.
-        names: Paths of the images within the source, with `/`.
-        table: What `labels.csv` says; None if there is none.
+    """Find the splits and the classes of the images of a source, given by their paths within it.
 
     Raises:
         DataError: Some images have a class and others none, folders contradict each other, no image is to train on, or
@@ -79,13 +66,10 @@ def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | N
         first.setdefault(class_name, name)
     classes = sorted(first.keys() - {""})
     if classes and "" in first:
-        if table is None:
-            problem = f"images within class folders and beside them ({first['']}); move them all into folders"
-        else:
-            problem = (
-                f"images with a label in {sources.LABELS} and without one ({first['']}); give a label to all or to none"
-            )
-        raise DataError(f"{place} has {problem}")
+        where, remedy = "within class folders and beside them", "move them all into folders"
+        if table is not None:
+            where, remedy = f"with a label in {sources.LABELS} and without one", "give a label to all or to none"
+        raise DataError(f"{place} has images {where} ({first['']}); {remedy}")
     if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
         raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
@@ -93,17 +77,13 @@ def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | N
 
 
 def read_table(file: SourceFile) -> dict[str, Row]:
-    """What a file `labels.csv` says, by the paths of images.
-
-    Raises:
-        DataError: It is not such a file, or has a row twice.
-    """
+    """Return what a file `labels.csv` says, by the paths of images."""
     with open_file(file.place, file.checksum) as opened:
         return parsed_table(file.name, opened.read(_LARGEST_FILE + 1))
 
 
 def parsed_table(name: str, content: bytes) -> dict[str, Row]:
-    """What the content of a file `labels.csv` of some name says; as `read_table`."""
+    """Return what the content of a file `labels.csv` says; raises as `read_table`."""
     if len(content) > _LARGEST_FILE:
         raise DataError(f"{name} has more than {_LARGEST_FILE:,} bytes")
     try:

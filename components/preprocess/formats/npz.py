@@ -55,11 +55,7 @@ class NpzStack(Stack):
 
 
 def list_stacks(files: Iterable[SourceFile]) -> list[NpzStack]:
-    """List the arrays of images of some files.
-
-    Raises:
-        DataError: A file is no NPZ file or damaged, its arrays are of another form, or two are for one split.
-    """
+    """List the arrays of images of some files."""
     return [stack for file in files for stack in _list_file(file)]
 
 

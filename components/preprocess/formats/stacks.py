@@ -1,4 +1,7 @@
-"""Images that lie one after another in a file, with or without labels: what IDX, NPZ and TFRecord have in common."""
+"""Images that lie one after another in a file, with or without labels: what IDX, NPZ and TFRecord have in common.
+
+All readers of formats raise `DataError` for a file that is damaged, changed, or not what its name says.
+"""
 
 import abc
 import contextlib
@@ -57,11 +60,7 @@ def require_pairs(what: str, images: Collection[str], labels: Collection[str]) -
 
 
 def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
-    """Return the shape of the images of an array [n, height, width] or [n, height, width, 1 or 3].
-
-    Raises:
-        DataError: The array is none of images, has none, or has too many or too large ones.
-    """
+    """Return the shape of the images of an array [n, height, width] or [n, height, width, 1 or 3]."""
     if len(dimensions) not in (3, 4) or (len(dimensions) == 4 and dimensions[3] not in (1, 3)):
         raise DataError(
             f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, 1 or 3], "
@@ -82,9 +81,6 @@ def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda h
     Args:
         file: The file.
         is_plain: Tells from the first bytes that the file is not packed, although they are those of gzip.
-
-    Raises:
-        DataError: The file cannot be opened, or, wherever the block reads it, cannot be unpacked.
     """
     with open_file(file.place, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)
@@ -97,11 +93,7 @@ def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda h
 
 
 def read_blocks(name: str, opened: IO[bytes], count: int, size: int, what: str = "images") -> Iterator[bytes]:
-    """Yield `count` items of `size` bytes each, many at a time.
-
-    Raises:
-        DataError: The file has fewer, or goes on.
-    """
+    """Yield `count` items of `size` bytes each, many at a time."""
     at_once = max(1, min(_IMAGES_AT_ONCE, _BYTES_AT_ONCE // size))
     for first in range(0, count, at_once):
         wanted = min(at_once, count - first) * size

@@ -242,19 +242,10 @@ def _survey_images(place: str, listing: Listing) -> Survey:
 
 
 class ImageParts:
-    """The parts of a source of image files, made as they are asked for, as there may be more than memory holds.
-
-    Args:
-        files: The files.
-        labelled: Where they belong.
-    """
+    """The parts of a source of image files, made while they are iterated, as there may be more than memory holds."""
 
     def __init__(self, files: Rows[SourceFile], labelled: labels.Labelled) -> None:
         self._files, self._labelled = files, labelled
-
-    def are_hashed(self) -> bool:
-        """Whether the sha256 of each file is known: of all or of none, as a source lies on this machine or not."""
-        return all(file.sha256 for file in itertools.islice(self._files, 1))
 
     def __iter__(self) -> Iterator[ImagesPart]:
         files = iter(self._files)

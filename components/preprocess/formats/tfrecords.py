@@ -53,11 +53,7 @@ class _NoExample(Exception):
 
 
 def list_stacks(files: Collection[SourceFile]) -> list[TfrecordStack]:
-    """Read files through, and list those with records; one alone is for `train`, whatever its name.
-
-    Raises:
-        DataError: A record is damaged, is no example of an image file, or has no label although others have one.
-    """
+    """Read files through, and list those with records; one alone is for `train`, whatever its name."""
     found = []
     for file in files:
         count, values, unlabelled = 0, set[int](), -1
@@ -99,11 +95,7 @@ def _require_image_file(image: bytes) -> None:
 
 
 def parsed(record: bytes) -> Example:
-    """The image file and the label of a serialised `tf.train.Example`.
-
-    Raises:
-        _NoExample: It is none, or has no image file.
-    """
+    """The image file and the label of a serialised `tf.train.Example`."""
     try:
         features = tfrecord.Example.FromString(record).features.feature
     except DecodeError:
