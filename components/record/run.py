@@ -1,5 +1,6 @@
 """The record stage: writes the final record of a run from the notes of its stages."""
 
+import contextlib
 import dataclasses
 import json
 from typing import Any
@@ -25,7 +26,6 @@ _LINKS = {
     "samples": ("evaluate", "evaluation_uri", evaluations.SAMPLES),
     "model": ("export", "model_uri", ""),
 }
-_UNRESOLVED = "{{"
 
 
 def run(config: RecordConfig) -> StageResult:
@@ -78,14 +78,13 @@ def _as_it_ended(note: Note) -> Note:
 
 def _status(text: str) -> tuple[str, str]:
     """Return state and message of a `PipelineTaskFinalStatus`; both empty for another text."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        return "", ""
-    if not isinstance(value, dict):
-        return "", ""
-    error = value.get("error")
-    return str(value.get("state", "")), str(error.get("message", "")) if isinstance(error, dict) else ""
+    with contextlib.suppress(json.JSONDecodeError):
+        match json.loads(text):
+            case {"state": state, "error": {"message": message}}:
+                return str(state), str(message)
+            case {"state": state}:
+                return str(state), ""
+    return "", ""
 
 
 def _state(notes: dict[str, Note], status: tuple[str, str]) -> str:
@@ -135,5 +134,5 @@ def _links(outputs: dict[str, dict[str, Any]], registry: str) -> dict[str, str]:
 
 
 def _resolved(text: str) -> str | None:
-    """Return a time of the run; None from servers too old to fill it in."""
-    return None if not text or text.startswith(_UNRESOLVED) else text
+    """Return a time of the run; None from servers too old to fill it in, which leave the placeholder."""
+    return text if text and not text.startswith("{{") else None
