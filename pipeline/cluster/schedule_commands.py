@@ -47,10 +47,8 @@ def main(verb: str, words: list[str]) -> int:
     ]
     if parsed.action == _LIST:
         return _list(places, has_file=wanted is not None)
-    if parsed.action == _PAUSE:
-        return _pause(places, parsed.name)
-    if parsed.action == _RESUME:
-        return _resume(places, parsed.name)
+    if parsed.action in (_PAUSE, _RESUME):
+        return _steer(places, parsed.name, enable=parsed.action == _RESUME)
     return _diff(places, parsed.exit_code) if parsed.action == _DIFF else _apply(places, parsed.prune)
 
 
@@ -194,37 +192,24 @@ def _of_name(places: list[_Place], name: str) -> tuple[_Place, list[LiveSchedule
     raise ConfigError(f"no schedule {name} that `wgan schedule apply` made; {others}")
 
 
-def _pause(places: list[_Place], name: str) -> int:
+def _steer(places: list[_Place], name: str, enable: bool) -> int:
+    """Pause all schedules of a name, or resume the one that may start runs."""
     place, live, wanted = _of_name(places, name)
-    enabled = [each for each in live if each.enabled]
-    for each in enabled:
-        place.schedules.pause(each.schedule_id)
-        print(f"{name}: paused")
-    if not enabled:
-        print(f"{name}: is paused already")
-    _warn_of_file(wanted, name, enabled=False)
-    return errors.OK
-
-
-def _resume(places: list[_Place], name: str) -> int:
-    place, live, wanted = _of_name(places, name)
-    if any(each.enabled for each in live):
-        print(f"{name}: is enabled already")
-        return errors.OK
-    if len(live) > 1 and wanted:
-        live = [each for each in live if each.digest == wanted.digest()]
-    if len(live) != 1:
-        raise ConfigError(
-            f"there are several schedules {name}, of which one at most may start runs: `wgan schedule apply` keeps the "
-            f"one that the file says"
-        )
-    place.schedules.resume(live[0].schedule_id)
-    print(f"{name}: resumed")
-    _warn_of_file(wanted, name, enabled=True)
-    return errors.OK
-
-
-def _warn_of_file(wanted: Schedule | None, name: str, enabled: bool) -> None:
-    """Warn where the file says otherwise, which apply restores."""
-    if wanted and wanted.enabled != enabled:
+    steered = [each for each in live if each.enabled != enable]
+    if enable and len(steered) < len(live):
+        steered = []  # another one of that name starts runs
+    elif enable and len(live) > 1:
+        steered = [each for each in live if wanted and each.digest == wanted.digest()]
+        if len(steered) != 1:
+            raise ConfigError(
+                f"there are several schedules {name}, of which one at most may start runs: `wgan schedule apply` keeps "
+                "the one that the file says"
+            )
+    for each in steered:
+        (place.schedules.resume if enable else place.schedules.pause)(each.schedule_id)
+        print(f"{name}: {'resumed' if enable else 'paused'}")
+    if not steered:
+        print(f"{name}: is {'enabled' if enable else 'paused'} already")
+    if wanted and wanted.enabled != enable:
         log.warning("the file says that %s is %s, which applying it restores", name, _state(wanted))
+    return errors.OK

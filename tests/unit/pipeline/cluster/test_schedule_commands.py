@@ -94,6 +94,15 @@ def test_without_a_file_what_is_there_can_be_steered(
         assert recurring(server)[0]["mode"] == mode
     assert main(["schedule", "list", "--target", "kfp", "--host", server.url]) == 0
     assert "weekly    kfp     enabled" in capsys.readouterr().out
+    # Of two, one of which waits for its run, the file says which may start runs.
+    server.tick()
+    write(weekly={"cron": "0 7 * * 1"})
+    wgan("apply")
+    wgan("pause", "weekly")
+    assert main(["schedule", "resume", "weekly", "--target", "kfp", "--host", server.url]) == 64
+    assert [each["mode"] for each in recurring(server)] == ["DISABLE", "DISABLE"]
+    assert wgan("resume", "weekly")[:2] == (0, ["weekly: resumed"])
+    assert [each["mode"] for each in recurring(server)] == ["DISABLE", "ENABLE"]
 
 
 def test_what_others_made_is_never_touched(write: Write, server: Server, wgan: Wgan) -> None:
