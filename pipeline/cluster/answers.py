@@ -143,7 +143,7 @@ def _unreached(error: Exception, doing: str, host: str) -> StageError:
         return ConfigError(f"cannot {doing}: {host} cannot be trusted: {said}: give its authority's file (--ca_cert)")
     if isinstance(error, exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
-    why = said.split(": ", 1)[-1]  # without the connection
+    why = said.split(": ", 1)[-1].rstrip(".")  # without the connection
     if isinstance(error, exceptions.TimeoutError) and not isinstance(error, exceptions.NewConnectionError):
         why = "no answer in time"
     return TransientError(

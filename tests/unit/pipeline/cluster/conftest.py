@@ -11,6 +11,7 @@ from pipeline.cluster import submission, waiting
 from pipeline.cluster.submission import ClusterPackage, Submission
 from pipeline.compile import compiled_package
 from pipeline.profiles import profiles
+from tests.fakes.kubeflow.server import Server, serving
 
 
 def compiled(folder: Path, target: str) -> Path:
@@ -60,6 +61,15 @@ def bare_desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def server(bare_desk: None) -> Iterator[Server]:
+    """A fake of Kubeflow, on which nothing was ended by mistake, and which was sent nothing that hangs the real one."""
+    with serving() as found:
+        yield found
+    assert found.store.killed_runs == []
+    assert found.hangs == []
 
 
 @pytest.fixture

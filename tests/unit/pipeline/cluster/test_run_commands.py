@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,11 @@ from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
 from tests.dispositions import ignoring
-from tests.fakes.kubeflow.server import Request, Server, serving
+from tests.fakes.kubeflow.server import Request, Server
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
 _RUNS = "/apis/v2beta1/runs"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
-        assert found.hangs == []
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,6 @@ from tests.unit.pipeline.cluster import schedule_files
 ROOT = Path(__file__).parents[4]
 Write = Callable[..., None]
 Wgan = Callable[..., tuple[int, list[str], list[str]]]
-
-
-@pytest.fixture
-def server(bare_desk: None) -> Iterator[Server]:
-    with serving() as found:
-        yield found
-    assert found.store.killed_runs == []
-    assert found.hangs == []
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_to_be_sent_on_means_to_log_in() -> None:
     [
         (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, "no answer in time"),
         (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, "no answer in time"),  # type: ignore[arg-type]
-        (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, "Connection aborted."),
+        (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, ": Connection aborted: "),
         (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca_cert"),
         (urllib3.exceptions.LocationParseError("x y"), ConfigError, "host must be a URL"),
         (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca_cert"),

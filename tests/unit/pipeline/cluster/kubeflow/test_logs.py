@@ -17,7 +17,7 @@ from pipeline.cluster.kubeflow import logs as kubeflow_logs
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
-from tests.fakes.kubeflow.server import Server, serving
+from tests.fakes.kubeflow.server import Server
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -167,12 +167,6 @@ def test_what_kubernetes_refuses_is_one_line(cluster: Kubernetes) -> None:
     cluster.refusal = (401, "Unauthorized")
     with pytest.raises(ConfigError, match=r"the server says: Unauthorized \(401\): log in to context here again"):
         read(cluster, "train")
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,13 +19,6 @@ pytestmark = pytest.mark.usefixtures("bare_desk")
 
 _RUNS = "/apis/v2beta1/runs"
 _UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_version")
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
-        assert found.hangs == []
 
 
 @pytest.fixture
