@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DataError
-from components.core.sources import concurrent, hashing, sources
+from components.core.sources import concurrent, hashing
 from components.core.sources.catalog import Checksum
 from components.core.sources.files import SourceFile
 
@@ -100,16 +100,3 @@ def test_nobody_is_left_when_results_are_given_up(tmp_path: Path, started: list[
     assert started
     results.close()
     assert not multiprocessing.active_children()
-
-
-def test_a_source_of_many_files_has_the_fingerprint_that_it_has_without_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[ProcessPoolExecutor]
-) -> None:
-    (tmp_path / "pets").mkdir()
-    for number in range(30):
-        (tmp_path / "pets" / f"{number}.png").write_bytes(b"%d" % number)
-    index = str(tmp_path / "index")
-    with_processes = sources.contents(str(tmp_path / "pets"), index)
-    assert started
-    monkeypatch.setattr(hashing, "_FEW", 1000)
-    assert sources.contents(str(tmp_path / "pets")).fingerprint == with_processes.fingerprint
