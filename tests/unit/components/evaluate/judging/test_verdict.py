@@ -226,10 +226,14 @@ def test_the_same_samples_hold() -> None:
     assert "version 3" in found.reasons[0]
 
 
-def test_one_space_is_enough_to_be_better_unless_the_other_is_worse() -> None:
-    assert _judge(champion=CHAMPION, blocks=_moved(-0.005, "untrained")).verdict == PROMOTE
-    mixed = {**_moved(-0.005, "classifier"), "untrained": _moved(0.005)["untrained"]}
-    assert _judge(champion=CHAMPION, blocks=mixed).verdict == REJECT
+@pytest.mark.parametrize(("better", "other"), [("classifier", "untrained"), ("untrained", "classifier")])
+def test_one_space_is_enough_to_be_better_unless_the_other_is_worse_or_undecided(better: str, other: str) -> None:
+    moved = _moved(-0.005, better)
+    assert _judge(champion=CHAMPION, blocks=moved).verdict == PROMOTE
+    worse = {**moved, other: _moved(0.005)[other]}
+    assert _judge(champion=CHAMPION, blocks=worse).verdict == REJECT
+    wide = {**moved, other: [value + (-1) ** index * 4e-3 for index, value in enumerate(BLOCKS[other])]}
+    assert _judge(champion=CHAMPION, blocks=wide).verdict == HOLD
 
 
 @pytest.mark.parametrize("spread", [2e-4, 4e-3])
