@@ -1,7 +1,6 @@
 """The steps of the pipeline as plain functions: chunks, retries, and what is missing in the end."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,9 +8,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
 from components.preprocess import attempt, rows, shards
-from components.preprocess import run as preprocess
 from components.preprocess.beam import pipeline
-from components.preprocess.config import PreprocessConfig
 from components.preprocess.formats.survey import DigitsPart, ImagesPart, Part
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key, Place
@@ -114,17 +111,3 @@ def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
         attempt.raise_failure(tmp_path)
-
-
-def run(source: Path, dataset: Path, **settings: Any) -> dict[str, bytes]:
-    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **settings))
-    return content(dataset)
-
-
-@pytest.mark.parametrize("run_bytes", [1, 3000, 1 << 24])
-def test_however_rows_come_to_their_shards_these_are_the_same(
-    idx_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_bytes: int
-) -> None:
-    usual = run(idx_folder, tmp_path / "usual", images_per_shard=60)
-    monkeypatch.setattr(rows, "_RUN_BYTES", run_bytes)
-    assert run(idx_folder, tmp_path / "other", images_per_shard=60) == usual
