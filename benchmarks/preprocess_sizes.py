@@ -8,9 +8,11 @@ ten folders, each an image of its own. Memory is the most that any process of th
 """
 
 import argparse
+import itertools
 import shutil
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +30,11 @@ _AT_ONCE = 10_000
 _LIMIT = 700  # MiB
 
 
-def images(count: int, side: int) -> np.ndarray:
-    """So many images: uint8 [count, side, side]; the first ones of more are the same."""
-    blocks = []
+def blocks(count: int, side: int) -> Iterator[np.ndarray]:
+    """Yield so many images, uint8 [n, side, side] at a time: the memory of this process counts as the stage's."""
     for start in range(0, count, _AT_ONCE):
         generator = np.random.default_rng(start)
-        blocks.append(generator.integers(0, 256, (_AT_ONCE, side, side), np.uint8))
-    return np.concatenate(blocks)[:count]
+        yield generator.integers(0, 256, (_AT_ONCE, side, side), np.uint8)[: count - start]
 
 
 def write_idx(folder: Path, count: int) -> None:
@@ -44,7 +44,9 @@ def write_idx(folder: Path, count: int) -> None:
     labels = (np.arange(count) % 10).astype(np.uint8)
     (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, count) + labels.tobytes())
     header = struct.pack(">4B3I", 0, 0, 8, 3, count, side, side)
-    (folder / "train-images-idx3-ubyte").write_bytes(header + images(count, side).tobytes())
+    with open(folder / "train-images-idx3-ubyte", "wb") as file:
+        file.write(header)
+        file.writelines(block.data for block in blocks(count, side))
 
 
 def write_png(folder: Path, count: int) -> None:
@@ -52,7 +54,7 @@ def write_png(folder: Path, count: int) -> None:
     side = _SIDE["PNG files"]
     for label in range(10):
         (folder / f"class-{label}").mkdir(parents=True)
-    for number, image in enumerate(images(count, side)):
+    for number, image in enumerate(itertools.chain.from_iterable(blocks(count, side))):
         Image.fromarray(image).save(folder / f"class-{number % 10}" / f"{number}.png", compress_level=0)
 
 
