@@ -16,7 +16,7 @@ from components.core.sources.files import SourceFile
 
 Item = TypeVar("Item")
 # Once the checksum is known, the stamp has served, and travels to no worker.
-_SOURCE_FILE = "name, place, bytes, iif(checksum = '', stamp, ''), checksum"
+_SOURCE_FILE = "name, place, bytes, CASE checksum WHEN '' THEN stamp ELSE '' END, checksum"
 
 
 class Checksum(NamedTuple):
