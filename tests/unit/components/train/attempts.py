@@ -1,13 +1,17 @@
-"""Attempts at trainings, each in a fork of `tests.programs`.
+"""Attempts at trainings, each in a fork of `tests.programs`, and what they leave.
 
 Faults are planted where the test says, at the n-th call of a function of the train stage: a signal to the process
 itself, or infinity in a variable. What was planted and came to pass is on the last line of what an attempt says.
 """
 
+import hashlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
+from components.core.artifacts import checkpoints, training_log
+from components.core.storage import digests
 from tests import programs
 
 # Where a fault may be planted: module, class (or none), function.
@@ -28,19 +32,42 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
     """Makes attempts one after another.
 
     Args:
-        attempts: `flags` of the train stage; `plan`, a list of [phase, call, signals...]; and `poison`, variables that
-            become infinite before a step: a list of [variable, step, rollbacks up to which they do].
+        attempts: `flags` of the train stage; maybe `plan`, a list of [phase, call, signals...], and `poison`, variables
+            that become infinite before a step: a list of [variable, step, rollbacks up to which they do].
 
     Returns:
         The exit code of each (less than 0: the signal that killed it), and what it said.
     """
     done = []
     for attempt in attempts:
-        with programs.Program(_attempt, *(attempt[name] for name in ("flags", "plan", "poison"))) as program:
+        given = attempt["flags"], attempt.get("plan", []), attempt.get("poison", [])
+        with programs.Program(_attempt, *given) as program:
             _, said = program.communicate()
         assert program.returncode is not None
         done.append((program.returncode, said))
     return done
+
+
+def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[str]:
+    """The flags of a training."""
+    return [f"--{name}={value}" for name, value in {"dataset": dataset, "checkpoints": folder, **settings}.items()]
+
+
+def left_by(folder: Path) -> dict[str, Any]:
+    """All that a training leaves but for speed and TensorBoard, which no two share; of arrays and files a digest."""
+    found = checkpoints.newest(folder)
+    assert found is not None
+    metrics = training_log.read(folder / training_log.METRICS)
+    return {
+        "step": found[1].step,
+        "state": {
+            name: hashlib.sha256(array.tobytes()).hexdigest()
+            for name, array in checkpoints.load_state(found[0]).items()
+        },
+        "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in metrics],
+        "health": training_log.read(folder / training_log.HEALTH),
+        "samples": {path.name: digests.sha256_of_file(path) for path in (folder / "samples").iterdir()},
+    }
 
 
 def _attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:

@@ -1,6 +1,5 @@
 """SIGTERM in every phase of a training: honoured within one block and a save; twice: at once; and always on the way."""
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -13,30 +12,9 @@ from components.core import errors
 from components.core.artifacts import checkpoints
 from tests.unit.components.train import attempts
 
-SMALL = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "critic_steps": 4, "steps": 200}
-EVERY = {"log_every": 10, "sample_every": 50, "checkpoint_every": 25}
+SMALL: dict[str, Any] = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "critic_steps": 4, "steps": 200}
+SMALL |= {"log_every": 10, "sample_every": 50, "checkpoint_every": 25}
 BLOCK = 10
-
-
-def flags(dataset: Path, folder: Path, **changes: Any) -> list[str]:
-    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
-    return [f"--{name}={value}" for name, value in settings.items()]
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in found]
-
-
-def assert_same(one: Path, other: Path) -> None:
-    """Weights, slots, average, log, watch and samples, bit for bit."""
-    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 200)) for folder in (one, other))
-    assert left.keys() == right.keys()
-    assert [name for name in left if left[name].tobytes() != right[name].tobytes()] == []
-    assert rows(one) == rows(other)
-    assert (one / "health.jsonl").read_text() == (other / "health.jsonl").read_text()
-    samples = [{path.name: path.read_bytes() for path in (folder / "samples").iterdir()} for folder in (one, other)]
-    assert samples[0] == samples[1]
 
 
 @pytest.mark.long
@@ -44,16 +22,9 @@ def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path
     """One after another in one folder, each where the training has come to; the last attempt ends it."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]
-    made = attempts.made(
-        [
-            {"flags": flags(tiny_dataset, whole), "plan": [], "poison": []},
-            *(
-                {"flags": flags(tiny_dataset, stopped), "plan": [[phase, 1, signal.SIGTERM]], "poison": []}
-                for phase in phases
-            ),
-            {"flags": flags(tiny_dataset, stopped), "plan": [], "poison": []},
-        ],
-    )
+    undisturbed, flags = (attempts.flags(tiny_dataset, folder, **SMALL) for folder in (whole, stopped))
+    stops = [{"flags": flags, "plan": [[phase, 1, signal.SIGTERM]]} for phase in phases]
+    made = attempts.made([{"flags": undisturbed}, *stops, {"flags": flags}])
     codes = [code for code, _ in made]
     assert codes == [0, *[errors.TERMINATED] * len(phases), 0], "\n".join(said for _, said in made)
     step = 0
@@ -69,14 +40,14 @@ def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path
         assert found is None or int(found[1]) > step  # each has made progress
         step = int(found[1]) if found else step
     assert 6 * BLOCK <= step < 200
-    assert_same(whole, stopped)
+    assert attempts.left_by(whole) == attempts.left_by(stopped)
 
 
 @pytest.mark.slow
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
     """During the first save: nothing is kept of it, and nothing is left lying about."""
-    twice = {"plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]], "poison": []}
-    ((code, said),) = attempts.made([{"flags": flags(tiny_dataset, tmp_path / "t"), **twice}])
+    flags = attempts.flags(tiny_dataset, tmp_path / "t", **SMALL)
+    ((code, said),) = attempts.made([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
     assert code == errors.TERMINATED, said
     assert said.count("planted: signal") == 2
     assert "which is kept" not in said
@@ -94,14 +65,9 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     """
     sick = {"penalty_weight": 0, "critic_learning_rate": 0.05, "steps": 5000, "batch_size": 4, "critic_steps": 1}
     every = {"log_every": 1000, "sample_every": 5000, "checkpoint_every": 100}
-    given = flags(tiny_dataset, tmp_path / "t", **sick, **every)
+    flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **sick, **every})
     kills = 5
-    made = attempts.made(
-        [
-            *({"flags": given, "plan": [["save", 3, signal.SIGKILL]], "poison": []} for _ in range(kills)),
-            {"flags": given, "plan": [], "poison": []},
-        ],
-    )
+    made = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in made] == [*[-signal.SIGKILL] * kills, errors.DEFECT], made[-1][1]
     begun = [re.search(r"going on from step (\d+) of", said) for _, said in made]
     assert [int(found[1]) if found else 0 for found in begun] == [200 * index for index in range(kills + 1)]

@@ -1,6 +1,5 @@
 """Numbers that go bad: found before they are applied, never kept, gone back from in one way, and an end to it."""
 
-import json
 import re
 import signal
 from collections.abc import Callable
@@ -21,8 +20,8 @@ from tests.unit.components.train import attempts
 
 CONFIG = TrainConfig(dataset="-", checkpoints="-")  # whose windows have 200 steps
 IMAGE = ImageShape(12, 10, 1)
-SMALL = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "steps": 640}
-EVERY = {"log_every": 70, "sample_every": 320, "checkpoint_every": 100}
+SMALL: dict[str, Any] = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "steps": 640}
+SMALL |= {"log_every": 70, "sample_every": 320, "checkpoint_every": 100}
 KERNEL = "critic/score/kernel"
 
 
@@ -124,20 +123,8 @@ def test_whatever_is_not_finite_is_found_before_an_update_of_its_network(
         assert changed == [] or not_finite == [], (variable, changed)
 
 
-def flags(dataset: Path, folder: Path, **changes: Any) -> list[str]:
-    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
-    return [f"--{name}={value}" for name, value in settings.items()]
-
-
-def content(folder: Path) -> dict[str, Any]:
-    """All that a training leaves but for speed and TensorBoard, which no two share."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {
-        "metrics": [{name: value for name, value in row.items() if name != "images_per_second"} for row in rows],
-        "health": (folder / "health.jsonl").read_text(),
-        "samples": {path.name: path.read_bytes() for path in (folder / "samples").iterdir()},
-        "digest": checkpoints.Description.of(checkpoints.step_folder(folder, SMALL["steps"])).digest,
-    }
+def digest(folder: Path) -> str:
+    return checkpoints.Description.of(checkpoints.step_folder(folder, SMALL["steps"])).digest
 
 
 @pytest.mark.long
@@ -149,14 +136,14 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     kills = [("save", 6), ("going back", 2), ("row", 9)]
     plans: list[tuple[Path, dict[str, Any], list[Any], list[Any]]] = [
         (whole, {}, [], poison),
-        (other, {"checkpoint_every": 37, "keep_checkpoints": 1, "log_every": 70}, [], poison),
+        (other, {"checkpoint_every": 37, "keep_checkpoints": 1}, [], poison),
         (sound, {}, [], []),
         *((killed, {}, [[phase, call, signal.SIGKILL]], poison) for phase, call in kills),
         (killed, {}, [], poison),
     ]
     done = attempts.made(
         [
-            {"flags": flags(tiny_dataset, place, **more), "plan": plan, "poison": bad}
+            {"flags": attempts.flags(tiny_dataset, place, **{**SMALL, **more}), "plan": plan, "poison": bad}
             for place, more, plan, bad in plans
         ],
     )
@@ -172,34 +159,33 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert (
         f"{poison[1][0]} is not finite at step 561; that update was not applied. Rolling back (2 of at most 3)" in said
     )
-    assert content(whole) == content(killed)
-    assert {**content(other), "digest": ""} == {**content(whole), "digest": ""}
-    left, right = (checkpoints.load_state(checkpoints.step_folder(place, 640)) for place in (whole, other))
-    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
-    assert left[STATE].tolist() == [[400, 491], [200, 561]]
+    assert attempts.left_by(whole) == attempts.left_by(killed) == attempts.left_by(other)
+    assert digest(whole) == digest(killed)
+    state = checkpoints.load_state(checkpoints.step_folder(whole, 640))
+    assert state[STATE].tolist() == [[400, 491], [200, 561]]
     assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
-    warned = [json.loads(line)["warnings"] for line in (whole / "health.jsonl").read_text().splitlines()]
+    warned = [row["warnings"] for row in attempts.left_by(whole)["health"]]
     assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
     assert warned[1][0]["signal"] == "roll_back"
     assert warned[1][0]["message"].startswith("rolled back from step 561, where a number was not finite: from step 200")
     # What there was before the change is that of the training without a fault, and nothing after it.
-    before = [content(place)["metrics"][:2] for place in (whole, sound)]
-    assert before[0] == before[1]
-    assert content(whole)["metrics"][2] != content(sound)["metrics"][2]
+    rows, sound_rows = (attempts.left_by(place)["metrics"] for place in (whole, sound))
+    assert rows[:2] == sound_rows[:2]
+    assert rows[2] != sound_rows[2]
     assert STATE not in checkpoints.load_state(checkpoints.step_folder(sound, 640))
 
 
 @pytest.mark.long
 def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset: Path, tmp_path: Path) -> None:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
+    places, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
-    always = [[KERNEL, 250, 99]]
+    changes: list[dict[str, Any]] = [overflowing, {"roll_backs": 0}, {"roll_backs": 2}]
     (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
         [
-            {"flags": flags(tiny_dataset, tmp_path / "overflow", **overflowing), "plan": [], "poison": []},
-            {"flags": flags(tiny_dataset, tmp_path / "none", roll_backs=0), "plan": [], "poison": always},
-            {"flags": flags(tiny_dataset, tmp_path / "again", roll_backs=2), "plan": [], "poison": always},
-        ],
+            {"flags": attempts.flags(tiny_dataset, place, **{**SMALL, **change}), "poison": poison}
+            for place, change, poison in zip(places, changes, ([], always, always), strict=True)
+        ]
     )
     assert overflow == none == again == errors.DEFECT
     assert said.count("Rolling back") == 3

@@ -17,7 +17,7 @@ import tensorflow as tf
 from PIL import Image
 
 from components.core import errors
-from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.conditioning import GRID_COLUMNS
@@ -28,15 +28,14 @@ from components.train.batches import Batches
 from components.train.config import TrainConfig
 from tests import programs
 from tests.fakes.gcs.server import Server
+from tests.unit.components.train.attempts import flags, left_by
 
-SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
-EVERY = {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
+SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
+SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
 
 
 def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[str]:
-    settings = {"dataset": dataset, "checkpoints": folder, **SMALL, **EVERY, **changes}
-    flags = [f"--{name}={value}" for name, value in settings.items()]
-    return [sys.executable, "-m", "components.train", *flags]
+    return [sys.executable, "-m", "components.train", *flags(dataset, folder, **{**SMALL, **changes})]
 
 
 def slow_command(dataset: Path, folder: Path, **changes: object) -> list[str]:
@@ -48,12 +47,6 @@ def train(dataset: Path | str, folder: Path | str, **changes: object) -> subproc
     return programs.run(command(dataset, folder, **changes))
 
 
-def rows(folder: Path) -> list[dict[str, float]]:
-    """The rows of the metrics log, without the speed, which no two runs share."""
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in found]
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("training") / "whole"
@@ -62,21 +55,8 @@ def uninterrupted(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-def kept_steps(folder: Path) -> list[int]:
-    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
-
-
-def assert_same_training(one: Path, other: Path) -> None:
-    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (one, other))
-    assert left.keys() == right.keys()
-    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
-    assert rows(one) == rows(other)
-    for grid in (one / "samples").iterdir():
-        assert grid.read_bytes() == (other / "samples" / grid.name).read_bytes()
-
-
 def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
-    assert [row["step"] for row in rows(uninterrupted)] == [7, 14, 21, 28, 30]
+    assert [row["step"] for row in left_by(uninterrupted)["metrics"]] == [7, 14, 21, 28, 30]
     assert sorted(path.name for path in (uninterrupted / "samples").iterdir()) == [
         "step-0000000010.png",
         "step-0000000020.png",
@@ -90,30 +70,6 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
         assert len(np.unique(np.asarray(grid))) > 10
 
 
-@pytest.mark.long
-def test_sigint_in_the_middle_and_the_same_command_again(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "interrupted"
-    slow = slow_command(tiny_dataset, folder, keep_checkpoints=0)
-    with programs.start(slow) as process:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if "step 7 of 30  critic" in line:
-                process.send_signal(signal.SIGINT)
-    assert process.returncode == errors.INTERRUPTED, "".join(lines)
-    stopped = checkpoints.newest(folder)
-    assert stopped is not None
-    assert 7 <= stopped[1].step < 30
-    done = train(tiny_dataset, folder, keep_checkpoints=0)
-    assert done.returncode == 0, done.stderr
-    assert f"going on from step {stopped[1].step} of 30" in done.stderr
-    assert_same_training(uninterrupted, folder)
-    later = [step for step in (10, 20, 30) if step > stopped[1].step]
-    assert kept_steps(folder) == [*range(1, stopped[1].step + 1), *later]
-
-
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     tenth = checkpoints.step_folder(folder, 10)
@@ -125,16 +81,26 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     done = train(tiny_dataset, folder)
     assert done.returncode == 0, done.stderr
     assert "going on from step" in done.stderr
-    assert_same_training(uninterrupted, folder)
-    assert len(kept_steps(folder)) == 3
+    assert left_by(folder) == left_by(uninterrupted)
+    assert len(checkpoints.steps(folder)) == 3
 
 
-def test_sigterm_has_its_own_exit_code(tiny_dataset: Path, tmp_path: Path) -> None:
-    with programs.start(slow_command(tiny_dataset, tmp_path / "t")) as process:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, errors.INTERRUPTED), (signal.SIGTERM, errors.TERMINATED)])
+def test_a_signal_has_its_exit_code_and_the_step_reached_is_kept(
+    tiny_dataset: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    """That nothing else shows of it test_interruption.py proves."""
+    folder = tmp_path / "t"
+    with programs.start(slow_command(tiny_dataset, folder, keep_checkpoints=0)) as process:
+        lines = []
         for line in process.stderr:
+            lines.append(line)
             if "step 7 of 30  critic" in line:
-                process.send_signal(signal.SIGTERM)
-    assert process.returncode == errors.TERMINATED
+                process.send_signal(number)
+    assert process.returncode == code, "".join(lines)
+    steps = checkpoints.steps(folder)
+    assert f"stopped at step {steps[-1]} of 30, which is kept" in "".join(lines)
+    assert steps == [*range(1, steps[-1] + 1)]
 
 
 def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
@@ -165,7 +131,7 @@ def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted:
     messages = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], messages
     assert any("another process is at work" in message for message in messages)
-    assert_same_training(uninterrupted, folder)
+    assert left_by(folder) == left_by(uninterrupted)
 
 
 def test_the_averaged_generator_can_be_loaded(uninterrupted: Path) -> None:
@@ -188,7 +154,7 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
     assert "the checkpoint of step 600 is from before. To train anew, lower critic_learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
     assert checkpoints.steps(tmp_path) == [500, 600, 700]
-    health = [json.loads(line) for line in (tmp_path / "health.jsonl").read_text().splitlines()]
+    health = training_log.read(tmp_path / training_log.HEALTH)
     assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
     assert [bool(row["warnings"]) for row in health] == [False, False, False, True, True, True]
 
@@ -281,6 +247,21 @@ def test_a_key_in_the_folder_names_the_training(tiny_dataset: Path, tmp_path: Pa
         ({"accelerator": "gpu"}, errors.BAD_CONFIGURATION, "TensorFlow sees no GPU"),
         ({"accelerator": "tpu", "tpu": "local"}, errors.BAD_CONFIGURATION, "at 'local' (this host has no /dev/accel*"),
         ({"accelerator": "quantum"}, errors.BAD_CONFIGURATION, "accelerator must be one of auto, tpu, gpu, cpu"),
+        (
+            {"reproducibility": "exact", "virtual_shards": 5},
+            errors.BAD_CONFIGURATION,
+            "batch_size must be a multiple of virtual_shards, got 16 for 5",
+        ),
+        (
+            {"reproducibility": "exact", "replicas": 3, "batch_size": 24},
+            errors.BAD_CONFIGURATION,
+            "virtual_shards must be a multiple of replicas, got 8 for 3",
+        ),
+        (
+            {"reproducibility": "exact", "accelerator": "tpu"},
+            errors.BAD_CONFIGURATION,
+            "reproducibility must be standard on a TPU, got exact",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -347,10 +328,7 @@ def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupte
 
 
 def test_a_damaged_shard_is_noticed_before_training(tiny_dataset: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in tiny_dataset.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
+    copy = shutil.copytree(tiny_dataset, tmp_path / "copy")
     shard = copy / "train-00000-of-00001.tfrecord"
     content = bytearray(shard.read_bytes())
     content[1000] ^= 1
@@ -383,27 +361,10 @@ def test_exact_keeps_the_same_bytes_from_one_replica_and_from_four(tiny_dataset:
     begun = train(tiny_dataset, spread, **exact, steps=21, accelerator="cpu", replicas=4)
     assert begun.returncode == 0, begun.stderr
     assert train(tiny_dataset, spread, **exact).returncode == 0
-    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 30)) for folder in (whole, spread))
-    assert [name for name in left if not np.array_equal(left[name], right[name])] == []
-    assert rows(whole) == rows(spread)
-    for grid in (whole / "samples").iterdir():
-        assert grid.read_bytes() == (spread / "samples" / grid.name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"virtual_shards": 5}, "batch_size must be a multiple of virtual_shards, got 16 for 5"),
-        ({"replicas": 3, "batch_size": 24}, "virtual_shards must be a multiple of replicas, got 8 for 3"),
-        ({"accelerator": "tpu"}, "reproducibility must be standard on a TPU, got exact"),
-    ],
-)
-def test_what_cannot_be_exact_is_refused(
-    tiny_dataset: Path, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    done = train(tiny_dataset, tmp_path / "new", reproducibility="exact", **changes)
-    assert done.returncode == errors.BAD_CONFIGURATION
-    assert message in done.stderr
+    # One began with fewer steps, at whose end there is a sheet of samples too.
+    found = left_by(spread)
+    found["samples"].pop("step-0000000021.png")
+    assert left_by(whole) == found
 
 
 def test_a_training_whose_rates_decay_is_not_lengthened(tiny_dataset: Path, tmp_path: Path) -> None:
