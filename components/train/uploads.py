@@ -1,8 +1,8 @@
-"""Checkpoints on their way into a bucket, beside the training that goes on.
+"""Upload of checkpoints to a bucket while training goes on.
 
-A training whose folder is in a bucket writes to the mirror of it on this machine; one thread sends what is complete
-there, in this order: samples, the logs as they were at a checkpoint, then the checkpoint. Whatever checkpoint is in the
-bucket, the logs there reach at least as far. An outage delays sending and nothing else.
+A training whose folder is in a bucket writes to its mirror on this machine; one thread sends what is complete there:
+samples, the logs as they were at a checkpoint, then the checkpoint. So the logs in the bucket always reach at least as
+far as its checkpoints. An outage delays sending and nothing else.
 """
 
 import contextlib
@@ -21,19 +21,16 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
 _Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in the bucket, those that stay there
-# A step of which there is a checkpoint, the logs as they were then, by name, and what is to stay then.
+# The step of a checkpoint, the logs as they were then, by name, and the checkpoints to keep then.
 _Saved = tuple[int, dict[str, bytes], _Kept]
 _SAMPLES = "samples"
 
 
 def fetch(place: Location) -> None:
-    """Brings the newest whole checkpoint of the bucket to this machine, with its logs, unless one here is as new.
-
-    Args:
-        place: The training's folder; nothing is done for one of this machine.
+    """Fetch the newest whole checkpoint from the bucket, with its logs, unless this machine has one as new.
 
     Raises:
-        DataError: There are checkpoints in the bucket, and all are damaged: never a silent start from nothing.
+        DataError: All checkpoints in the bucket are damaged, as training must not start from scratch unnoticed.
     """
     if not place.in_bucket:
         return
@@ -46,19 +43,14 @@ def fetch(place: Location) -> None:
 
 
 def fetch_former(place: Location, step: int) -> None:
-    """Brings the newest whole checkpoint up to a step to this machine, for a training that goes back there.
-
-    Args:
-        place: The training's folder; nothing is done for one of this machine.
-        step: Generator updates done in it, at most.
-    """
+    """Fetch the newest whole checkpoint up to a step from the bucket, for a rollback."""
     if place.in_bucket:
         here = max((found for found in checkpoints.steps(place) if found <= step), default=-1)
         _fetch_last_whole(place, [found for found in _steps_in_bucket(place) if here < found <= step])
 
 
 def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
-    """Fetches the last checkpoint that is whole, and tells of those that are not; whether there was one."""
+    """Fetch the last whole checkpoint, log damaged ones, and return whether there was one."""
     for step in reversed(steps):
         folder = checkpoints.step_folder(place, step)
         try:
@@ -71,15 +63,11 @@ def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
 
 
 def send_all(place: Location, keep: int) -> None:
-    """Sends what is not in the bucket yet, and returns when it is there.
-
-    Args:
-        place: The training's folder; nothing is done for one of this machine.
-        keep: How many of the newest checkpoints the bucket keeps; 0 keeps all.
+    """Send everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
 
     Raises:
         Superseded: Another process committed another checkpoint of a step.
-        TransientError, ConfigError: It cannot be sent; it stays on this machine.
+        TransientError, ConfigError: The bucket cannot be written; everything stays on this machine.
     """
     if place.in_bucket:
         kept = functools.partial(checkpoints.kept, count=keep)
@@ -87,11 +75,7 @@ def send_all(place: Location, keep: int) -> None:
 
 
 class Uploads:
-    """Sends the checkpoints of one training while it goes on; does nothing where its folder is of this machine.
-
-    Args:
-        place: The training's folder; None on a worker that writes nothing.
-    """
+    """Sends the checkpoints of one training while it goes on, if its folder is in a bucket; None on other workers."""
 
     def __init__(self, place: Location | None) -> None:
         self._place = place if place is not None and place.in_bucket else None
@@ -104,11 +88,7 @@ class Uploads:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Sends within the block; when it ends well, all has been sent.
-
-        Raises:
-            As `send_all`, at its end.
-        """
+        """Send within the block, and at its end wait until everything is sent; raises as `send_all`."""
         if self._place is None:
             yield
             return
@@ -117,23 +97,19 @@ class Uploads:
         try:
             yield
         except BaseException:
-            self._end()  # what has not been sent yet the next attempt sends
+            self._end()  # the next attempt sends the rest
             raise
         self.finish()
 
     def went_back(self, step: int) -> None:
-        """Training went back to a step: what is in the bucket of later ones is taken away before more is sent."""
+        """Note a rollback to a step: later checkpoints in the bucket are removed before more is sent."""
         if self._place is not None:
             back = step if self._went_back is None else min(step, self._went_back[0])
             self._saved, self._went_back = None, (back, _logs(self._place))
             self._due.set()
 
     def saved(self, step: int, kept: _Kept) -> None:
-        """The checkpoint of a step was written: it is to be sent, with the logs as they are now.
-
-        Args:
-            step: Which.
-            kept: Which of the checkpoints in the bucket, by their steps, are to stay there then.
+        """Note that the checkpoint of a step was written; `kept` chooses the steps that the bucket keeps.
 
         Raises:
             Superseded: Another process committed another checkpoint of an earlier step.
@@ -145,11 +121,7 @@ class Uploads:
             self._due.set()
 
     def finish(self) -> None:
-        """Returns when all that was saved has been sent.
-
-        Raises:
-            As `send_all`.
-        """
+        """Wait until everything saved is sent; raises as `send_all`."""
         if self._saved is None and self._went_back is None:
             return
         self._end()
@@ -171,7 +143,7 @@ class Uploads:
         self._due.set()
 
     def _run(self) -> None:
-        """Sends what was saved last, which has all before it, whenever there is something new, until it succeeds."""
+        """Send the last save, which includes all before it, whenever there is a new one, until that succeeds."""
         failed_at = 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
@@ -203,7 +175,7 @@ class Uploads:
 
 
 class _Sender:
-    """What is in the bucket already, and what is not."""
+    """Sends to the bucket what it does not have yet."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
@@ -211,7 +183,7 @@ class _Sender:
         self._sent: set[int] = set()
 
     def go_back(self, step: int, logs: dict[str, bytes]) -> None:
-        """Removes the checkpoints of later steps, and their rows of the logs: both will be others, as samples will."""
+        """Remove the checkpoints of later steps and their rows of the logs; both, and samples, will be different."""
         for later in _steps_in_bucket(self._place):
             if later > step:
                 checkpoints.step_folder(self._place, later).remove()
@@ -221,7 +193,7 @@ class _Sender:
         self._samples = set()
 
     def send(self, saved: _Saved) -> None:
-        """Sends samples, logs and all checkpoints up to a step that are on this machine and not in the bucket."""
+        """Send samples, logs and all checkpoints up to a step that are not in the bucket."""
         last, logs, kept = saved
         missing = [step for step in checkpoints.steps(self._place) if step <= last and step not in self._sent]
         self._send_samples()
@@ -247,13 +219,13 @@ class _Sender:
     def _send_samples(self) -> None:
         for path in sorted((self._place.path / _SAMPLES).glob("*.png")):
             if path.name not in self._samples:
-                # What is there may be of before a roll-back.
+                # The bucket's may be from before a rollback.
                 buckets.put(f"{self._place}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._samples.add(path.name)
 
 
 def _logs(place: Location) -> dict[str, bytes]:
-    """The logs as they are now, by name."""
+    """Return the logs as they are now, by name."""
     logs = [place.path / name for name in (training_log.METRICS, training_log.HEALTH)]
     return {path.name: path.read_bytes() for path in logs if path.exists()}
 
