@@ -4,6 +4,7 @@ The card of an exported model says that nobody has judged it; publishing complet
 """
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def render(model: models.Description, settings: dict[str, Any], judged: Judgemen
     )
 
 
+@functools.cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATE.parent),
