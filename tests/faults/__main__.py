@@ -13,16 +13,24 @@ from pathlib import Path
 from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig
 from tests.conftest import write_dataset
+from tests.faults import candidates
 from tests.faults.counts import Counts
 from tests.faults.kill_chain import end_trainings
-from tests.faults.kills import OUTPUT, TRAINING, Stage, heavy_stages, kill_stages, kill_training, light_stages
-from tests.faults.zombies import publish_late, wake_late
-
-_SHORT = {**TRAINING, "steps": 20}  # for what is not about how far a training comes
+from tests.faults.kills import (
+    OUTPUT,
+    TRAINING,
+    Stage,
+    heavy_stages,
+    kill_stage,
+    kill_training,
+    light_stages,
+    publishing,
+)
+from tests.faults.zombies import wake_late
 
 
 def main() -> None:
-    """Does as often as asked for what the arguments name."""
+    """Do as often as asked for what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=int, default=0, help="Kills of trainings.")
     parser.add_argument("--light", type=int, default=0, help="Kills of each stage without TensorFlow.")
@@ -34,37 +42,43 @@ def main() -> None:
     found: dict[str, dict[str, Counts]] = {"kills": {}, "zombies": {}, "pods": {}}
     with tempfile.TemporaryDirectory() as name:
         folder, chance = Path(name), random.Random(given.seed)
-        for each in ("kills", "trainings", "inputs", "zombies", "late", "pods"):
-            (folder / each).mkdir()
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
-        training = Stage("train", TrainConfig, {"dataset": dataset, "checkpoints": OUTPUT, **_SHORT})
+        training = Stage("train", TrainConfig, {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
+        short = training.with_settings(steps=20)  # for what is not about how far a training comes
         importlib.import_module("components.preprocess.beam.pipeline")
-        light = light_stages(folder / "inputs")
+        candidates.prepare(folder / "candidates", 2, 0)
+        first, second = (publishing(folder / "candidates", number) for number in (1, 2))
+        light = light_stages(folder / "candidates")
+
+        def kill(stages: list[Stage], often: int) -> None:
+            for stage in stages:
+                found["kills"][stage.name] = kill_stage(often, chance, stage, folder / "kills" / stage.name)
+
+        def wake(name: str, *stages: Stage) -> None:
+            found["zombies"][name] = wake_late(given.zombies, chance, folder / "zombies" / name, *stages)
+
         if given.light:
-            found["kills"] |= kill_stages(given.light, chance, light, folder / "kills")
+            kill(light, given.light)
         if given.zombies:
             # Decide is left out: it keeps nothing that another process of it would read.
-            found["zombies"] |= wake_late(light[1:], given.zombies, chance, folder / "zombies")
-            found["zombies"]["publish, then the next version"] = publish_late(
-                light[2], given.zombies, chance, folder / "late"
-            )
+            for stage in light[1:]:
+                wake(stage.name, stage)
+            wake("publish, then the next version", first, second)
         # Only now, so that forks of what needs no TensorFlow are quicker.
         for module in ("train.loop", *(("embed.artefact", "evaluate.make", "export.run") if given.heavy else ())):
             importlib.import_module(f"components.{module}")
         if given.trainings:
-            by_moment = kill_training(given.trainings, chance, dataset, folder / "trainings")
+            by_moment = kill_training(given.trainings, chance, training, folder / "trainings")
             found["kills"] |= {f"train, {moment}": count for moment, count in by_moment.items()}
         if given.zombies:
-            found["zombies"] |= wake_late([training], given.zombies, chance, folder / "zombies")
+            wake("train", short)
         if given.pods:
-            ended = end_trainings(training, given.pods, chance, folder / "pods")
+            ended = end_trainings(short, given.pods, chance, folder / "pods")
             found["pods"] = {} if ended is None else {"train": ended}
         if given.heavy:
-            heavy = heavy_stages(folder / "inputs", dataset)
-            found["kills"] |= kill_stages(given.heavy, chance, heavy, folder / "kills")
-    as_json = {part: {kind: each.to_json() for kind, each in kinds.items()} for part, kinds in found.items()}
-    print(json.dumps(as_json))
+            kill(heavy_stages(folder / "inputs", dataset), given.heavy)
+    print(json.dumps({part: {kind: each.to_json() for kind, each in kinds.items()} for part, kinds in found.items()}))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.train.config import TrainConfig
+from tests.faults import candidates
 from tests.faults.counts import Counts
 from tests.faults.kills import OUTPUT, TRAINING, Stage, content, light_stages
 
@@ -113,7 +114,7 @@ def _jump(told: Path, done: threading.Event) -> None:
 
 def main(folder: Path) -> None:
     """Runs stages in a folder; prints the digest of each file that they made, and what the clock showed before each."""
-    (folder / "inputs").mkdir(parents=True)
+    candidates.prepare(folder / "inputs", 1, 0)
     stages = light_stages(folder / "inputs")
     given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
     found, seen = {}, []

@@ -5,7 +5,6 @@ have to guard themselves, whatever digest their reader expects.
 """
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,20 @@ from components.core.errors import DataError
 from components.core.metrics import feature_spaces
 from components.core.metrics.whitening import Whitening
 from components.core.storage import atomic_files
+from pipeline.local.cache import Cache
 from tests import artifacts
-from tests.faults import writers
-from tests.faults.counts import Counts
+from tests.faults import candidates, writers
+from tests.faults.counts import Counts, quiet
 
 
 @dataclasses.dataclass(frozen=True)
 class Artefact:
-    """One kind of artefact.
+    """One kind of artefact."""
 
-    Attributes:
-        make: Makes one in an empty folder.
-        part: Which of the files there are looked at, as for `Path.glob`.
-        read: Reads it as a stage does: raises `DataError` if it is damaged.
-        optional: Whether the reader makes do without it instead.
-    """
-
-    make: Callable[[Path], object]
-    part: str
-    read: Callable[[Path], Any]
-    optional: bool = False
+    make: Callable[[Path], object]  # makes one in an empty folder
+    part: str  # which of the files there are looked at, as for `Path.glob`
+    read: Callable[[Path], Any]  # reads it as a stage does: raises `DataError` if it is damaged
+    optional: bool = False  # whether the reader makes do without it instead
 
 
 def _make_dataset(folder: Path) -> None:
@@ -93,18 +86,18 @@ def _read_evaluation(folder: Path) -> Any:
 
 
 def _publish(folder: Path) -> None:
-    writers.prepare_first_version(folder)
-    writers.BY_NAME["first version"].write(folder)
+    candidates.prepare(folder, 1, 1)
 
 
-def _of_writer(name: str, part: str) -> Artefact:
-    writer = writers.BY_NAME[name]
+_PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
 
-    def make(folder: Path) -> None:
-        writer.prepare(folder)
-        writer.write(folder)
 
-    return Artefact(make, part, writer.read, optional=True)
+def _keep_result(folder: Path) -> None:
+    Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1)
+
+
+def _look_up(folder: Path) -> Any:
+    return Cache(folder).look_up("train", _PARTS, {}).outputs
 
 
 ARTEFACTS = {
@@ -123,8 +116,10 @@ ARTEFACTS = {
         _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
     ),
     "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
-    "kept result": _of_writer("kept result", "cache/**/*.json"),
-    "source's index": _of_writer("source's index", "index/*.index"),
+    "kept result": Artefact(_keep_result, "cache/**/*.json", _look_up, optional=True),
+    "source's index": Artefact(
+        writers.BY_NAME["source's index"].prepare, "index/*.index", writers.read_index, optional=True
+    ),
 }
 
 
@@ -142,30 +137,21 @@ def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterato
         yield f"cut at {at}", content[:at]
 
 
+@quiet()
 def damage_everywhere(kind: str, folder: Path, every: int = 1, bits: Sequence[int] = ()) -> Counts:
-    """Damage each file of an artefact in each way and read it.
-
-    Args:
-        kind: Of `ARTEFACTS`.
-        folder: An empty folder to work in.
-        every, bits: As for `damages`.
-    """
+    """Damage each file of one of ARTEFACTS in each way of `damages`, in an empty folder, and read the artefact."""
     counts, artefact = Counts(), ARTEFACTS[kind]
     folder.mkdir(parents=True)
-    logging.disable(logging.CRITICAL)
-    try:
-        artefact.make(folder)
-        whole = repr(artefact.read(folder))
-        for path in sorted(path for path in folder.glob(artefact.part) if path.is_file()):
-            content = path.read_bytes()
-            for damage, left in (*damages(content, every, bits), ("made longer", content + b"\n")):
-                path.write_bytes(left)
-                problem = _problem_of(artefact, folder, path.name, whole)
-                counts.add(left != content, f"{kind}, {path.name}, {damage}: {problem}" if problem else "")
-            path.write_bytes(content)
-        assert repr(artefact.read(folder)) == whole
-    finally:
-        logging.disable(logging.NOTSET)
+    artefact.make(folder)
+    whole = repr(artefact.read(folder))
+    for path in sorted(path for path in folder.glob(artefact.part) if path.is_file()):
+        content = path.read_bytes()
+        for damage, left in (*damages(content, every, bits), ("made longer", content + b"\n")):
+            path.write_bytes(left)
+            problem = _problem_of(artefact, folder, path.name, whole)
+            counts.add(left != content, f"{kind}, {path.name}, {damage}: {problem}" if problem else "")
+        path.write_bytes(content)
+    assert repr(artefact.read(folder)) == whole
     return counts
 
 

@@ -10,71 +10,48 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from tests.faults import forks
 from tests.faults.counts import Counts
-from tests.faults.kills import Stage, content, differences
+from tests.faults.kills import Reference, Stage
 
 _NEW_USER, _NEW_PROCESSES = 0x10000000, 0x20000000  # CLONE_NEWUSER, CLONE_NEWPID
 _SECONDS_LEFT = 0.5
 _NO_NAMESPACE, _ENDED_SO = 3, 4  # how the emissary's parent ends
-_PATIENCE_SECONDS = 120
+_NOWHERE = Path(os.devnull)
 
 
 def end_trainings(training: Stage, trials: int, chance: random.Random, folder: Path) -> Counts | None:
-    """Ends trainings as Kubeflow does, at any time of their life; each is then run again until it is done.
-
-    Args:
-        training: With the setting `OUTPUT` for where it goes.
-        trials: How many.
-        chance: Says when.
-        folder: An empty folder to work in.
+    """End trainings as Kubeflow does, at any time of their life; each is then run again until it is done.
 
     Returns:
         Those that had ended before are tried and not fired; None where no process namespace can be made.
     """
-    counts, log = Counts(), folder / "log"
-    seconds = training.into(folder / "reference").run(log)
-    wanted = content(folder / "reference")
+    counts, reference = Counts(), Reference(folder, training)
     while counts.fired < trials:
-        assert counts.tried < 20 * trials, "trainings end before they are told to"
-        place = folder / str(counts.tried)
-        began, after = time.monotonic(), chance.uniform(0, seconds)
-        code = _in_a_pod(training.into(place), log, lambda: time.monotonic() - began > after)  # noqa: B023
+        place = reference.place()
+        seconds = chance.uniform(0, reference.seconds)
+        code = forks.wait(forks.start(lambda: _pod(training.into(place), reference.log, seconds), _NOWHERE))  # noqa: B023
         if code == _NO_NAMESPACE:
             return None
-        training.into(place).run(log)
-        wrong = differences(content(place), wanted)
-        counts.add(code == _ENDED_SO, f"training {counts.tried}: other bytes in {wrong}" if wrong else "")
+        training.into(place).run(reference.log)
+        counts.add(code == _ENDED_SO, reference.problem(place))
     return counts
 
 
-def _in_a_pod(stage: Stage, log: Path, due: Callable[[], bool]) -> int:
-    """Runs a stage as a Pod's and ends the Pod when it is due; tells how it ended."""
-    pid = os.fork()
-    if pid == 0:
-        libc = ctypes.CDLL(None)
-        if libc.unshare(_NEW_PROCESSES) and libc.unshare(_NEW_USER | _NEW_PROCESSES):
-            os._exit(_NO_NAMESPACE)
-        emissary = os.fork()
-        if emissary == 0:
-            os._exit(_emissary(stage, log))
-        while not due():
-            if os.waitpid(emissary, os.WNOHANG)[0]:
-                os._exit(0)
-            time.sleep(0.001)
-        os.kill(emissary, signal.SIGTERM)
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(emissary, 0)[1]))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def _pod(stage: Stage, log: Path, seconds: float) -> int:
+    """Run a stage as a Pod's and end the Pod after so many seconds; return how it ended."""
+    libc = ctypes.CDLL(None)
+    if libc.unshare(_NEW_PROCESSES) and libc.unshare(_NEW_USER | _NEW_PROCESSES):
+        return _NO_NAMESPACE
+    return forks.strike(
+        forks.start(lambda: _emissary(stage, log), _NOWHERE), forks.passed(seconds), number=signal.SIGTERM
+    )
 
 
 def _emissary(stage: Stage, log: Path) -> int:
-    launcher = os.fork()
-    if launcher == 0:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(stage.start(log), 0)[1]))
+    launcher = forks.start(lambda: _launcher(stage, log), _NOWHERE)
     told = []
 
     def hand_on(number: int, frame: object) -> None:
@@ -82,8 +59,13 @@ def _emissary(stage: Stage, log: Path) -> int:
         os.killpg(launcher, number)
 
     signal.signal(signal.SIGTERM, hand_on)
-    while not os.waitpid(launcher, os.WNOHANG)[0]:
-        time.sleep(0.01)
+    forks.wait_until(launcher, lambda: False)
     if told:
         time.sleep(_SECONDS_LEFT)  # and then all that is left is killed, as process 1 is gone
     return _ENDED_SO if told else 0
+
+
+def _launcher(stage: Stage, log: Path) -> int:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return forks.wait(stage.start(log))

@@ -1,17 +1,14 @@
-"""Whole stages killed at seeded instants, each run again until it is done; in the end every byte is as without a kill.
+"""Whole stages hit by a fault at seeded instants, and run until done; in the end every byte is as without a fault.
 
 TensorFlow is imported once and never used here: each attempt is a fork of this process, which takes milliseconds to
-start, and is a process of its own, killed by SIGKILL. `python -m tests.faults` is such a process.
+start, and is a process of its own. `python -m tests.faults` is such a process.
 """
 
 import dataclasses
 import json
-import os
 import random
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +22,8 @@ from components.export.config import ExportConfig
 from components.preprocess.config import PreprocessConfig
 from components.publish.config import PublishConfig
 from components.train.config import TrainConfig
+from tests.faults import candidates, forks
 from tests.faults.counts import Counts
-from tests.faults.writers import prepare_first_version, publish_config
 from tests.limits import NO_LIMITS
 
 # Small enough that most of an attempt is what all have in common: building and compiling.
@@ -45,7 +42,6 @@ TRAINING: dict[str, Any] = {
 MOMENTS = ("any time", "compiling", "saving", "sampling", "after a checkpoint")
 OUTPUT = "OUTPUT"
 _KILLS_OF_A_TRAINING = 4
-_PATIENCE_SECONDS = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,53 +53,57 @@ class Stage:
     settings: dict[str, Any]
 
     def into(self, place: Path) -> "Stage":
-        """The same with another place for its result."""
+        """Return the same with another place for its result."""
         given = {name: str(value).replace(OUTPUT, str(place)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=given)
 
-    def start(self, log: Path) -> int:
-        """Starts it in a process of its own and returns its process id."""
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.dup2(file, 1)
-                os.dup2(file, 2)
-                sys.stdout = sys.stderr = os.fdopen(file, "w", buffering=1)
-                code = cli.main(self.name, self.config, [f"--{name}={value}" for name, value in self.settings.items()])
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        os.close(file)
-        return pid
+    def with_settings(self, **settings: Any) -> "Stage":
+        """Return the same with some settings changed."""
+        return dataclasses.replace(self, settings={**self.settings, **settings})
+
+    def start(self, log: Path, before: Callable[[], None] = lambda: None) -> int:
+        """Start it in a process of its own, after a call there, and return its process id."""
+        words = [f"--{name}={value}" for name, value in self.settings.items()]
+
+        def act() -> int:
+            before()
+            return cli.main(self.name, self.config, words)
+
+        return forks.start(act, log)
 
     def run(self, log: Path) -> float:
-        """Runs it to its end; returns the seconds that it took."""
+        """Run it to its end; return the seconds that it took."""
         started = time.monotonic()
-        code = os.waitstatus_to_exitcode(os.waitpid(self.start(log), 0)[1])
+        code = forks.wait(self.start(log))
         assert code == 0, log.read_text()
         return time.monotonic() - started
 
 
-def ended(pid: int) -> int | None:
-    """The exit code of a child that has ended, negative for a signal; None while it lives."""
-    found, status = os.waitpid(pid, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if found else None
+class Reference:
+    """Stages run one after another without a fault, each with the setting OUTPUT: what every trial must end with.
 
+    Args:
+        folder: A new folder to work in.
+        stages: The first one is hit in trials, after `seconds` at most.
+    """
 
-def kill_when(pid: int, due: Callable[[], bool]) -> int:
-    """Kills a child as soon as something is so; returns how it ended, which may have been before."""
-    began = time.monotonic()
-    while not due():
-        code = ended(pid)
-        if code is not None:
-            return code
-        assert time.monotonic() - began < _PATIENCE_SECONDS, "it never came to where it was to be killed"
-        time.sleep(0.0005)
-    os.kill(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    def __init__(self, folder: Path, *stages: Stage) -> None:
+        self._folder, self.log = folder, folder / "log"
+        folder.mkdir(parents=True)
+        self.seconds, *_ = [stage.into(folder / "reference").run(self.log) for stage in stages]
+        self._wanted = content(folder / "reference")
+        self._trials = 0
+
+    def place(self) -> Path:
+        """Return a place for the next trial."""
+        self._trials += 1
+        assert self._trials < 1000, "stages end before their fault happens"
+        return self._folder / str(self._trials)
+
+    def problem(self, place: Path) -> str:
+        """Return what is otherwise at the end of a trial; empty if nothing."""
+        wrong = differences(content(place), self._wanted)
+        return f"{place}: other bytes in {wrong}" if wrong else ""
 
 
 def content(place: Path) -> dict[str, bytes]:
@@ -130,18 +130,17 @@ def differences(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
 
 
 def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], bool]:
-    """Whether an attempt has come to a moment; `seconds` after it began, at any time."""
-    began = time.monotonic()
+    """Return what says whether an attempt has come to a moment; "any time" is so many seconds from now on."""
     before = checkpoints.steps(place)
-    after: list[float] = []
+    compiled_long: list[Callable[[], bool]] = []
 
     def compiling() -> bool:
-        if not after and "the first block compiles" in log.read_text():
-            after.append(time.monotonic())
-        return bool(after) and time.monotonic() - after[0] > seconds / 10
+        if not compiled_long and "the first block compiles" in log.read_text():
+            compiled_long.append(forks.passed(seconds / 10))
+        return any(long() for long in compiled_long)
 
     return {
-        "any time": lambda: time.monotonic() - began > seconds,
+        "any time": forks.passed(seconds),
         "compiling": compiling,
         "saving": lambda: any(place.glob(".tmp-step-*")),
         "sampling": lambda: any((place / "samples").glob(".tmp-step-*")),
@@ -149,34 +148,33 @@ def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], b
     }[name]
 
 
-def kill_training(kills: int, chance: random.Random, dataset: Path, folder: Path) -> dict[str, Counts]:
-    """Kills trainings until so many kills hit, each training run on until it is done.
+def kill_training(kills: int, chance: random.Random, training: Stage, folder: Path) -> dict[str, Counts]:
+    """Kill trainings until so many kills hit, each training run on until it is done.
 
     Returns:
         By moment; kills that came too late are tried and not fired. Under "trainings ended", those that were compared.
     """
     counts = {name: Counts() for name in (*MOMENTS, "trainings ended")}
-    log, common = folder / "log", {"dataset": dataset, **TRAINING}
-    seconds = Stage("train", TrainConfig, {**common, "checkpoints": folder / "reference"}).run(log)
-    wanted = content(folder / "reference")
-    number = 0
+    reference = Reference(folder, training)
     while (left := kills - sum(counts[moment].fired for moment in MOMENTS)) > 0:
-        place = folder / str(number)
-        training = Stage("train", TrainConfig, {**common, "checkpoints": place})
+        place = reference.place()
         for _ in range(min(left, _KILLS_OF_A_TRAINING)):
             moment = chance.choice(MOMENTS)
             before = max(checkpoints.steps(place), default=0)
-            due = _moment(moment, place, log, chance.uniform(0, seconds))
-            code = kill_when(training.start(log), due)
-            problem = "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
-            counts[moment].add(code == -signal.SIGKILL, problem or _lack_of_progress(place, before))
-            if code != -signal.SIGKILL:
+            due = _moment(moment, place, reference.log, chance.uniform(0, reference.seconds))
+            killed, problem = _killed(training.into(place), reference.log, due)
+            counts[moment].add(killed, problem or _lack_of_progress(place, before))
+            if not killed:
                 break
-        training.run(log)
-        wrong = differences(content(place), wanted)
-        counts["trainings ended"].add(True, f"training {number}: other bytes in {wrong}" if wrong else "")
-        number += 1
+        training.into(place).run(reference.log)
+        counts["trainings ended"].add(True, reference.problem(place))
     return counts
+
+
+def _killed(stage: Stage, log: Path, due: Callable[[], bool]) -> tuple[bool, str]:
+    """Kill a stage when that is due; return whether it was alive then, and what is wrong with its end."""
+    code = forks.strike(stage.start(log), due)
+    return code == -signal.SIGKILL, "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
 
 
 def _lack_of_progress(place: Path, before: int) -> str:
@@ -190,52 +188,40 @@ def _lack_of_progress(place: Path, before: int) -> str:
     return ""
 
 
-def kill_stages(kills: int, chance: random.Random, stages: list[Stage], folder: Path) -> dict[str, Counts]:
-    """Kills stages at any time of their life until so many kills hit each, each run again until it is done.
-
-    Args:
-        kills: Kills of each stage.
-        chance: Says when.
-        stages: Each with the setting `OUTPUT` for where its result goes.
-        folder: An empty folder to work in.
+def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) -> Counts:
+    """Kill a stage at any time of its life until so many kills hit, each time run again until it is done.
 
     Returns:
-        By stage; kills that came too late are tried and not fired.
+        Kills that came too late are tried and not fired.
     """
-    counts = {stage.name: Counts() for stage in stages}
-    for stage in stages:
-        log, count = folder / "log", counts[stage.name]
-        reference = stage.into(folder / stage.name / "reference")
-        seconds = reference.run(log)
-        wanted = content(folder / stage.name / "reference")
-        number = 0
-        while count.fired < kills:
-            assert number < 20 * kills, f"{stage.name} ends before it is killed"
-            place = folder / stage.name / str(number)
-            due = _moment("any time", place, log, chance.uniform(0, seconds))
-            code = kill_when(stage.into(place).start(log), due)
-            problem = "" if code in (0, -signal.SIGKILL) else f"it ended with {code}: {log.read_text()}"
-            stage.into(place).run(log)
-            wrong = differences(content(place), wanted)
-            problem = problem or (f"other bytes in {wrong}" if wrong else "")
-            count.add(code == -signal.SIGKILL, f"{stage.name} {number}: {problem}" if problem else "")
-            number += 1
+    counts, reference = Counts(), Reference(folder, stage)
+    while counts.fired < kills:
+        place = reference.place()
+        due = forks.passed(chance.uniform(0, reference.seconds))
+        killed, problem = _killed(stage.into(place), reference.log, due)
+        stage.into(place).run(reference.log)
+        counts.add(killed, problem or reference.problem(place))
     return counts
 
 
+def publishing(folder: Path, number: int) -> Stage:
+    """Return the publication of the candidate `folder/NUMBER`."""
+    made = candidates.at(folder / str(number))
+    return Stage("publish", PublishConfig, {"model": made.model, "evaluation": made.evaluation, "registry": OUTPUT})
+
+
 def light_stages(folder: Path) -> list[Stage]:
-    """Stages that need no TensorFlow, and inputs for them."""
-    prepare_first_version(folder)
-    made = dataclasses.asdict(publish_config(folder, 1))
+    """Return stages that need no TensorFlow, for the candidate `folder/1`."""
     return [
         Stage("decide", DecideConfig, {"source": "digits", "registry": folder / "registry", "source_index": OUTPUT}),
         Stage("preprocess", PreprocessConfig, {"source": "digits", "dataset": f"{OUTPUT}/dataset"}),
-        Stage("publish", PublishConfig, {"model": made["model"], "evaluation": made["evaluation"], "registry": OUTPUT}),
+        publishing(folder, 1),
     ]
 
 
 def heavy_stages(folder: Path, dataset: Path) -> list[Stage]:
-    """Stages that need TensorFlow, and inputs for them, which are made here."""
+    """Make inputs for the stages that need TensorFlow, and return those."""
+    folder.mkdir()
     given = {"dataset": dataset, "checkpoints": folder / "training", **TRAINING}
     Stage("train", TrainConfig, given).run(folder / "log")
     checkpoint = checkpoints.step_folder(folder / "training", TRAINING["steps"])

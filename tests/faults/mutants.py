@@ -1,6 +1,7 @@
 """Broken variants of how artefacts are written, for tests of the tests: each must be caught."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +10,7 @@ from unittest import mock
 
 from components.core.storage import atomic_files
 from tests.faults.counts import Counts
-from tests.faults.crash_points import kill_everywhere
-from tests.faults.failing_calls import fail_everywhere
+from tests.faults.every_call import fail_everywhere, kill_everywhere
 from tests.faults.power_loss import lose_power_everywhere
 from tests.faults.writers import Writer
 
@@ -80,16 +80,16 @@ CATCHES: dict[str, list[tuple[Callable[[Writer, Path], Counts], str]]] = {
     "no sync": [(lose_power_everywhere, "file"), (lose_power_everywhere, "checkpoint")],
     "overwrites in place": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
     "renames before it writes": [(kill_everywhere, "file"), (lose_power_everywhere, "file")],
-    "manifest first": [(kill_everywhere, "folder"), (kill_everywhere, "first checkpoint")],
+    "manifest first": [(kill_everywhere, "folder"), (kill_everywhere, "checkpoint")],
     "ignores errors": [(fail_everywhere, "file")],
 }
 
 
 def mutated(writer: Writer, mutant: str) -> Writer:
-    """The writer in a broken variant; what is prepared and read is as ever."""
+    """Return the writer in a broken variant; what is prepared and read is as ever."""
 
     def write(folder: Path) -> object:
         with MUTANTS[mutant]():
             return writer.write(folder)
 
-    return Writer(writer.name, writer.prepare, write, writer.read, writer.tolerant)
+    return dataclasses.replace(writer, write=write)

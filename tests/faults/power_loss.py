@@ -7,7 +7,6 @@ there or not, whatever came first, and of what was written all, half or nothing.
 
 import dataclasses
 import itertools
-import logging
 import os
 import random
 import re
@@ -16,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import traced
-from tests.faults.counts import Counts
-from tests.faults.crash_points import problem_of, states_of, written
+from tests.faults.counts import Counts, quiet
+from tests.faults.every_call import exit_code_of, problem_of, states_of
 from tests.faults.writers import Writer
 
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (\d+)(?:<.*>)?$")
@@ -244,30 +243,22 @@ def _text(text: str) -> str:
     return os.fsdecode(_bytes(text)) if "\\x" in text else text
 
 
+@quiet()
 def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
-    """Loses power after each system call of a writer, and after it returned.
-
-    Args:
-        writer: The writer.
-        folder: An empty folder to work in.
-    """
+    """Lose power after each system call of a writer, and after it returned, in an empty folder."""
     counts, work, scratch = Counts(), folder / "work", folder / "scratch"
-    for name in ("states", "work", "scratch"):
-        (folder / name).mkdir(parents=True)
-    logging.disable(logging.CRITICAL)
-    try:
-        old, new = states_of(writer, folder / "states")
-        writer.prepare(work)
-        disk = Disk(work)
-        code = traced.run(lambda: written(writer, work), scratch, hexadecimal=True)
-        assert code == 0, (scratch / "said.txt").read_text()
-        for tree, returned in _trees(disk, (scratch / "strace.log").read_text().splitlines()):
-            _lay(tree, work)
-            problem = problem_of(writer, work, (new,) if returned else (old, new), new)
-            when = "after it returned" if returned else "within"
-            counts.add(True, f"{writer.name}, power lost {when}, {sorted(tree)} left: {problem}" if problem else "")
-    finally:
-        logging.disable(logging.NOTSET)
+    old, new = states_of(writer, folder / "states")
+    for place in (work, scratch):
+        place.mkdir()
+    writer.prepare(work)
+    disk = Disk(work)
+    code = traced.run(lambda: exit_code_of(writer, work), scratch, hexadecimal=True)
+    assert code == 0, (scratch / "said.txt").read_text()
+    for tree, returned in _trees(disk, (scratch / "strace.log").read_text().splitlines()):
+        _lay(tree, work)
+        problem = problem_of(writer, work, (new,) if returned else (old, new), new)
+        when = "after it returned" if returned else "within"
+        counts.add(True, f"{writer.name}, power lost {when}, {sorted(tree)} left: {problem}" if problem else "")
     return counts
 
 

@@ -21,14 +21,11 @@ from typing import Any
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
-from components.core.stage import cli
 from components.preprocess.config import PreprocessConfig
-from components.publish import run as publish
-from components.publish.config import PublishConfig
 from components.train.config import TrainConfig
 from tests.conftest import write_dataset
-from tests.faults import writers
-from tests.faults.kills import TRAINING, content, differences
+from tests.faults import candidates, forks, kills
+from tests.faults.kills import TRAINING, Stage, content, differences
 
 _NOBODY = 65534
 _SIZE = 300_000  # bytes of a model that does not fit
@@ -46,12 +43,9 @@ def main(what: str) -> None:
 
 def stages(folder: Path) -> dict[str, Any]:
     """Publications and datasets."""
-    writers.prepare_first_version(folder)
-    publish.run(writers.publish_config(folder, 1))
-    champion = registry.read_champion(folder / "registry")
-    assert champion
-    model = writers.make_model(folder / "2", 2, _SIZE)
-    writers.make_evaluation(folder / "2" / "evaluation", model, (champion.model_digest, 1))
+    first = candidates.candidate(folder / "1", 1)
+    first.publish(folder / "registry")
+    candidates.candidate(folder / "2", 2, (first.digest, 1), _SIZE)
     disk = folder / "disk"
     _mount(disk, "size=256k")
     shutil.copytree(folder / "registry", disk / "registry")
@@ -87,17 +81,14 @@ def _become_nobody() -> None:
 
 
 def _publish(folder: Path, place: Path, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    given = {**vars(writers.publish_config(folder, 2)), "registry": place}
-    words = [f"--{name}={given[name]}" for name in ("model", "evaluation", "registry")]
-    found = _ended("publish", PublishConfig, words, before)
+    found = _ended(kills.publishing(folder, 2).into(place), before)
     champion = registry.read_champion(place)
     return {**found, "place": str(place), "champion": champion.version if champion else 0, **_left(place)}
 
 
 def _preprocess(place: Path) -> dict[str, Any]:
-    found = _ended(
-        "preprocess", PreprocessConfig, ["--source=digits", "--height=32", "--width=32", f"--dataset={place}"]
-    )
+    settings = {"source": "digits", "height": 32, "width": 32, "dataset": place}
+    found = _ended(Stage("preprocess", PreprocessConfig, settings))
     return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
 
 
@@ -122,8 +113,8 @@ def trainings(folder: Path) -> dict[str, Any]:
 
 
 def _train(dataset: Path, place: Path) -> dict[str, Any]:
-    given = {"dataset": dataset, "checkpoints": place, **TRAINING, "critic_steps": 2}
-    found = _ended("train", TrainConfig, [f"--{name}={value}" for name, value in given.items()])
+    settings = {"dataset": dataset, "checkpoints": place, **TRAINING, "critic_steps": 2}
+    found = _ended(Stage("train", TrainConfig, settings))
     whole = [description.step for _, description in checkpoints.all_whole(place)]
     return {**found, "place": str(place), "steps": checkpoints.steps(place), "whole": sorted(whole), **_left(place)}
 
@@ -132,20 +123,11 @@ def _left(place: Path) -> dict[str, Any]:
     return {"left": [path.name for path in place.rglob(".tmp-*")]}
 
 
-def _ended(stage: str, config: type, words: list[str], before: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Runs a stage's command line in a process of its own; how it ended, and what it said but for what was done."""
-    with tempfile.TemporaryFile("w+", buffering=1) as said:
-        pid = os.fork()
-        if pid == 0:
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
-            sys.stdout = sys.stderr = said
-            before()
-            os._exit(cli.main(stage, config, words))
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        said.seek(0)
-        lines = said.read().splitlines()
-    return {"code": code, "said": [line for line in lines if " I " not in line]}
+def _ended(stage: Stage, before: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Run a stage; return how it ended, and what it said but for what was done."""
+    with tempfile.NamedTemporaryFile("r") as said:
+        code = forks.wait(stage.start(Path(said.name), before))
+        return {"code": code, "said": [line for line in said.read().splitlines() if " I " not in line]}
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-# Whatever changes a file system, and what may tell of a failure to.
+from tests.faults import forks
+
+# What changes a file system, and what may report that it failed to.
 CALLS = (
     *("openat", "read", "lseek", "write", "pwrite64", "sendfile", "copy_file_range", "ftruncate", "close"),
     *("chmod", "fchmod", "fchmodat", "fsync", "fdatasync", "flock"),
@@ -29,17 +29,17 @@ _CALL = re.compile(r"^\d+ +(\w+)\(")
 
 
 def require_strace() -> None:
-    """Skips the test where processes cannot be traced."""
+    """Skip the test where processes cannot be traced."""
     if shutil.which("strace") is None:
         pytest.skip("no strace: apt-get install strace")
 
 
 def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecimal: bool = False) -> int:
-    """Runs a function in a process of its own, its calls written to `folder/strace.log`.
+    """Run a function in a process of its own, its calls written to `folder/strace.log`, its output to `said.txt`.
 
     Args:
         action: What to run; its int is the exit code, anything else means 0.
-        folder: Where the log and what the process says (`said.txt`) go.
+        folder: For both files.
         inject: What strace does to which call, in its own words (`rename:signal=KILL:when=2`); empty for nothing.
         hexadecimal: Whether the log has all that is written, byte for byte.
 
@@ -47,10 +47,15 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
         The exit code, negative for a signal; 1 if the function raised.
     """
     ready, told = os.pipe()
+
+    def wait_for_tracer() -> object:
+        ctypes.CDLL(None).prctl(*_ANY_TRACER)
+        os.write(told, b"+")
+        signal.sigwait({signal.SIGUSR1})  # no call that is traced, until strace is there
+        return action()
+
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    pid = os.fork()
-    if pid == 0:
-        _child(action, folder / "said.txt", told)
+    pid = forks.start(wait_for_tracer, folder / "said.txt")
     signal.pthread_sigmask(signal.SIG_SETMASK, masked)
     os.close(told)
     os.read(ready, 1)
@@ -62,31 +67,13 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
         assert tracer.stderr
         said = tracer.stderr.readline()
         os.kill(pid, signal.SIGUSR1)
-        status = os.waitpid(pid, 0)[1]
+        code = forks.wait(pid)
         said += tracer.stderr.read()
     assert "attached" in said, f"strace cannot trace here: {said}"
-    return os.waitstatus_to_exitcode(status)
-
-
-def _child(action: Callable[[], object], said: Path, told: int) -> None:
-    code = 1
-    try:
-        ctypes.CDLL(None).prctl(*_ANY_TRACER)
-        file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        sys.stdout = sys.stderr = os.fdopen(file, "w", buffering=1)  # the parent's may be pytest's
-        os.write(told, b"+")
-        signal.sigwait({signal.SIGUSR1})  # no call that is traced, until strace is there
-        result = action()
-        code = result if isinstance(result, int) else 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+    return code
 
 
 def calls(folder: Path) -> Counter[str]:
-    """How often each call was made in the last run, one that was cut short included."""
+    """Count the calls of the last run, one that was cut short included."""
     lines = (folder / "strace.log").read_text(errors="replace").splitlines()
     return Counter(found[1] for line in lines if (found := _CALL.match(line)))

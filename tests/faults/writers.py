@@ -1,7 +1,7 @@
 """What writes artefacts without TensorFlow: for each, an old state, the code that makes the new one, and a reader.
 
-Writers and readers are the project's own. What stages write with TensorFlow goes through the same `storage.new_folder`;
-whole stages are killed by tests/faults/kills.py.
+Writers and readers are the project's own, one for each way in which something comes to a disk; test_writers.py
+lists who else writes. Whole stages are killed by tests/faults/kills.py.
 """
 
 import contextlib
@@ -15,40 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from components.core.artifacts import checkpoints, evaluations, lineage, models, training_log
+from components.core.artifacts import checkpoints, training_log
 from components.core.registry import registry
 from components.core.sources.catalog import Checksum
 from components.core.sources.index import SourceIndex
-from components.core.stage import run_notes
-from components.core.stage.executor import RunOf
 from components.core.storage import atomic_files
-from components.publish import run as publish
-from components.publish.config import PublishConfig
-from components.record import run as record
-from components.record.config import RecordConfig
-from pipeline.local.cache import Cache
-from pipeline.local.history import History
 from pipeline.models import upkeep
 from tests import artifacts
+from tests.faults import candidates
 
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
-    """One writer.
-
-    Attributes:
-        name: For messages.
-        prepare: Makes the old state in an empty folder, and whatever the writer reads.
-        write: Makes the new one. The same again changes nothing.
-        read: What a reader finds there; raises if it finds what it must not.
-        tolerant: Whether it only warns of what it cannot write, as nothing but time is lost.
-    """
+    """One writer."""
 
     name: str
-    prepare: Callable[[Path], None]
-    write: Callable[[Path], object]
-    read: Callable[[Path], Any]
-    tolerant: bool = False
+    prepare: Callable[[Path], None]  # makes the old state in an empty folder, and what the writer reads
+    write: Callable[[Path], object]  # makes the new one; the same again changes nothing
+    read: Callable[[Path], Any]  # what a reader finds there; raises if it finds what it must not
+    tolerant: bool = False  # whether it only warns of what it cannot write, as nothing but time is lost
 
 
 def _nothing(folder: Path) -> None:
@@ -125,57 +110,6 @@ def _read_rows(folder: Path) -> Any:
     return "all" if len(rows) == 4 and (folder / "rows.jsonl").read_text().endswith("}\n") else "some"
 
 
-def _note(state: str) -> Callable[[Path], None]:
-    def write(folder: Path) -> None:
-        run_notes.write(RunOf(str(folder / "records"), "run-1"), run_notes.Note(stage="train", state=state))
-
-    return write
-
-
-def _note_stages(folder: Path) -> None:
-    for stage in ("decide", "preprocess"):
-        run_notes.write(RunOf(str(folder / "records"), "run-1"), run_notes.Note(stage=stage, state=run_notes.DONE))
-
-
-def _record(folder: Path) -> None:
-    record.run(RecordConfig(records=str(folder / "records"), run="run-1"))
-
-
-def _read_record(folder: Path) -> Any:
-    path = folder / "records" / "run-1" / run_notes.RECORD
-    return atomic_files.read_json(path, "record") if path.exists() else None
-
-
-def _read_notes(folder: Path) -> Any:
-    return run_notes.read(RunOf(str(folder / "records"), "run-1"))
-
-
-_PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
-
-
-def _keep(folder: Path) -> None:
-    Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1)
-
-
-def _look_up(folder: Path) -> Any:
-    return Cache(folder).look_up("train", _PARTS, {}).outputs
-
-
-def _begin_run(folder: Path) -> None:
-    history = History(folder, b"package", {"steps": 2})
-    history.write_state({"exit_code": None, "tasks": {}})
-
-
-def _end_run(folder: Path) -> None:
-    kept = History.__new__(History)
-    kept.folder = folder / "history" / "0001"
-    kept.write_state({"exit_code": 0, "tasks": {"train": "done"}})
-
-
-def _read_run(folder: Path) -> Any:
-    return atomic_files.read_json(folder / "history" / "0001" / "state.json", "state")
-
-
 def _index(sha256: str) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         SourceIndex(str(folder / "index"), "source").write([Checksum("a.png", "1 1 1 1", sha256)], 1, 1)
@@ -183,70 +117,16 @@ def _index(sha256: str) -> Callable[[Path], None]:
     return write
 
 
-def _read_index(folder: Path) -> Any:
+def read_index(folder: Path) -> Any:
     return "".join(each.checksum for each in SourceIndex(str(folder / "index"), "source").entries())
 
 
-def make_model(place: Path, seed: int, size: int = 10) -> Path:
-    """A checkpoint and the model of it: real manifests, but no network; the graph is of so many bytes."""
-    trained = artifacts.checkpoint(seed, classes=artifacts.CLASSES, dataset_digest=artifacts.dataset().digest)
-    checkpoints.save(place / "checkpoints", trained, _state(seed))
-    with atomic_files.new_folder(place / "model", models.MANIFEST) as folder:
-        files = {"variables/variables.index": b"index %d" % seed, "saved_model.pb": bytes([seed]) * size}
-        artifacts.write_model(folder, _origin(place), files)
-    return place / "model"
-
-
-def make_evaluation(folder: Path, model: Path, champion: tuple[str, int] = (evaluations.NO_CHAMPION, 0)) -> None:
-    """Write an evaluation of such a model, which promotes it."""
-    artifacts.write_evaluation(folder, _origin(model.parent), champion)
-
-
-def _origin(place: Path) -> lineage.Lineage:
-    (trained,) = (place / "checkpoints").glob("step-*")
-    return artifacts.origin(artifacts.dataset(), checkpoints.Description.of(trained).to_json())
-
-
-def publish_config(folder: Path, number: int) -> PublishConfig:
-    """The settings by which a folder's model of that number is published."""
-    place = folder / str(number)
-    return PublishConfig(
-        model=str(place / "model"), evaluation=str(place / "evaluation"), registry=str(folder / "registry")
-    )
-
-
-def prepare_first_version(folder: Path) -> None:
-    """A model with its evaluation, and no registry yet."""
-    make_evaluation(folder / "1" / "evaluation", make_model(folder / "1", 1))
-
-
-def prepare_second_version(folder: Path) -> None:
-    """A registry with a champion, and another model with its evaluation."""
-    prepare_first_version(folder)
-    publish.run(publish_config(folder, 1))
-    champion = registry.read_champion(folder / "registry")
-    assert champion
-    make_evaluation(folder / "2" / "evaluation", make_model(folder / "2", 2), (champion.model_digest, 1))
+def _prepare(count: int, published: int) -> Callable[[Path], None]:
+    return lambda folder: candidates.prepare(folder, count, published)
 
 
 def _publish(number: int) -> Callable[[Path], object]:
-    def write(folder: Path) -> object:
-        return publish.run(publish_config(folder, number)).parameters["version"]
-
-    return write
-
-
-def _prepare_two_versions(folder: Path) -> None:
-    prepare_second_version(folder)
-    _publish(2)(folder)
-
-
-def _prepare_three_versions(folder: Path) -> None:
-    _prepare_two_versions(folder)
-    champion = registry.read_champion(folder / "registry")
-    assert champion
-    make_evaluation(folder / "3" / "evaluation", make_model(folder / "3", 3), (champion.model_digest, 2))
-    _publish(3)(folder)
+    return lambda folder: candidates.at(folder / str(number)).publish(folder / "registry").parameters["version"]
 
 
 def _roll_back(folder: Path) -> None:
@@ -283,17 +163,12 @@ WRITERS = [
         _read_file,
     ),
     Writer("folder", _nothing, _fill, _read_folder),
-    Writer("first checkpoint", _nothing, lambda folder: _save(folder, 1), _read_checkpoint),
     Writer("checkpoint", _save_three, lambda folder: _save(folder, 4), _read_checkpoint),
     Writer("rows of a log", _old_rows, _go_on_with_rows, _read_rows),
-    Writer("note of a stage", _note("running"), _note("done"), _read_notes, tolerant=True),
-    Writer("record of a run", _note_stages, _record, _read_record),
-    Writer("kept result", _nothing, _keep, _look_up),
-    Writer("state of a run", _begin_run, _end_run, _read_run),
-    Writer("source's index", _index("0" * 64), _index("1" * 64), _read_index, tolerant=True),
-    Writer("first version", prepare_first_version, _publish(1), read_registry),
-    Writer("second version", prepare_second_version, _publish(2), read_registry),
-    Writer("roll-back", _prepare_two_versions, _roll_back, read_registry),
-    Writer("versions removed", _prepare_three_versions, _remove_versions, read_registry),
+    Writer("source's index", _index("0" * 64), _index("1" * 64), read_index, tolerant=True),
+    Writer("first version", _prepare(1, 0), _publish(1), read_registry),
+    Writer("second version", _prepare(2, 1), _publish(2), read_registry),
+    Writer("roll-back", _prepare(2, 2), _roll_back, read_registry),
+    Writer("versions removed", _prepare(3, 3), _remove_versions, read_registry),
 ]
 BY_NAME = {writer.name: writer for writer in WRITERS}

@@ -1,4 +1,4 @@
-"""Runs every kind of fault for as long as it takes, prints what was counted, and writes docs/reliability.md.
+"""Run every kind of fault for as long as it takes, print what was counted, and write docs/reliability.md.
 
     python -m tests.faults.soak --kills 200 --seed 0
 
@@ -50,8 +50,9 @@ def main() -> int:
     )
     atomic_files.write_json(DOCS / "reliability.json", numbers)
     numbers = atomic_files.read_json(DOCS / "reliability.json", "soak's result")  # in the order that it is kept in
-    atomic_files.write_file(DOCS / "reliability.md", report.as_markdown(numbers).encode())
-    print(report.as_table(numbers))
+    text = report.as_markdown(numbers)
+    atomic_files.write_file(DOCS / "reliability.md", text.encode())
+    print(text)
     return _complain(numbers)
 
 

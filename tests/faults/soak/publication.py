@@ -5,33 +5,30 @@
 
 import contextlib
 import dataclasses
-import gc
 import hashlib
 import itertools
 import json
 import os
 import random
 import signal
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest import mock
 
-from components.core.artifacts import evaluations, models
-from components.core.errors import DataError, StageError, Superseded, TransientError
+from components.core.artifacts import models
+from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
-from components.core.stage.executor import StageResult
 from components.core.storage import buckets
-from components.publish import run as publish
-from components.publish.config import PublishConfig
 from pipeline.models import upkeep
-from tests import artifacts
-from tests.fakes.gcs.server import FAULTS, HangUp, Request, Server, Stored, serving
+from tests.fakes.gcs.server import FAULTS, HangUp, Request, Server, Stored
+from tests.faults import forks
+from tests.faults.candidates import Candidate, Outcome, candidate
 from tests.faults.counts import Counts
+from tests.faults.soak.served import quick_server
 
 NAME = "runs/registry"
 KINDS = ("fault", "kill", "abandon", "zombie", "race", "interference")
@@ -40,75 +37,25 @@ _TIMES = {"REQUEST_SECONDS": 60.0, "RETRY_SECONDS": 2.0, "FIRST_DELAY_SECONDS": 
 _STALL_SECONDS = 0.4
 
 
-Outcome = int | StageError
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A model and the evaluation that promotes it, as folders, and the model's digest."""
-
-    model: str | Path
-    evaluation: str | Path
-    digest: str
-
-    def publish(self, place: str) -> StageResult:
-        """Publishes it."""
-        return publish.run(PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=place))
-
-    def outcome(self, place: str) -> Outcome:
-        """Publishes it; the version, or the failure that it ended in."""
-        try:
-            return int(self.publish(place).parameters["version"])
-        except StageError as error:
-            return error
-
-
-def candidate(folder: Path, step: int, rival: tuple[str, int] = (evaluations.NO_CHAMPION, 0)) -> Candidate:
-    """Makes a model of a few bytes, which no TensorFlow could load, and an evaluation of it that says PROMOTE.
-
-    Args:
-        folder: Where.
-        step: That of its checkpoint; other models have others.
-        rival: Digest and version of the champion that it was compared with.
-    """
-    dataset = artifacts.dataset()
-    trained = {
-        "step": step,
-        "classes": dataset.classes,
-        "dataset_digest": dataset.digest,
-        "settings": {"steps": 300, "batch_size": 64},
-    }
-    origin = artifacts.origin(dataset, trained)
-    names = ("saved_model.pb", "fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a")
-    files = {name: f"{name} of {step}".encode() for name in names}
-    model = artifacts.write_model(folder / "model", origin, files)
-    artifacts.write_evaluation(folder / "evaluation", origin, rival)
-    return Candidate(folder / "model", folder / "evaluation", model.digest)
-
-
 class Observer:
-    """Looks at a registry in a bucket after every request, on the server itself, and notes what must never be.
-
-    Attributes:
-        violations: What was seen.
-        going_back: Whether a version may follow a higher one, because somebody rolls back.
-        tampered: Whether somebody else deletes objects; then only what is champion must be whole.
-    """
+    """Looks at a registry in a bucket after every request, on the server itself, and notes what must never be."""
 
     def __init__(self, server: Server, bucket: str) -> None:
         self.violations: list[str] = []
-        self.going_back = self.tampered = False
+        self.going_back = False  # whether a version may follow a higher one, because somebody rolls back
+        self.tampered = False  # whether somebody else deletes objects; then only what is champion must be whole
+        self.then: Callable[[Request], None] = lambda request: None  # called after each look
         self._server, self._bucket = server, bucket
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {"version": 0, "revision": 0}
         self._known: dict[str, str] = {}
 
     def __call__(self, request: Request) -> None:
-        """Looks, unless the request only reads."""
-        if request.method == "GET":
-            return
-        with self._lock:
-            self.violations += self._seen()
+        """Look, unless the request only reads."""
+        if request.method != "GET":
+            with self._lock:
+                self.violations += self._seen()
+        self.then(request)
 
     def _seen(self) -> list[str]:
         objects = below(self._server, self._bucket)
@@ -172,6 +119,25 @@ def _incomplete(objects: dict[str, Stored], version: int) -> list[str]:
     return problems
 
 
+class _Meeting:
+    """Where as many come together as there are: all wait for the last that neither came nor left."""
+
+    def __init__(self, parties: int) -> None:
+        self._missing, self._changed = parties, threading.Condition()
+
+    def arrive(self) -> None:
+        """Wait for the others; who comes again waits for nobody who has come."""
+        self.leave()
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._missing <= 0, _TIMES["REQUEST_SECONDS"] / 2), "nobody comes"
+
+    def leave(self) -> None:
+        """Have nobody wait for this one."""
+        with self._changed:
+            self._missing -= 1
+            self._changed.notify_all()
+
+
 @dataclasses.dataclass(frozen=True)
 class Tried:
     """One trial: whether what was to go wrong did, and what must not be and was."""
@@ -194,6 +160,7 @@ class Bench:
         self.downloads: list[int] = []
         self._numbers = itertools.count()
         self._pool = ThreadPoolExecutor(4)
+        self._folder = folder
         self.first = candidate(folder / "first", 100)
         self.second = candidate(folder / "second", 200, rival=(self.first.digest, 1))
         self.third = candidate(folder / "third", 300, rival=(self.first.digest, 1))
@@ -234,27 +201,28 @@ class Bench:
         return place
 
     @contextlib.contextmanager
-    def _watched(self, place: str, **flags: bool) -> Iterator[Observer]:
-        observer = Observer(self.server, place.split("/")[2])
-        for name, value in flags.items():
-            setattr(observer, name, value)
-        self.server.after = observer
+    def _watched(self, place: str) -> Iterator[Observer]:
+        self.server.after = observer = Observer(self.server, place.split("/")[2])
         try:
             yield observer
         finally:
             self.server.before = self.server.after = None
 
+    def _strike(self, observer: Observer, acted: bool, hook: Callable[[Request], None]) -> None:
+        """Call a hook at each request from now on, after it was acted upon, or before."""
+        if acted:
+            observer.then = hook
+        else:
+            self.server.before = hook
+
     def fault(self, kind: str, at: int) -> Tried:
         """A fault at one request: the result is that without it, or a failure after which the same command gives it."""
         place, fired = self.started(), len(self.server.fired)
-        before = buckets.REQUEST_SECONDS
+        patience = _STALL_SECONDS / 2 if kind == "stall" else buckets.REQUEST_SECONDS
         with self._watched(place) as observer:
-            buckets.REQUEST_SECONDS = _STALL_SECONDS / 2 if kind == "stall" else before
-            try:
+            with mock.patch.object(buckets, "REQUEST_SECONDS", patience):
                 self.server.inject(kind, at=at, seconds=_STALL_SECONDS)
                 outcome = self.second.outcome(place)
-            finally:
-                buckets.REQUEST_SECONDS = before
             happened = len(self.server.fired) > fired
             if isinstance(outcome, TransientError):
                 outcome = self.second.outcome(place)
@@ -305,16 +273,11 @@ class Bench:
             elif killed.is_set() and not acted:
                 raise HangUp  # what the dead asked for beside it
 
-        if acted:
-            self.server.after = _both(observer, strike)
-        else:
-            self.server.before = strike
-        child[0] = os.fork()
-        if not child[0]:
-            self._die_with(self.second, place)
+        self._strike(observer, acted, strike)
+        child[0] = forks.start(lambda: self.second.outcome(place), self._folder / "log")
         started.set()
-        os.waitpid(child[0], 0)
-        self.server.before, self.server.after = None, observer
+        forks.wait(child[0])
+        self._strike(observer, acted, lambda request: None)
         return killed.is_set()
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
@@ -333,11 +296,9 @@ class Bench:
                 asleep.set()
                 awake.wait(_TIMES["REQUEST_SECONDS"] / 2)
 
-        with self._watched(place, going_back=then == "rollback") as observer:
-            if acted:
-                self.server.after = _both(observer, pause)
-            else:
-                self.server.before = pause
+        with self._watched(place) as observer:
+            observer.going_back = then == "rollback"
+            self._strike(observer, acted, pause)
             zombie = self._pool.submit(self.second.outcome, place)
             while not asleep.wait(0.01) and not zombie.done():
                 pass
@@ -362,13 +323,12 @@ class Bench:
         delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
 
         contestants = [self.second, self.second, self.third]
-        claiming = threading.Barrier(len(contestants))
+        meeting = _Meeting(len(contestants))
 
         def delay(request: Request) -> None:
             time.sleep(delays[request.number % len(delays)])
-            if b"/claims/" in request.body:  # where they meet
-                with contextlib.suppress(threading.BrokenBarrierError):
-                    claiming.wait(0.5)
+            if b"/claims/" in request.body:
+                meeting.arrive()
 
         with self._watched(place) as observer:
             self.server.before = delay
@@ -379,8 +339,11 @@ class Bench:
 
             def run(contestant: Candidate) -> Outcome:
                 barrier.wait()
-                outcome = contestant.outcome(place)
-                return contestant.outcome(place) if isinstance(outcome, TransientError) else outcome
+                try:
+                    outcome = contestant.outcome(place)
+                    return contestant.outcome(place) if isinstance(outcome, TransientError) else outcome
+                finally:
+                    meeting.leave()
 
             outcomes = list(self._pool.map(run, contestants))
             problems = self._not_as_by_one(place, contestants, outcomes)
@@ -402,22 +365,14 @@ class Bench:
             if next(count) >= at and not done and there:
                 done.append(bucket.pop(f"{NAME}/versions/2/{name}"))
 
-        with self._watched(place, tampered=True) as observer:
-            self.server.before = meddle
+        with self._watched(place) as observer:
+            observer.tampered, self.server.before = True, meddle
             outcome = self.second.outcome(place)
             self.server.before = None
             problems = [] if not isinstance(outcome, int) or not done else self._not_published(place, outcome)
             if isinstance(outcome, TransientError):
                 problems += self._not_published(place, self.second.outcome(place))
             return Tried(bool(done), [*observer.violations, *problems])
-
-    def _die_with(self, candidate: Candidate, place: str) -> NoReturn:
-        code = 70
-        try:
-            outcome = candidate.outcome(place)
-            code = outcome.exit_code if isinstance(outcome, StageError) else 0
-        finally:
-            os._exit(code)
 
     def _not_published(self, place: str, outcome: Outcome) -> list[str]:
         """What is otherwise than after a publication of the second candidate that nothing went wrong with."""
@@ -465,28 +420,9 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Bench]:
-    """A bench with a server of its own."""
-    (folder / "scratch").mkdir(parents=True)
-    before = {name: getattr(buckets, name) for name in _TIMES}
-    host, temporary = os.environ.get("STORAGE_EMULATOR_HOST"), tempfile.tempdir
-    tempfile.tempdir = str(folder / "scratch")
-    with serving() as server:
-        try:
-            os.environ["STORAGE_EMULATOR_HOST"] = server.url
-            for name, value in _TIMES.items():
-                setattr(buckets, name, value)
-            yield Bench(server, folder)
-        finally:
-            server.outage(True, refused=True)  # threads of the pools keep their connections
-            with warnings.catch_warnings():  # what was cut in its middle is left to the garbage collector
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
-            for name, value in before.items():
-                setattr(buckets, name, value)
-            tempfile.tempdir = temporary
-            del os.environ["STORAGE_EMULATOR_HOST"]
-            if host is not None:
-                os.environ["STORAGE_EMULATOR_HOST"] = host
+    """Yield a bench with a server of its own."""
+    with quick_server(folder, **_TIMES) as server:
+        yield Bench(server, folder)
 
 
 def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
@@ -538,11 +474,3 @@ def _counted(trials: Iterable[Tried]) -> Counts:
 def _files(found: dict[str, bytes], version: int) -> dict[str, bytes]:
     place = f"versions/{version}/"
     return {name.removeprefix(place): content for name, content in found.items() if name.startswith(place)}
-
-
-def _both(one: Callable[[Request], None], other: Callable[[Request], None]) -> Callable[[Request], None]:
-    def each(request: Request) -> None:
-        one(request)
-        other(request)
-
-    return each

@@ -3,14 +3,9 @@
 The result must be that of a transfer that nothing goes wrong with.
 """
 
-import contextlib
 import functools
-import gc
-import os
 import shutil
-import tempfile
-import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from unittest import mock
 
@@ -22,8 +17,9 @@ from components.core.storage import atomic_files, buckets, location
 from components.core.storage.location import Location
 from components.train import uploads
 from tests import artifacts
-from tests.fakes.gcs.server import FAULTS, Server, serving
+from tests.fakes.gcs.server import FAULTS
 from tests.faults.counts import Counts
+from tests.faults.soak.served import quick_server
 
 MANIFEST = "thing.json"
 BUCKET = "b"
@@ -96,7 +92,8 @@ def _everywhere(
 ) -> Counts:
     """Transfers to a place of its own for each fault, as a request that stalled may be acted upon late."""
     counts = Counts()
-    with _bucket(folder) as server:
+    with quick_server(folder, **_TIMES) as server, mock.patch.object(location, "_AT_ONCE", 1):
+        server.create_bucket(BUCKET)
 
         def result(name: str, kind: str = "", at: int = 0) -> tuple[dict[str, bytes], int]:
             place = Location.of(f"{buckets.SCHEME}{BUCKET}/{name}")
@@ -121,22 +118,3 @@ def _everywhere(
                 if len(server.fired) > fired or kind not in _WITH_CONTENT:
                     counts.add(len(server.fired) > fired, wrong)
     return counts
-
-
-@contextlib.contextmanager
-def _bucket(folder: Path) -> Iterator[Server]:
-    """A server whose bucket is this process's; mirrors below a folder; requests one after the other."""
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True)
-    with contextlib.ExitStack() as stack:
-        for name, seconds in _TIMES.items():
-            stack.enter_context(mock.patch.object(buckets, name, seconds))
-        stack.enter_context(mock.patch.object(location, "_AT_ONCE", 1))
-        stack.enter_context(mock.patch.object(tempfile, "tempdir", str(scratch)))
-        server = stack.enter_context(serving())
-        stack.enter_context(mock.patch.dict(os.environ, {"STORAGE_EMULATOR_HOST": server.url}))
-        server.create_bucket(BUCKET)
-        yield server
-        with warnings.catch_warnings():  # what was cut in its middle is left to the garbage collector
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()

@@ -16,8 +16,9 @@ from components.core.errors import StageError, TransientError
 from components.core.registry import registry
 from pipeline.models import upkeep
 from tests.fakes.gcs.server import FAULTS
+from tests.faults.candidates import Candidate, candidate
 from tests.faults.soak import publication
-from tests.faults.soak.publication import Bench, Candidate, candidate
+from tests.faults.soak.publication import Bench
 
 # A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -11,8 +11,9 @@ from components.core.errors import ConfigError, DataError, Superseded, Transient
 from components.core.registry import registry
 from components.core.storage.location import Location
 from tests.fakes.gcs.server import FAULTS, HangUp, Request
+from tests.faults.candidates import candidate
 from tests.faults.soak import publication, publication_mutants
-from tests.faults.soak.publication import NAME, Bench, candidate
+from tests.faults.soak.publication import NAME, Bench
 
 # A connection that a fault cuts in its middle, or that a thread leaves open, is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -14,7 +14,7 @@ from components.core.registry import registry, registry_bucket
 from components.core.storage import buckets
 from pipeline import __main__ as wgan
 from tests.fakes.gcs.server import HangUp, Request, Server
-from tests.faults.soak.publication import Candidate, candidate
+from tests.faults.candidates import Candidate, candidate
 
 # A connection that a thread leaves open is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -1,0 +1,75 @@
+"""Models with their evaluations, to publish: real manifests around a few bytes, which no TensorFlow could load."""
+
+import dataclasses
+from pathlib import Path
+
+from components.core.artifacts import evaluations
+from components.core.errors import StageError
+from components.core.stage.executor import StageResult
+from components.publish import run as publish
+from components.publish.config import PublishConfig
+from tests import artifacts
+
+Outcome = int | StageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A model and the evaluation that promotes it, as folders, and the model's digest."""
+
+    model: str | Path
+    evaluation: str | Path
+    digest: str = ""
+
+    def publish(self, place: str | Path) -> StageResult:
+        """Publish it to a registry."""
+        return publish.run(PublishConfig(model=str(self.model), evaluation=str(self.evaluation), registry=str(place)))
+
+    def outcome(self, place: str | Path) -> Outcome:
+        """Publish it; return the version, or the failure that it ended in."""
+        try:
+            return int(self.publish(place).parameters["version"])
+        except StageError as error:
+            return error
+
+
+def at(folder: Path, digest: str = "") -> Candidate:
+    """Return the candidate that `candidate` made in a folder."""
+    return Candidate(folder / "model", folder / "evaluation", digest)
+
+
+def candidate(
+    folder: Path, step: int, rival: tuple[str, int] = (evaluations.NO_CHAMPION, 0), size: int = 0
+) -> Candidate:
+    """Make a model and an evaluation of it that says PROMOTE.
+
+    Args:
+        folder: Where.
+        step: That of its checkpoint; other models have others.
+        rival: Digest and version of the champion that it was compared with.
+        size: Bytes of its graph, at least.
+    """
+    dataset = artifacts.dataset()
+    trained = {
+        "step": step,
+        "classes": dataset.classes,
+        "dataset_digest": dataset.digest,
+        "settings": {"steps": 300, "batch_size": 64},
+    }
+    origin = artifacts.origin(dataset, trained)
+    names = ("saved_model.pb", "fingerprint.pb", "variables/variables.index", "variables/variables.data", "assets/a")
+    files = {name: f"{name} of {step}".encode() for name in names}
+    files["saved_model.pb"] += bytes(size)
+    model = artifacts.write_model(folder / "model", origin, files)
+    artifacts.write_evaluation(folder / "evaluation", origin, rival)
+    return at(folder, model.digest)
+
+
+def prepare(folder: Path, count: int, published: int) -> None:
+    """Make candidates in `folder/1`, `folder/2`, ..., each compared with the one before, and publish the first ones."""
+    rival = (evaluations.NO_CHAMPION, 0)
+    for number in range(1, count + 1):
+        made = candidate(folder / str(number), number, rival)
+        if number <= published:
+            made.publish(folder / "registry")
+        rival = made.digest, number

@@ -1,0 +1,72 @@
+"""Functions in processes of their own: forks of this one, which begin in milliseconds with all that it has imported."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+_PATIENCE_SECONDS = 120
+
+
+def start(action: Callable[[], object], log: Path) -> int:
+    """Start a function, its output in a file, and return its process id.
+
+    The function's int is the exit code, anything else means 0; the code is 1 if it raises.
+    """
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    pid = os.fork()
+    if pid:
+        os.close(file)
+        return pid
+    code = 1
+    try:
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        sys.stdout = sys.stderr = os.fdopen(file, "w", buffering=1)  # the parent's may be pytest's
+        result = action()
+        code = result if isinstance(result, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def ended(pid: int) -> int | None:
+    """Return the exit code of a child, negative for a signal; None while it lives."""
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+def wait(pid: int) -> int:
+    """Wait for a child and return its exit code, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def wait_until(pid: int, due: Callable[[], bool]) -> int | None:
+    """Wait for a child until something is due; return its exit code if it ended before, else None."""
+    began = time.monotonic()
+    while not due():
+        code = ended(pid)
+        if code is not None:
+            return code
+        assert time.monotonic() - began < _PATIENCE_SECONDS, f"process {pid} hangs"
+        time.sleep(0.0005)
+    return None
+
+
+def strike(pid: int, due: Callable[[], bool], number: int = signal.SIGKILL) -> int:
+    """Send a child a signal as soon as that is due; return how it ended, which may have been before."""
+    code = wait_until(pid, due)
+    if code is not None:
+        return code
+    os.kill(pid, number)
+    return wait(pid)
+
+
+def passed(seconds: float) -> Callable[[], bool]:
+    """Return what says whether so many seconds have passed from now on."""
+    began = time.monotonic()
+    return lambda: time.monotonic() - began > seconds
