@@ -39,9 +39,9 @@ def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
         The exit code of each (less than 0: the signal that killed it), and what it said.
     """
     done = []
-    for attempt in attempts:
-        given = attempt["flags"], attempt.get("plan", []), attempt.get("poison", [])
-        with programs.Program(_attempt, *given) as program:
+    for each in attempts:
+        given = each["flags"], each.get("plan", []), each.get("poison", [])
+        with programs.Program(attempt, *given) as program:
             _, said = program.communicate()
         assert program.returncode is not None
         done.append((program.returncode, said))
@@ -70,7 +70,7 @@ def left_by(folder: Path) -> dict[str, Any]:
     }
 
 
-def _attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:
+def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:
     from components.core.stage import cli
     from components.train import batches, loop
     from components.train.config import TrainConfig

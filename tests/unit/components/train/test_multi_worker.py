@@ -31,6 +31,13 @@ module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 print(json.dumps(getattr(module, function)(strategy, *arguments)))
 """
+# The train stage; worker 1 gets SIGTERM as its eighth block begins.
+WORKER_1_SIGNALLED = """
+import json, os, signal, sys
+from tests.unit.components.train import attempts
+second = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1
+attempts.attempt(sys.argv[1:], [["block", 8, signal.SIGTERM]] if second else [], [])
+"""
 # Cases of test_step.py, and the relative difference that is allowed: none where the same bits are promised.
 ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
@@ -124,10 +131,11 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:
     place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
-    with two_workers(stopped, stage(tiny_dataset, place)) as processes:
-        wait_until(stopped, "step 7 of 60", processes)
-        processes[1].send_signal(signal.SIGTERM)
+    command = [sys.executable, "-c", WORKER_1_SIGNALLED, *stage(tiny_dataset, place)[3:]]
+    with two_workers(stopped, command) as processes:
+        pass
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)
+    assert "planted: signal 15 at block 8" in said(stopped)[1]
     kept = checkpoints.newest(place)
     assert kept is not None
     assert 7 <= kept[1].step < 60
