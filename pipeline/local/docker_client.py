@@ -52,7 +52,7 @@ class Image:
 
     reference: str  # by which it was asked for
     digest: str  # of the registry's manifest where it came from one, else the engine's own
-    id: str  # by which the engine runs it, whatever its names point to by then
+    id: str  # by which the engine runs it, even if its names move meanwhile
     platform: str  # such as linux/amd64
     version: str  # its label org.opencontainers.image.version; empty if it has none
     code: Mapping[str, str] = dataclasses.field(default_factory=dict)  # digests of the stages' code, by stage

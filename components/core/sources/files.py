@@ -18,7 +18,7 @@ _READ_AT_ONCE = 1 << 20
 class SourceFile(NamedTuple):
     """One file of a source."""
 
-    name: str  # its path within the source, with `/`, printable whatever bytes the real name has
+    name: str  # its path within the source, with `/`, printable even if the real name is not
     place: str  # its path, or gs://BUCKET/NAME
     bytes: int  # its size when it was listed
     stamp: str = ""  # its `index.stamp_of`; empty in a bucket, and once the checksum is known

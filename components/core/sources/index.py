@@ -72,7 +72,7 @@ class SourceIndex:
             log.warning("the index %s cannot be used, so that files are read again: %s", self._file, _reason(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
-        """Write the checksums of `count` files in place of the former ones, unless they are the same.
+        """Write the checksums of `count` files in place of the previous ones, unless they are the same.
 
         An index that cannot be written costs time in the next run; this logs a warning.
         """

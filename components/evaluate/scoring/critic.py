@@ -29,7 +29,7 @@ def gaps(
     Returns:
         critic_gap_train, critic_gap_test: Mean score of the real images less that of the samples.
         critic_gap_error: Standard error of the latter.
-        critic_overfit: Share of the former that the latter lacks; about 0 unless images were learnt by heart.
+        critic_overfit: Share of the training gap that the test gap lacks; about 0 unless it memorised images.
     """
     score = tf.function(lambda inputs: critic(inputs, training=False)[:, 0], reduce_retracing=True)
 

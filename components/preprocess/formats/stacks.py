@@ -76,7 +76,7 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
 
 @contextlib.contextmanager
 def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> Iterator[BinaryIO]:
-    """Open a file of a source for reading, unpacked if its content is gzip, whatever its name.
+    """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing.
 
     Args:
         file: The file.

@@ -1,4 +1,4 @@
-"""What a source holds, told before anything is decoded: its parts, classes, splits, shape; and reading the parts."""
+"""Survey a source before anything is decoded: its parts, classes, splits, shape. Read the parts."""
 
 import csv
 import dataclasses

@@ -20,7 +20,7 @@ from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
 from components.preprocess.formats.stacks import Stack
 
-_LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and what else is told of it
+_LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and its other fields
 _IMAGE_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
 
@@ -53,7 +53,7 @@ class _NoExample(Exception):
 
 
 def list_stacks(files: Collection[SourceFile]) -> list[TfrecordStack]:
-    """Read files through, and list those with records; one alone is for `train`, whatever its name."""
+    """Read files through, and list those with records; a single file is for `train` under any name."""
     found = []
     for file in files:
         count, values, unlabelled = 0, set[int](), -1

@@ -150,7 +150,7 @@ def _digest(schedule: Any) -> str:
 
 
 def _waits_for_its_start(schedule: Any, now: datetime.datetime) -> bool:
-    """Whether a schedule was made and never resumed, so that it starts nothing, whatever its state is."""
+    """Return whether a schedule was made and never resumed: it starts nothing then, in any state."""
     start = utc(schedule.start_time)
     return start is not None and start > now + _NOT_YET
 
