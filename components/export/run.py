@@ -1,33 +1,11 @@
-"""The export stage: saves the generator, draws from it in a new process, compares, and describes the model."""
+"""The export stage: makes a SavedModel of a checkpoint, unless it exists."""
 
-import logging
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-
-import keras
-import numpy as np
-import tensorflow as tf
-
-from components.core.artifacts import checkpoints, lineage, models
+from components.core.artifacts import checkpoints, models
 from components.core.artifacts.made_once import made_once
-from components.core.errors import StageError
-from components.core.networks import checkpoint_networks, conditioning, gan, saved_models
-from components.core.reporting import model_card
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
-from components.export import serving
 from components.export.config import ExportConfig
-
-log = logging.getLogger(__name__)
-
-_CHECK_SEED, _CHECK_COUNT = 20, 70  # more than one batch of serving.BATCH
-_FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a grey level is 8e-3
-_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one grey level: roundings of a value halfway between two levels
 
 
 def run(config: ExportConfig) -> StageResult:
@@ -43,8 +21,13 @@ def run(config: ExportConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.model, parts))
 
     def make() -> None:
+        # Imported here, so that a finished model is found without TensorFlow.
+        import tensorflow as tf
+
+        from components.export.make import make
+
         with tf.device("CPU:0"):  # the graph is the same wherever it was made
-            _make(config, checkpoint, location)
+            make(config, checkpoint, location)
 
     description, kept = made_once(location, models.Description, {"checkpoint_digest": checkpoint.digest}, make)
     size = sum(entry["bytes"] for entry in description.files.values())
@@ -53,72 +36,3 @@ def run(config: ExportConfig) -> StageResult:
         parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary},
         kept=kept,
     )
-
-
-def _make(config: ExportConfig, checkpoint: checkpoints.Description, location: Location) -> None:
-    network = gan.NetworkConfig.from_json(checkpoint.network)
-    generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
-    with location.new_folder(models.MANIFEST) as folder:
-        served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
-        saved_models.save(served, folder, served.signatures_by_name)
-        _check(folder, generator, network.latent_size, checkpoint.class_counts)
-        description = models.Description(
-            files=models.list_files(folder),
-            checkpoint_digest=checkpoint.digest,
-            step=checkpoint.step,
-            image=network.image,
-            latent_size=network.latent_size,
-            classes=checkpoint.classes,
-            dataset_digest=checkpoint.dataset_digest,
-            class_counts=checkpoint.class_counts,
-            made_with=lineage.made_with("export"),
-        )
-        description = models.with_card(folder, description, model_card.render(description, checkpoint.settings))
-        description.write(folder)
-
-
-def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
-    """Raise `StageError` unless a new process without this package draws what the generator draws."""
-    log.info("export: drawing from the saved model in a new process")
-    inputs = _inputs(latent_size, class_counts)
-    with tempfile.TemporaryDirectory() as scratch:
-        np.savez(Path(scratch, "inputs.npz"), allow_pickle=False, **inputs)
-        arguments = (model.absolute(), "inputs.npz", _CHECK_SEED, _CHECK_COUNT, "images.npz")
-        command = [*map(str, (sys.executable, "-I", Path(__file__).with_name("draw.py"), *arguments))]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise StageError(f"the saved model cannot be drawn from by TensorFlow alone:\n{done.stderr[-2000:]}")
-        with np.load(Path(scratch, "images.npz")) as arrays:
-            drawn = dict(arrays)
-    given = gan.with_labels(inputs["latents"], inputs.get("labels"), len(class_counts))
-    expected = generator(given, training=False).numpy()
-    difference = float(np.abs(drawn["served"] - expected).max())
-    if not difference <= _FLOAT_TOLERANCE:
-        raise StageError(f"serving_default draws other images than the generator: they differ by up to {difference}")
-    _require_same_pixels(drawn["sampled"], gan.to_pixels(expected).numpy())
-    if not np.array_equal(drawn["decoded"], drawn["sampled"]):
-        raise StageError("png draws other images than sample")
-    if class_counts and not np.array_equal(drawn["asked"], drawn["sampled"]):
-        raise StageError("sample_labels draws other images than sample of the same labels")
-
-
-def _inputs(latent_size: int, class_counts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The latents of `sample` for the seed and count of the check, and the labels of a conditional model."""
-    batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
-    found = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
-    if class_counts:
-        found["labels"] = [conditioning.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
-    return {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in found.items()}
-
-
-def _require_same_pixels(drawn: np.ndarray, expected: np.ndarray) -> None:
-    if drawn.shape != expected.shape or drawn.dtype != np.uint8:
-        raise StageError(f"sample draws {drawn.dtype} {drawn.shape}, expected uint8 {expected.shape}")
-    levels = np.abs(drawn.astype(np.int16) - expected)
-    differing, most = (levels > 0).mean(), levels.max()
-    if most > 1 or differing > _LEVELS_SHARE:
-        raise StageError(
-            f"sample draws other images than the generator: {differing:.2%} of the pixels differ, "
-            f"by up to {most} levels"
-        )

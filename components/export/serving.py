@@ -1,6 +1,7 @@
 """The generator as a module of plain TensorFlow, with its signatures."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -28,65 +29,72 @@ class ServedGenerator(tf.Module):
         super().__init__(name="generator")
         self.weights = saved_models.plain_variables(generator.trainable_variables)
         self.statistics = saved_models.plain_variables(generator.non_trainable_variables)
-        shape = [image.height, image.width, image.channels]
-        classes = len(class_counts)
 
         def draw(latents: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
-            inputs = gan.with_labels(latents, labels, classes)
+            inputs = gan.with_labels(latents, labels, len(class_counts))
             images, _ = generator.stateless_call(self.weights, self.statistics, inputs, training=False)
             return images
 
-        def batch_of(seed: tf.Tensor, index: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
-            latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
-            return gan.to_pixels(draw(latents, labels))
-
-        def pixels(seed: tf.Tensor, count: tf.Tensor, labels_of: Callable[[tf.Tensor], tf.Tensor | None]) -> tf.Tensor:
-            batches = tf.map_fn(
-                lambda index: batch_of(seed, index, labels_of(index)),
-                tf.range((count + BATCH - 1) // BATCH),
-                fn_output_signature=tf.TensorSpec([BATCH, *shape], tf.uint8),
-                parallel_iterations=1,
-            )
-            return tf.reshape(batches, [-1, *shape])[:count]
-
-        def any_pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-            def labels_of(batch: tf.Tensor) -> tf.Tensor | None:
-                return conditioning.draw_labels(class_counts, BATCH, seed, batch) if classes else None
-
-            return pixels(seed, count, labels_of)
-
-        def serving_default(latents: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"images": draw(latents)}
-
-        def serve_labels(latents: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"images": draw(latents, _known(labels, classes))}
-
-        def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"images": any_pixels(seed, count)}
-
-        def sample_labels(seed: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-            count = tf.size(labels, tf.int64)
-            padded = tf.pad(_known(labels, classes), [[0, -count % BATCH]])
-            return {"images": pixels(seed, count, lambda batch: tf.reshape(padded, [-1, BATCH])[batch])}
-
-        def png(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {"files": tf.map_fn(tf.io.encode_png, any_pixels(seed, count), fn_output_signature=tf.string)}
-
-        latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
-        draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]
-        signatures = {
-            "serving_default": tf.function(serving_default, input_signature=[latents_spec]),
-            "sample": tf.function(sample, input_signature=draw_specs),
-            "png": tf.function(png, input_signature=draw_specs),
-        }
-        if classes:
-            labels_spec = tf.TensorSpec([None], tf.int32, name="labels")
-            signatures |= {
-                "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
-                "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
-            }
         # TensorFlow does not save a dictionary that changes once it is an attribute.
-        self.signatures_by_name = signatures
+        self.signatures_by_name = _signatures(draw, image, latent_size, class_counts)
+
+
+def _signatures(
+    draw: Callable[..., tf.Tensor], image: ImageShape, latent_size: int, class_counts: Sequence[int]
+) -> dict[str, Any]:
+    shape = [image.height, image.width, image.channels]
+    classes = len(class_counts)
+
+    def batch_of(seed: tf.Tensor, index: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
+        latents = tf.random.stateless_normal([BATCH, latent_size], tf.stack([seed, index]), alg="philox")
+        return gan.to_pixels(draw(latents, labels))
+
+    def pixels(seed: tf.Tensor, count: tf.Tensor, labels_of: Callable[[tf.Tensor], tf.Tensor | None]) -> tf.Tensor:
+        batches = tf.map_fn(
+            lambda index: batch_of(seed, index, labels_of(index)),
+            tf.range((count + BATCH - 1) // BATCH),
+            fn_output_signature=tf.TensorSpec([BATCH, *shape], tf.uint8),
+            parallel_iterations=1,
+        )
+        return tf.reshape(batches, [-1, *shape])[:count]
+
+    def any_pixels(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        def labels_of(batch: tf.Tensor) -> tf.Tensor | None:
+            return conditioning.draw_labels(class_counts, BATCH, seed, batch) if classes else None
+
+        return pixels(seed, count, labels_of)
+
+    def serving_default(latents: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"images": draw(latents)}
+
+    def serve_labels(latents: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"images": draw(latents, _known(labels, classes))}
+
+    def sample(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"images": any_pixels(seed, count)}
+
+    def sample_labels(seed: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        count = tf.size(labels, tf.int64)
+        padded = tf.pad(_known(labels, classes), [[0, -count % BATCH]])
+        return {"images": pixels(seed, count, lambda batch: tf.reshape(padded, [-1, BATCH])[batch])}
+
+    def png(seed: tf.Tensor, count: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"files": tf.map_fn(tf.io.encode_png, any_pixels(seed, count), fn_output_signature=tf.string)}
+
+    latents_spec = tf.TensorSpec([None, latent_size], tf.float32, name="latents")
+    draw_specs = [tf.TensorSpec([], tf.int64, name="seed"), tf.TensorSpec([], tf.int64, name="count")]
+    found = {
+        "serving_default": tf.function(serving_default, input_signature=[latents_spec]),
+        "sample": tf.function(sample, input_signature=draw_specs),
+        "png": tf.function(png, input_signature=draw_specs),
+    }
+    if classes:
+        labels_spec = tf.TensorSpec([None], tf.int32, name="labels")
+        found |= {
+            "serving_default": tf.function(serve_labels, input_signature=[latents_spec, labels_spec]),
+            "sample_labels": tf.function(sample_labels, input_signature=[draw_specs[0], labels_spec]),
+        }
+    return found
 
 
 def _known(labels: tf.Tensor, classes: int) -> tf.Tensor:

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from components.core.networks import checkpoint_networks, gan
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import digests
+from components.export import make
 from components.export import run as export
 from components.export.config import ExportConfig
 
@@ -152,6 +155,10 @@ def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
     assert _run(checkpoint, model) == dataclasses.replace(result, kept=True)
+    without = "import sys; from components.core.stage import cli; sys.modules['tensorflow'] = None; cli.main('export')"
+    words = [f"--checkpoint={checkpoint}", f"--model={model}"]
+    done = subprocess.run([sys.executable, "-c", without, *words], capture_output=True, text=True, check=True)
+    assert f"model_digest: {result.parameters['model_digest']}\n" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in model.rglob("*")} == before
     with pytest.raises(ConfigError, match="belongs to another model"):
         _run(make_checkpoint(tmp_path, seed=1), model)
@@ -175,15 +182,15 @@ def test_a_generator_other_than_the_saved_one_is_noticed(
     _, model, _ = exported
     other = checkpoint_networks.load_averaged(make_checkpoint(tmp_path, seed=2))
     with pytest.raises(StageError, match="serving_default draws other images"):
-        export._check(model, other, 16)
+        make._check(model, other, 16)
 
 
 def test_sampled_pixels_may_differ_by_rare_roundings_only() -> None:
     expected = np.full((10, 8, 8, 1), 7, np.uint8)
     drawn = expected.copy()
-    export._require_same_pixels(drawn, expected)
+    make._require_same_pixels(drawn, expected)
     drawn[0] = 8
     with pytest.raises(StageError, match=r"10\.00%"):
-        export._require_same_pixels(drawn, expected)
+        make._require_same_pixels(drawn, expected)
     with pytest.raises(StageError, match="float32"):
-        export._require_same_pixels(gan.to_unit_range(expected).numpy(), expected)
+        make._require_same_pixels(gan.to_unit_range(expected).numpy(), expected)
