@@ -11,7 +11,6 @@ from typing import Any
 
 from components.core.stage import cli
 from components.train.batches import Batches
-from components.train.config import TrainConfig
 
 
 def main() -> int:
@@ -28,7 +27,7 @@ def main() -> int:
 
     # In its place, as the stage offers no hook for a clock and needs none.
     Batches.block = timed  # type: ignore[method-assign, assignment]
-    code = cli.main("train", TrainConfig, arguments)
+    code = cli.main("train", arguments)
     place.write_text(json.dumps(waited), encoding="utf-8")
     return code
 

@@ -10,7 +10,8 @@ MAKERS = ("preprocess", "train", "embed", "evaluate", "export")
 ALL = ("decide", *MAKERS, "publish", "record")
 
 
-def config_of(stage: str) -> type:
-    """Return the class of a stage's settings."""
-    found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{stage.title()}Config")
+def config_of(stage: str, variant: str = "") -> type:
+    """Return the class of the settings of a stage, or of a variant of it."""
+    name = (variant or stage).title().replace("_", "")
+    found: type = getattr(importlib.import_module(f"components.{stage}.config"), f"{name}Config")
     return found

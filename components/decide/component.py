@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.decide.config import DecideConfig
 
 decide = component_of(
     "decide",
-    DecideConfig,
     "Decides whether a run can make anything new, and which checkpoint a training starts from.",
     {
         "decision": str,

@@ -4,32 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Setting, require_valid
-from components.core.stage.own_embedding import OwnEmbedding
+from components.core.stage.inputs import OwnEmbedding, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecideConfig:
     """Reads what the source holds now, decides whether a run can make anything new, and where a training starts."""
 
-    source: Annotated[
-        str,
-        Setting(
-            "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
-            "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
-            in_key=False,
-            place=True,
-        ),
-    ]
+    source: Source
     registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
     own_embedding: OwnEmbedding = ""
-    source_index: Annotated[
-        str,
-        Setting(
-            "Folder that keeps what was read of sources, so that files that did not change are not read again; "
-            "none when empty.",
-            in_key=False,
-        ),
-    ] = ""
+    source_index: SourceIndex = ""
     settings: Annotated[
         str, Setting("A line `name=value` for each parameter of the pipeline that decides what is made.")
     ] = ""

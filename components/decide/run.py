@@ -8,7 +8,7 @@ from components.core.errors import ConfigError
 from components.core.registry import registry
 from components.core.registry.registry import Champion
 from components.core.sources import sources
-from components.core.stage import own_embedding
+from components.core.stage import inputs
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
 from components.decide.config import DecideConfig
@@ -28,7 +28,7 @@ def run(config: DecideConfig) -> StageResult:
             damaged.
     """
     fingerprint, held = sources.fingerprint(config.source, config.source_index)
-    own_digest = own_embedding.digest_of_content(config.own_embedding)
+    own_digest = inputs.digest_of_embedding(config.own_embedding)
     now = recipes.of_this_code(fingerprint, own_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None

@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.embed.config import EmbedConfig
 
 embed = component_of(
     "embed",
-    EmbedConfig,
     "Makes the spaces of the metrics: trains the classifier, takes in a user's own embedding.",
     {"embedding_uri": str, "embedding_digest": str},
     runs_in=container_images.TRAIN,

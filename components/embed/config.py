@@ -6,7 +6,7 @@ from typing import Annotated
 
 from components.core.settings import Setting, require_valid, share_problem
 from components.core.stage.hardware import Accelerator, Replicas, Tpu
-from components.core.stage.own_embedding import OwnEmbedding
+from components.core.stage.inputs import OwnEmbedding
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # The other spaces, what the artefact calls the classes, and what scores of images begin with.

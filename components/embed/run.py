@@ -6,7 +6,7 @@ from components.core import settings
 from components.core.artifacts import datasets, embeddings
 from components.core.artifacts.made_once import made_once
 from components.core.distributed.cluster import cluster_for
-from components.core.stage import cache_key, own_embedding
+from components.core.stage import cache_key, inputs
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
 from components.embed.config import EmbedConfig
@@ -26,7 +26,7 @@ def run(config: EmbedConfig) -> StageResult:
     """
     cluster = cluster_for(config.accelerator)
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    own_digest = own_embedding.digest_of_content(config.own_embedding, config.own_embedding_digest)
+    own_digest = inputs.digest_of_embedding(config.own_embedding, config.own_embedding_digest)
     config = dataclasses.replace(config, own_embedding_digest=own_digest)
     parts = cache_key.key_parts("embed", config, dataset_digest=manifest.digest)
     location = Location.of(cache_key.fill_key(config.embedding, parts))

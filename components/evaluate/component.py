@@ -4,11 +4,9 @@ from kfp import dsl
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.evaluate.config import EvaluateConfig
 
 evaluate = component_of(
     "evaluate",
-    EvaluateConfig,
     "Scores a checkpoint and gives a verdict.",
     {
         "evaluation_uri": str,

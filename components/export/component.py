@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.export.config import ExportConfig
 
 export = component_of(
     "export",
-    ExportConfig,
     "Makes a SavedModel of a checkpoint's averaged generator.",
     {"model_uri": str, "model_digest": str},
     runs_in=container_images.TRAIN,

@@ -2,13 +2,11 @@
 
 import gc
 import os
-import sys
 
 from components.core.stage import cli
-from components.preprocess.config import PreprocessConfig
 
 if __name__ == "__main__":
     # Before NumPy is imported: its threads wait for their next product at full speed, and take time from other work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(50_000)  # lists of ten thousand files would be looked through for each seven hundred
-    sys.exit(cli.main("preprocess", PreprocessConfig))
+    raise SystemExit(cli.main("preprocess"))

@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.preprocess.config import PreprocessConfig
 
 preprocess = component_of(
     "preprocess",
-    PreprocessConfig,
     "Turns images into a dataset.",
     {"dataset_uri": str, "dataset_digest": str},
     runs_in=container_images.PREPROCESS,

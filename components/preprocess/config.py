@@ -4,35 +4,21 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Setting, require_valid
+from components.core.stage.inputs import Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreprocessConfig:
     """Turns images into a dataset: TFRecord shards per split and a description, by an Apache Beam pipeline."""
 
-    source: Annotated[
-        str,
-        Setting(
-            "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
-            "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
-            in_key=False,
-            place=True,
-        ),
-    ]
+    source: Source
     dataset: Annotated[
         str, Setting("Folder to make; `{key}` in it becomes a digest of source, settings and code.", in_key=False)
     ]
     source_fingerprint: Annotated[
         str, Setting("What the decide stage found in the source; computed when empty.", digest=True)
     ] = ""
-    source_index: Annotated[
-        str,
-        Setting(
-            "Folder where the decide stage keeps what was read of sources, so that files that did not change are not "
-            "read again; none when empty.",
-            in_key=False,
-        ),
-    ] = ""
+    source_index: SourceIndex = ""
     former_datasets: Annotated[
         str,
         Setting(

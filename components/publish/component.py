@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.publish.config import PublishConfig
 
 publish = component_of(
     "publish",
-    PublishConfig,
     "Publishes a model as the registry's next version and champion.",
     {"version": int},
     runs_in=container_images.TRAIN,

@@ -4,11 +4,9 @@ from kfp import dsl
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.record.config import RecordConfig
 
 record = component_of(
     "record",
-    RecordConfig,
     "Writes the final record of a run, however the run ended.",
     {"record_uri": str, "state": str},
     runs_in=container_images.PREPROCESS,

@@ -2,11 +2,9 @@
 
 from components.core import container_images
 from components.core.stage.component import component_of
-from components.train.config import TrainConfig
 
 train = component_of(
     "train",
-    TrainConfig,
     "Trains a WGAN-GP on a dataset.",
     {"checkpoint_uri": str, "checkpoint_digest": str},
     runs_in=container_images.TRAIN,

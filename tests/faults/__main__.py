@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 
 from components.core.artifacts.datasets import ImageShape
-from components.train.config import TrainConfig
 from tests.conftest import write_dataset
 from tests.faults import candidates
 from tests.faults.counts import Counts
@@ -44,7 +43,7 @@ def main() -> None:
         folder, chance = Path(name), random.Random(given.seed)
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
-        training = Stage("train", TrainConfig, {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
+        training = Stage("train", {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
         short = training.with_settings(steps=20)  # for what is not about how far a training comes
         importlib.import_module("components.preprocess.beam.pipeline")
         candidates.prepare(folder / "candidates", 2, 0)

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.train.config import TrainConfig
 from tests.faults import candidates
 from tests.faults.counts import Counts
 from tests.faults.kills import OUTPUT, TRAINING, Stage, content, light_stages
@@ -118,7 +117,7 @@ def main(folder: Path) -> None:
     stages = light_stages(folder / "inputs")
     given = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
     found, seen = {}, []
-    for stage in [*stages, Stage("train", TrainConfig, given)]:
+    for stage in [*stages, Stage("train", given)]:
         seen.append(time.time())
         stage.into(folder / stage.name).run(folder / "log")
         for name, held in content(folder / stage.name).items():

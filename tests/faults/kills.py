@@ -15,13 +15,6 @@ from typing import Any
 
 from components.core.artifacts import checkpoints
 from components.core.stage import cli
-from components.decide.config import DecideConfig
-from components.embed.config import EmbedConfig
-from components.evaluate.config import EvaluateConfig
-from components.export.config import ExportConfig
-from components.preprocess.config import PreprocessConfig
-from components.publish.config import PublishConfig
-from components.train.config import TrainConfig
 from tests.faults import candidates, forks
 from tests.faults.counts import Counts
 from tests.limits import NO_LIMITS
@@ -46,10 +39,9 @@ _KILLS_OF_A_TRAINING = 4
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One command: a stage's name, its configuration class, and its settings."""
+    """One command: a stage's name and its settings."""
 
     name: str
-    config: type
     settings: dict[str, Any]
 
     def into(self, place: Path) -> "Stage":
@@ -67,7 +59,7 @@ class Stage:
 
         def act() -> int:
             before()
-            return cli.main(self.name, self.config, words)
+            return cli.main(self.name, words)
 
         return forks.start(act, log)
 
@@ -207,14 +199,14 @@ def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) ->
 def publishing(folder: Path, number: int) -> Stage:
     """Return the publication of the candidate `folder/NUMBER`."""
     made = candidates.at(folder / str(number))
-    return Stage("publish", PublishConfig, {"model": made.model, "evaluation": made.evaluation, "registry": OUTPUT})
+    return Stage("publish", {"model": made.model, "evaluation": made.evaluation, "registry": OUTPUT})
 
 
 def light_stages(folder: Path) -> list[Stage]:
     """Return stages that need no TensorFlow, for the candidate `folder/1`."""
     return [
-        Stage("decide", DecideConfig, {"source": "digits", "registry": folder / "registry", "source_index": OUTPUT}),
-        Stage("preprocess", PreprocessConfig, {"source": "digits", "dataset": f"{OUTPUT}/dataset"}),
+        Stage("decide", {"source": "digits", "registry": folder / "registry", "source_index": OUTPUT}),
+        Stage("preprocess", {"source": "digits", "dataset": f"{OUTPUT}/dataset"}),
         publishing(folder, 1),
     ]
 
@@ -223,13 +215,13 @@ def heavy_stages(folder: Path, dataset: Path) -> list[Stage]:
     """Make inputs for the stages that need TensorFlow, and return those."""
     folder.mkdir()
     given = {"dataset": dataset, "checkpoints": folder / "training", **TRAINING}
-    Stage("train", TrainConfig, given).run(folder / "log")
+    Stage("train", given).run(folder / "log")
     checkpoint = checkpoints.step_folder(folder / "training", TRAINING["steps"])
-    embed = Stage("embed", EmbedConfig, {"dataset": dataset, "embedding": OUTPUT, "classifier_epochs": 1})
+    embed = Stage("embed", {"dataset": dataset, "embedding": OUTPUT, "classifier_epochs": 1})
     embed.into(folder / "embedding").run(folder / "log")
     judged = {"checkpoint": checkpoint, "dataset": dataset, "embedding": folder / "embedding", "evaluation": OUTPUT}
     return [
         embed,
-        Stage("evaluate", EvaluateConfig, {**judged, "sample_count": 100, **NO_LIMITS}),
-        Stage("export", ExportConfig, {"checkpoint": checkpoint, "model": OUTPUT}),
+        Stage("evaluate", {**judged, "sample_count": 100, **NO_LIMITS}),
+        Stage("export", {"checkpoint": checkpoint, "model": OUTPUT}),
     ]

@@ -21,8 +21,6 @@ from typing import Any
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
-from components.preprocess.config import PreprocessConfig
-from components.train.config import TrainConfig
 from tests.conftest import write_dataset
 from tests.faults import candidates, forks, kills
 from tests.faults.kills import TRAINING, Stage, content, differences
@@ -88,7 +86,7 @@ def _publish(folder: Path, place: Path, before: Callable[[], None] = lambda: Non
 
 def _preprocess(place: Path) -> dict[str, Any]:
     settings = {"source": "digits", "height": 32, "width": 32, "dataset": place}
-    found = _ended(Stage("preprocess", PreprocessConfig, settings))
+    found = _ended(Stage("preprocess", settings))
     return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
 
 
@@ -114,7 +112,7 @@ def trainings(folder: Path) -> dict[str, Any]:
 
 def _train(dataset: Path, place: Path) -> dict[str, Any]:
     settings = {"dataset": dataset, "checkpoints": place, **TRAINING, "critic_steps": 2}
-    found = _ended(Stage("train", TrainConfig, settings))
+    found = _ended(Stage("train", settings))
     whole = [description.step for _, description in checkpoints.all_whole(place)]
     return {**found, "place": str(place), "steps": checkpoints.steps(place), "whole": sorted(whole), **_left(place)}
 

@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from components.core import errors, settings
+from components.core import errors, settings, stages
 from components.core.errors import ConfigError, StageError, Terminated
 from components.core.stage import hardware, run_notes
 from components.core.stage.executor import ExecutorInput, StageResult
@@ -39,7 +39,7 @@ def log_to_stderr() -> None:
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
-def main(stage: str, config_class: type, arguments: list[str] | None = None, variant: str = "") -> int:
+def main(stage: str, arguments: list[str] | None = None, variant: str = "") -> int:
     """Run `components.STAGE.run`, or the variant chosen by a flag of its name, and return the exit code."""
     log_to_stderr()
     if UMASK in os.environ:
@@ -55,6 +55,7 @@ def main(stage: str, config_class: type, arguments: list[str] | None = None, var
     signal.signal(signal.SIGTERM, _terminate)
     try:
         program = f"python -m components.{stage}" + (f" --{variant.replace('_', '-')}" if variant else "")
+        config_class = stages.config_of(stage, variant)
         given, executor = _read_arguments(program, config_class, sys.argv[1:] if arguments is None else arguments)
         own = [field.name for field in settings.fields_of(config_class)]
         with run_notes.noted(stage, executor.take_run(own) if executor else None) as results:

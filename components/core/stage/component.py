@@ -6,7 +6,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.core import settings
+from components.core import settings, stages
 from components.core.container_images import image
 from components.core.stage import executor
 
@@ -15,7 +15,6 @@ _SUMMARY = "summary"  # an output of every stage: one line for people
 
 def component_of(
     stage: str,
-    config: type,
     description: str,
     outputs: Mapping[str, Any],
     *,
@@ -29,7 +28,7 @@ def component_of(
         runs_in: Its image in `components.core.container_images`.
         inputs: Settings that Kubeflow fills in, and kfp's types for them.
     """
-    fields = settings.fields_of(config)
+    fields = settings.fields_of(stages.config_of(stage))
     required = {field.name: field.type for field in fields if field.required}
     required |= {**dict.fromkeys(executor.OF_THE_RUN, str), **(inputs or {})}
     required |= {name: _output(kind) for name, kind in {**outputs, _SUMMARY: str}.items()}

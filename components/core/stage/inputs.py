@@ -1,4 +1,4 @@
-"""A user's own embedding: its setting and its digest. Standard library only."""
+"""What users give a run, a source of images and an embedding of their own. Standard library only."""
 
 from typing import Annotated
 
@@ -9,6 +9,23 @@ from components.core.storage.location import Location
 
 GRAPH = "saved_model.pb"
 
+Source = Annotated[
+    str,
+    Setting(
+        "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
+        "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
+        in_key=False,
+        place=True,
+    ),
+]
+SourceIndex = Annotated[
+    str,
+    Setting(
+        "Folder that keeps what was read of sources, so that files that did not change are not read again; "
+        "none when empty.",
+        in_key=False,
+    ),
+]
 OwnEmbedding = Annotated[
     str,
     Setting(
@@ -19,8 +36,8 @@ OwnEmbedding = Annotated[
 ]
 
 
-def digest_of_content(place: str, expected: str = "") -> str:
-    """Return the sha256 over the names and the content of a SavedModel's files; empty if the place is.
+def digest_of_embedding(place: str, expected: str = "") -> str:
+    """Return the sha256 over the names and the content of an embedding's files; empty if the place is.
 
     Raises:
         DataError: There is no SavedModel, or it has another digest than the one expected.

@@ -173,8 +173,7 @@ def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> No
     """The signal reaches Python, which is the container's first process, and the exit code says so."""
     waiting = "import sys, time; from components.core.stage import cli; import components.train.run as t"
     waiting += "; t.run = lambda config: (print('at work', file=sys.stderr), time.sleep(600))"
-    waiting += "; from components.train.config import TrainConfig"
-    waiting += "; sys.exit(cli.main('train', TrainConfig, ['--dataset=/tmp/d', '--checkpoints=/tmp/c']))"
+    waiting += "; sys.exit(cli.main('train', ['--dataset=/tmp/d', '--checkpoints=/tmp/c']))"
     command = [client, "run", "--detach", "--read-only", "--tmpfs", "/tmp", "--user", "12345:0", "--network", "none"]  # noqa: S108
     started = subprocess.run(
         [*command, "--entrypoint", "python", train_image, "-c", waiting], capture_output=True, text=True, check=True

@@ -11,7 +11,7 @@ from components.core.artifacts import checkpoints
 from components.core.artifacts.recipes import Recipe
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
-from components.core.stage import own_embedding
+from components.core.stage import inputs
 from components.core.storage import buckets
 from components.decide import run as decide
 from components.decide.config import DecideConfig
@@ -80,7 +80,7 @@ def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -
 def test_what_is_new_is_told(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], told: str
 ) -> None:
-    for path in (Path("pets", "1.png"), Path("embedding", own_embedding.GRAPH)):
+    for path in (Path("pets", "1.png"), Path("embedding", inputs.GRAPH)):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ from components.core.metrics import feature_spaces, set_distances
 from components.core.metrics.whitening import fit_whitening
 from components.core.networks import checkpoint_networks, gan
 from components.core.registry import registry
-from components.core.stage import own_embedding
+from components.core.stage import inputs
 from components.core.stage.executor import StageResult
 from components.embed import run as embed
 from components.embed.config import EmbedConfig
@@ -240,8 +240,8 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(
     with pytest.raises(ConfigError, match=r"own_embedding_digest was '.*' there and is '.*' now"):
         embed.run(coloured(other, "again"))
     with pytest.raises(DataError, match=r"has digest .*, expected .*; run again if it was changed"):
-        embed.run(coloured(other, own_embedding_digest=own_embedding.digest_of_content(here)))
-    Path(other, own_embedding.GRAPH).write_bytes(b"no graph")
+        embed.run(coloured(other, own_embedding_digest=inputs.digest_of_embedding(here)))
+    Path(other, inputs.GRAPH).write_bytes(b"no graph")
     with pytest.raises(DataError, match=r"own_embedding .* cannot be loaded by TensorFlow"):
         embed.run(coloured(other))
 

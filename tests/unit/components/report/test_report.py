@@ -12,7 +12,6 @@ from components.core.reporting import grids
 from components.core.stage import cli
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
-from components.report.config import ReportConfig
 from tests import artifacts
 from tests.fakes.gcs.server import Server
 
@@ -70,7 +69,7 @@ class Page(html.parser.HTMLParser):
 
 def compare(folder: Path, first: Path | str, second: Path | str) -> Page:
     words = ["compare", str(first), "--output", str(folder / "page.html"), str(second)]
-    assert cli.main("report", ReportConfig, words) == 0
+    assert cli.main("report", words) == 0
     return Page(folder / "page.html")
 
 
@@ -157,7 +156,7 @@ def test_bad_input_is_named_and_shows_no_traceback(
     words = ["show" if case == "action" else "compare", str(good), str(bad), "--output", str(output)]
     if case == "alone":
         del words[2]
-    assert cli.main("report", ReportConfig, words) == code
+    assert cli.main("report", words) == code
     assert message in caplog.text
     assert "Traceback" not in caplog.text
     assert not (tmp_path / "page.html").exists()

@@ -16,7 +16,6 @@ from components.core.stage import cli
 from components.core.storage import buckets
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from components.sample.config import SampleConfig
 from tests.fakes.gcs.server import Server
 
 
@@ -48,7 +47,7 @@ def conditional(champion_of: Callable[..., tuple[Path, Path]]) -> tuple[Path, Pa
 
 
 def _sample(*arguments: object) -> int:
-    return cli.main("sample", SampleConfig, [str(argument) for argument in arguments])
+    return cli.main("sample", [str(argument) for argument in arguments])
 
 
 def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(

@@ -73,7 +73,6 @@ def left_by(folder: Path) -> dict[str, Any]:
 def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) -> None:
     from components.core.stage import cli
     from components.train import batches, loop
-    from components.train.config import TrainConfig
 
     for phase, call, *signals in plan:
         _plant(phase, call, signals)
@@ -95,7 +94,7 @@ def attempt(flags: list[str], plan: list[list[Any]], poison: list[list[Any]]) ->
 
         loop.WganStep = remembered  # type: ignore[misc, assignment]
         batches.Batches.block = poisoned  # type: ignore[method-assign]
-    sys.exit(cli.main("train", TrainConfig, flags))
+    sys.exit(cli.main("train", flags))
 
 
 def _plant(phase: str, call: int, signals: list[int]) -> None:

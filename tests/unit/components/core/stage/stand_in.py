@@ -36,7 +36,8 @@ def run(config: Config) -> StageResult:
 
 
 if __name__ == "__main__":
-    module = types.ModuleType("components.stage.run")
-    module.run = run  # type: ignore[attr-defined]
-    sys.modules["components.stage.run"] = module
-    sys.exit(cli.main("stage", Config))
+    for name, content in (("config", {"StageConfig": Config}), ("run", {"run": run})):
+        module = types.ModuleType(f"components.stage.{name}")
+        vars(module).update(content)
+        sys.modules[module.__name__] = module
+    sys.exit(cli.main("stage"))

@@ -143,7 +143,7 @@ def test_without_a_tpu_libtpu_does_not_ask_the_metadata_server(
     monkeypatch.setenv("TPU_SKIP_MDS_QUERY", given)  # so that it is put back
     if not given:
         monkeypatch.delenv("TPU_SKIP_MDS_QUERY")
-    assert cli.main("train", TrainConfig, []) == errors.BAD_CONFIGURATION
+    assert cli.main("train", []) == errors.BAD_CONFIGURATION
     assert os.environ.get("TPU_SKIP_MDS_QUERY") == expected
 
 

@@ -14,7 +14,6 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
-from components.record.config import RecordConfig
 
 STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
 
@@ -46,7 +45,7 @@ def record(of_run: RunOf, **given: Any) -> dict[str, Any]:
     """Runs the real record stage and returns what it wrote."""
     values = {"records": of_run.records, "run": of_run.run, **given}
     words = [word for name, value in values.items() for word in (f"--{name}", value)]
-    assert cli.main("record", RecordConfig, words) == 0
+    assert cli.main("record", words) == 0
     found: dict[str, Any] = atomic_files.read_json(run_notes.folder_of(of_run) / run_notes.RECORD, "record")
     return found
 
