@@ -11,6 +11,14 @@ from components.core.storage import atomic_files, digests, tfrecord
 
 SHAPE = datasets.ImageShape(8, 8, 1)
 CLASSES = ["dark", "light"]
+RULE = {
+    "rule": "fcd_corrected",
+    "value": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "limit": "at most 0.055",
+    "outcome": "passed",
+}
 
 
 def dataset(**changes: Any) -> datasets.Manifest:

@@ -21,14 +21,6 @@ from tests import artifacts
 
 PICTURES = "my pictures; rm -rf * # $(date) é\\'"
 HOSTILE = "bad\x1b[31m\nname"
-RULE = {
-    "rule": "fcd_corrected",
-    "value": 0.02,
-    "low": 0.01,
-    "high": 0.03,
-    "limit": "at most 0.055",
-    "outcome": "passed",
-}
 
 
 def publish_version(
@@ -78,7 +70,7 @@ def publish_version(
         {name: value for name, value in numbers.items() if name != without},
         **{
             "reasons": ["better than ever", HOSTILE],
-            "rules": [RULE],
+            "rules": [artifacts.RULE],
             "settings": {"sample_count": 500},
             "source": PICTURES,
             **changes,

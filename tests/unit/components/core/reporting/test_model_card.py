@@ -27,14 +27,6 @@ MODEL = models.Description(
     dataset_digest="2" * 64,
     class_counts=[3, 4],
 )
-RULE = {
-    "rule": "fcd_corrected",
-    "value": 0.02,
-    "low": 0.01,
-    "high": 0.03,
-    "limit": "at most 0.055",
-    "outcome": "passed",
-}
 NUMBERS: dict[str, Any] = {
     "names": [["fcd", "Fréchet distance"], ["recall", "recall"]],
     "model": {"fcd": 1.23456, "recall": None},
@@ -59,7 +51,7 @@ def judgement(**changes: Any) -> model_card.Judgement:
         embedding={"certificate": {"outcome": "passed"}, "settings": {"seed": 0}},
         made_with={"code": "4" * 64, "image": HOSTILE, "libraries": {"keras": HOSTILE}},
     )
-    given = {"reasons": [HOSTILE], "rules": [RULE], "settings": {"sample_count": 10000}, **changes}
+    given = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
     evaluation = artifacts.evaluation(**{name: value for name, value in given.items() if name != "numbers"})
     return model_card.Judgement(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
 
