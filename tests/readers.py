@@ -3,9 +3,11 @@
 tests/test_readers.py damages their seeds and writes any bytes, tests/fuzz lets coverage guide the bytes.
 """
 
+import bz2
 import gzip
 import io
 import json
+import operator
 import random
 import struct
 import tarfile
@@ -26,6 +28,7 @@ from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, labels, npz, tfrecords
 from tests import artifacts
+from tests.faults.image_cases import CASES
 
 _SHAPE = ImageShape(8, 8, 3)
 
@@ -62,13 +65,17 @@ def _file(folder: Path, name: str, content: bytes) -> SourceFile:
     return SourceFile(name, str(folder / name), len(content))
 
 
+def _sizes(found: list[bytes]) -> list[int]:
+    return [len(each) for each in found]
+
+
 def read_idx(folder: Path, content: bytes) -> Any:
-    """As many images or labels as the header says."""
+    """As many images as the header says, or three labels."""
     file = _file(folder, "x-images-idx3-ubyte", content)
     try:
         (stack,) = idx.list_stacks([file])
     except DataError:
-        return idx.read_labels(file, int.from_bytes(content[4:8], "big"))
+        return [idx.read_labels(file, 3)]
     found = [image for image, _ in stack.examples()]
     assert len(found) == stack.count
     assert all(len(image) == stack.image_bytes for image in found)
@@ -142,7 +149,6 @@ def seeds_of_idx() -> Iterator[bytes]:
     images = b"\0\0\x08\3" + struct.pack(">III", 2, 2, 2) + bytes(8)
     labels = b"\0\0\x08\1" + struct.pack(">I", 3) + bytes(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
-    yield b"\0\0\x08\3" + struct.pack(">III", 65536, 2**32 - 1, 255) + bytes(8)  # says more than it holds
 
 
 def seeds_of_npz() -> Iterator[bytes]:
@@ -153,24 +159,39 @@ def seeds_of_npz() -> Iterator[bytes]:
         yield file.getvalue()
 
 
-def seeds_of_archive() -> Iterator[bytes]:
-    """Two images and a table as zip, tar and packed tar."""
-    members = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
-    zipped, tarred = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.PAX_FORMAT) as archive_of_tar:
-        for name, content in members.items():
+_MEMBERS = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
+
+
+def seeds_of_zip() -> Iterator[bytes]:
+    """Two images and a table, stored and deflated."""
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive:
+            for name, content in _MEMBERS.items():
+                archive.writestr(name, content)
+        yield file.getvalue()
+
+
+def seeds_of_tar() -> Iterator[bytes]:
+    """Two images and a table, with headers of pax."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in _MEMBERS.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = len(content), 0.5  # which needs a header of pax
-            archive_of_tar.addfile(entry, io.BytesIO(content))
-    yield from (zipped.getvalue(), tarred.getvalue()[:4096], gzip.compress(tarred.getvalue(), mtime=0))
+            archive.addfile(entry, io.BytesIO(content))
+    yield file.getvalue()[:-2048]  # less padding
+
+
+def seeds_of_packed_tar() -> Iterator[bytes]:
+    """The same, packed by gzip and bzip2."""
+    for content in seeds_of_tar():
+        yield from (gzip.compress(content, mtime=0), bz2.compress(content))
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
     """A file of two records, packed and not."""
-    content = b"".join(tfrecord.frame(seeds_of_example()))
+    content = b"".join(tfrecord.frame(tfrecord.encode_example(b"\xff\xd8\xff", label) for label in (0, 1)))
     yield from (content, gzip.compress(content, mtime=0))
 
 
@@ -204,6 +225,13 @@ def seeds_of_image() -> Iterator[bytes]:
             yield file.getvalue()
 
 
+def seeds_of_png() -> Iterator[bytes]:
+    """PNG files without any chunk that a decoder may ignore."""
+    for name, case in CASES.items():
+        if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit")):
+            yield case.make()
+
+
 def seeds_of_manifest() -> Iterator[bytes]:
     """The description of a small dataset, with a seal and without."""
     manifest = artifacts.dataset(preprocessing={"seed": 1})
@@ -223,14 +251,17 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 
 
 READERS = {
-    "idx": Reader(read_idx, DataError, seeds_of_idx),
+    "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
     "npz": Reader(
         read_npz,
         DataError,
         seeds_of_npz,
         faithful=lambda whole, found: [images for images, _ in found] == [images for images, _ in whole],
     ),
-    "archive": Reader(read_archive, DataError, seeds_of_archive),
+    # A flip in a zip file's directory may leave out a member. One in the content of a plain tar file is not noticed.
+    "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, found: set(found) <= set(whole)),
+    "tar": Reader(read_archive, DataError, seeds_of_tar, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
+    "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),
     "tfrecord": Reader(
         read_tfrecord,
         DataError,
@@ -240,6 +271,7 @@ READERS = {
     "example": Reader(read_example, DataError, seeds_of_example),
     "labels": Reader(read_labels, DataError, seeds_of_labels),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
+    "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, found: False),
     "manifest": Reader(read_manifest, DataError, seeds_of_manifest),
     "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),
 }

@@ -22,7 +22,6 @@ from components.core.sources.files import SourceFile
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives
 from components.preprocess.formats.survey import read, survey
-from tests.faults.corruption import damages
 
 FILES = {
     "cats/1.png": b"one",
@@ -174,26 +173,6 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
         held(folder)
 
 
-@pytest.mark.parametrize("packer", ["deflated.zip", "stored.zip", "gnu.tar", "packed.tar.gz", "packed.tar.bz2"])
-def test_no_archive_that_is_cut_or_flipped_gives_other_images(tmp_path: Path, packer: str) -> None:
-    """What a flip makes of a name or a kind in a zip file's directory may leave a member out, which is told. A flip in
-    the content of a plain tar file is not noticed, nor what it makes of names (docs/bad-data.md).
-    """
-    content = PACKERS[packer]({"a/1.png": b"one", "b/2.png": bytes(40)})
-    content = content[:3072] if packer == "gnu.tar" else content  # less padding
-    wanted = {("train", 0, b"one"), ("train", 1, bytes(40))}
-    for damage, left in list(damages(content))[:: 17 if packer == "gnu.tar" else 1]:
-        try:
-            found = archive_of(tmp_path / packer, left)
-        except DataError as error:
-            assert str(error).isprintable()  # noqa: PT017 - either way is right
-            continue
-        if packer.endswith(".zip"):
-            assert {image for _, _, image in found} <= {image for _, _, image in wanted}, damage
-        elif packer != "gnu.tar" or damage.startswith("cut"):
-            assert set(found) == wanted, damage
-
-
 def archive_of(path: Path, content: bytes) -> list[tuple[str, int, bytes]]:
     path.write_bytes(content)
     return held(path)[2]
@@ -240,18 +219,13 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("x.zip", overlapping(), "x.zip has members that overlap, a.png and b.png"),
     ("x.zip", flagged(zipped({"a.png": b"x"}), 8, 1), "x.zip is encrypted (a.png); pack it again without a password"),
     ("x.zip", zipped({"a.png": b"x"}, zipfile.ZIP_LZMA), "a.png packed by method 14; only stored and deflated"),
-    ("x.tar", tarred({"a.png": b"x"})[:1024], "x.tar is a damaged archive: it is cut short, or a header is damaged"),
     ("x.tar", tarred({"a.png": b"x"}) + bytes(2 << 20), "x.tar is a damaged archive: it goes on after its end"),
-    ("x.tar", b"", "x.tar is a damaged archive: empty file"),
-    ("x.tar", b"<html>404</html>", "x.tar is a damaged archive"),
-    ("x.zip", b"PK\3\4" + bytes(90), "x.zip is a damaged archive: File is not a zip file"),
     ("x.zip", zipped({"notes.txt": b"x"}), "holds archives without images"),
-    ("x.tar.gz", gzip.compress(tarred({"a.png": b"x"}), mtime=0)[:-9], "x.tar.gz is a damaged archive"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "message"), HOSTILE)
-def test_hostile_and_damaged_archives_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_hostile_archives_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as raised:
         held(tmp_path / name)

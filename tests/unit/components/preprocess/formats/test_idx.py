@@ -84,12 +84,9 @@ def test_colour_images_have_a_fourth_dimension(tmp_path: Path) -> None:
         (as_idx(LABELS), "starts with 0x00000801"),
         (b"<html>", "starts with 0x3c68746d"),
         (b"", "starts with nothing"),
-        (as_idx(IMAGES)[:-1], "has 99 bytes, its header says 100 (7 x 4 x 3 images)"),
         (as_idx(IMAGES) + b"x", "has 101 bytes, its header says 100"),
         (gzip.compress(as_idx(IMAGES)[:-13], mtime=0), "ends after 5 of the 7 images"),
         (gzip.compress(as_idx(IMAGES) + b"x", mtime=0), "goes on after the 7 images"),
-        (gzip.compress(as_idx(IMAGES), mtime=0)[:-6], "is a damaged gzip file"),
-        (gzip.compress(as_idx(IMAGES), mtime=0)[:-6] + b"abcdef", "is a damaged gzip file"),
         (as_idx(IMAGES[:0]), "says that it has 0 images, expected 1 to 100,000,000"),
         (
             as_idx(IMAGES[..., None].repeat(2, 3)),
@@ -113,7 +110,6 @@ def test_wrong_image_files_are_refused(tmp_path: Path, content: bytes, message: 
     ("content", "message"),
     [
         (as_idx(IMAGES), "starts with 0x00000803, expected the magic number of IDX labels, 0x00000801"),
-        (as_idx(LABELS)[:-1], "has 14 bytes, its header says 15"),
         (gzip.compress(as_idx(LABELS)[:-1], mtime=0), "ends after 6 of the 7 labels"),
         (gzip.compress(as_idx(LABELS) + b"x", mtime=0), "goes on after the 7 labels"),
         (as_idx(LABELS[:6]), "has 6 labels for 7 images; they must be as many"),
