@@ -210,10 +210,6 @@ def test_a_champion_that_cannot_be_read_is_never_taken_for_none(judged: Judged, 
     publish.run(judged(0))
     publish.run(judged(1, champion=_champion(folder)))
     whole = (folder / registry.CHAMPION).read_text()
-    for text in ("", "[]", "{}", whole.replace('"version": 2', '"version": "2"'), whole.replace(": 2", ": 3")):
-        (folder / registry.CHAMPION).write_text(text)
-        with pytest.raises(DataError):
-            registry.read_champion(folder)
     (folder / registry.CHAMPION).unlink()
     with pytest.raises(DataError, match="champion"):
         registry.read_champion(folder)

@@ -153,19 +153,6 @@ def test_verify_names_links(published: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_every_byte_of_a_version_is_guarded(place: str, published: Path) -> None:
-    """One byte of each file, a different place in each."""
-    names = [path.relative_to(published).as_posix() for path in published.rglob("versions/5/**/*") if path.is_file()]
-    assert len(names) == 10
-    for number, name in enumerate(names):
-        whole = (published / name).read_bytes()
-        at = number * 7919 % len(whole)
-        write(place, name, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert registry.damage(place, 5, champion_of(published)) != [], (name, at)
-        write(place, name, whole)
-    assert registry.damage(place, 5, champion_of(published)) == []
-
-
 def champion_of(folder: Path) -> registry.Champion:
     return champion(str(folder))
 

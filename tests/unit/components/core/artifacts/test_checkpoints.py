@@ -47,25 +47,14 @@ def test_the_digest_depends_neither_on_the_order_of_arrays_nor_on_who_made_it(tm
     assert first.digest == second.digest
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "manifest"])
+@pytest.mark.parametrize("file", ["state.npz", checkpoints.MANIFEST])
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
-    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2):
         checkpoints.save(tmp_path, describe(step), STATE)
-    state = checkpoints.step_folder(tmp_path, 2) / "state.npz"
-    content = bytearray(state.read_bytes())
-    if damage == "flip":
-        content[len(content) // 2] ^= 1
-        state.write_bytes(content)
-    elif damage == "cut":
-        state.write_bytes(content[:-1])
-    elif damage == "remove":
-        state.unlink()
-    else:
-        (state.parent / checkpoints.MANIFEST).write_text("{}")
-    with caplog.at_level(logging.ERROR):
-        found = checkpoints.newest(tmp_path)
+    (checkpoints.step_folder(tmp_path, 2) / file).unlink()
+    found = checkpoints.newest(tmp_path)
     assert found is not None
     assert found[1].step == 1
     assert "step-0000000002" in caplog.text
@@ -128,22 +117,6 @@ def whole(tmp_path: Path) -> Path:
     """A folder with one checkpoint."""
     checkpoints.save(tmp_path, describe(5), STATE)
     return checkpoints.step_folder(tmp_path, 5)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("step", 6), ("dataset_digest", "e"), ("settings", {"seed": 1}), ("made_with", {}), ("classes", ["a"])],
-)
-def test_a_manifest_that_says_something_else_than_when_it_was_written_is_refused(
-    whole: Path, setting: str, value: Any
-) -> None:
-    path = whole / checkpoints.MANIFEST
-    said = atomic_files.read_json(path, "checkpoint")
-    atomic_files.write_json(path, {**said, setting: value})
-    with pytest.raises(DataError, match=r"checkpoint\.json is damaged: it is not what its sha256 was written for"):
-        checkpoints.Description.of(whole)
-    atomic_files.write_json(path, said)
-    assert checkpoints.Description.of(whole).step == 5
 
 
 def test_a_manifest_from_before_there_was_a_seal_is_read_and_has_the_same_digest(whole: Path) -> None:

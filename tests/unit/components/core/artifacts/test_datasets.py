@@ -140,13 +140,9 @@ def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObje
     ("content", "message"),
     [
         (None, "no dataset at"),
-        (b"{", "does not describe a dataset"),
         (b"[" * 100_000, "does not describe a dataset"),
         (b"1" * 5000, "does not describe a dataset"),
         (b'{"schema_version": ' + b"9" * 5000 + b"}", "does not describe a dataset"),
-        (b"[]", "does not describe the dataset"),
-        (b"3", "does not describe the dataset"),
-        (b"{}", "does not describe the dataset: KeyError"),
         (b'{"schema_version": 1, "image": {"height": 3}}', "does not describe the dataset: TypeError"),
     ],
 )

@@ -135,9 +135,6 @@ def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path, monkeypatch: 
         "began = began + 1",
         "seal = NULL",
         b"",
-        b"\0",
-        b'{"schema_version":2}\n',
-        b"SQLite format 3\0",
     ],
 )
 def test_a_damaged_index_is_told_and_made_again(
