@@ -77,8 +77,9 @@ def read_idx(folder: Path, content: bytes) -> Any:
     except DataError:
         return [idx.read_labels(file, 3)]
     found = [image for image, _ in stack.examples()]
+    assert stack.shape is not None
     assert len(found) == stack.count
-    assert all(len(image) == stack.image_bytes for image in found)
+    assert all(len(image) == stack.shape.size for image in found)
     return found
 
 
@@ -88,7 +89,7 @@ def read_npz(folder: Path, content: bytes) -> Any:
     for stack in npz.list_stacks([_file(folder, "x.npz", content)]):
         pairs = list(stack.examples())
         assert len(pairs) == stack.count
-        assert {label for _, label in pairs} == set(stack.values or [None])
+        assert {label for _, label in pairs} == set(stack.values or (None,))
         found.append(([image for image, _ in pairs], [label for _, label in pairs]))
     return found
 
@@ -107,7 +108,7 @@ def read_tfrecord(folder: Path, content: bytes) -> Any:
     found = []
     for stack in tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]):
         pairs = list(stack.examples())
-        assert {label for _, label in pairs} == set(stack.values or [None])
+        assert {label for _, label in pairs} == set(stack.values or (None,))
         found += pairs
     return found
 

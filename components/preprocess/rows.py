@@ -26,7 +26,8 @@ from components.core.storage import atomic_files
 from components.preprocess import attempt, plan, reuse
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
-from components.preprocess.formats.survey import ImagesPart, Original, Part
+from components.preprocess.formats.stacks import Original
+from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan
 from components.preprocess.reuse import CachedPixels, DatasetCache
 

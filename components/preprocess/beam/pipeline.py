@@ -14,6 +14,7 @@ import apache_beam as beam
 from components.core.errors import naming
 from components.preprocess import attempt, leaks, rows, shards
 from components.preprocess.beam import progress, runners
+from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
 from components.preprocess.plan import Plan
@@ -116,7 +117,7 @@ def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:
     with naming(path), open(path, "wb") as file:
         for part in parts:
             pickle.dump(part, file)
-            images += part.count or _CHUNK_IMAGES
+            images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
             if images >= _CHUNK_IMAGES:
                 chunks.append((start, file.tell() - start))
                 start, images = file.tell(), 0

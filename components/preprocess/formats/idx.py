@@ -5,66 +5,44 @@ then the values, last dimension fastest. Images are bytes [n, height, width] or 
 bytes [n].
 """
 
-import dataclasses
+import functools
 import gzip
 import hashlib
 import itertools
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
-from components.preprocess.formats.stacks import Stack, open_unpacked
+from components.preprocess.formats.stacks import Example, Stack, open_unpacked
 
 _BYTES_TYPE = 0x08
 _MOST_UNPACKED = 1032  # bytes that deflate can make of one
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
-# github.com/zalandoresearch/fashion-mnist, "Labels"; recognised by the sha256 of the training labels, unpacked.
+# github.com/zalandoresearch/fashion-mnist, "Labels"; recognised by the sha256 of the training labels.
 FASHION_MNIST_CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip
-_FASHION_MNIST_LABELS = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"
+_FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"
 
 
-@dataclasses.dataclass(frozen=True)
-class IdxStack(Stack):
-    """The images of an IDX file, and the file of their labels; None without labels."""
-
-    labels: SourceFile | None
-
-    def examples(self) -> Iterator[tuple[bytes, int | None]]:
-        """Yield the images with their labels."""
-        values = read_labels(self.labels, self.count) if self.labels else itertools.repeat(None, self.count)
-        with open_unpacked(self.file) as opened:
-            _read_header(self.file, opened, "images", (3, 4))
-            blocks = stacks.read_blocks(self.name, opened, self.count, self.image_bytes)
-            yield from zip(stacks.split_blocks(blocks, self.image_bytes), values, strict=True)
-
-
-def list_stacks(files: Iterable[SourceFile]) -> list[IdxStack]:
+def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
     """List the files of images with their labels."""
     found = []
     for split, images, labels in pair_files(files):
         with open_unpacked(images) as opened:
             dimensions = _read_header(images, opened, "images", (3, 4))
-        shape = stacks.shape_of(images.name, dimensions)
-        values = tuple(sorted(set(read_labels(labels, dimensions[0])))) if labels else ()
-        found.append(IdxStack(images, images.name, split, dimensions[0], shape, values, labels))
+        shape, count = stacks.shape_of(images.name, dimensions), dimensions[0]
+        values = read_labels(labels, count) if labels else b""
+        is_known = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
+        classes = FASHION_MNIST_CLASSES if is_known else []
+        examples = functools.partial(_examples, images, labels, count, shape.size)
+        found.append(Stack(images.name, split, count, shape, sorted(set(values)), examples, classes))
     return found
-
-
-def class_names(found: Sequence[Stack], values: Iterable[int]) -> list[str]:
-    """Return the names of the classes by label: the values, unless these are the labels of Fashion-MNIST."""
-    for stack in found:
-        if isinstance(stack, IdxStack) and stack.labels and stack.split == "train" and len(stack.values) == 10:
-            content = b"\0\0\x08\x01" + stack.count.to_bytes(4) + read_labels(stack.labels, stack.count)
-            if hashlib.sha256(content).hexdigest() == _FASHION_MNIST_LABELS:
-                return FASHION_MNIST_CLASSES
-    return [str(value) for value in values]
 
 
 def pair_files(files: Iterable[SourceFile]) -> list[tuple[str, SourceFile, SourceFile | None]]:
@@ -93,11 +71,19 @@ def read_labels(file: SourceFile, count: int) -> bytes:
         return b"".join(stacks.read_blocks(file.name, opened, count, 1, "labels"))
 
 
+def _examples(images: SourceFile, labels: SourceFile | None, count: int, image_bytes: int) -> Iterator[Example]:
+    values = read_labels(labels, count) if labels else itertools.repeat(None, count)
+    with open_unpacked(images) as opened:
+        _read_header(images, opened, "images", (3, 4))
+        blocks = stacks.read_blocks(images.name, opened, count, image_bytes)
+        yield from zip(stacks.split_blocks(blocks, image_bytes), values, strict=True)
+
+
 def _read_header(file: SourceFile, opened: BinaryIO, what: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Read the dimensions; refuse those that a file of this size cannot hold, before anything is unpacked."""
     magic = opened.read(4)
-    expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)
     if len(magic) < 4 or magic[:3] != bytes([0, 0, _BYTES_TYPE]) or magic[3] not in ranks:
+        expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)
         found = f"0x{magic.hex()}" if magic else "nothing"
         raise DataError(f"{file.name} starts with {found}, expected the magic number of IDX {what}, {expected}")
     rest = opened.read(4 * magic[3])

@@ -7,7 +7,7 @@ left out and logged. Nothing is unpickled.
 """
 
 import contextlib
-import dataclasses
+import functools
 import itertools
 import logging
 import math
@@ -23,7 +23,7 @@ from components.core.errors import DataError
 from components.core.sources.files import SourceFile, open_file, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, stacks
-from components.preprocess.formats.stacks import Stack
+from components.preprocess.formats.stacks import Example, Stack
 
 log = logging.getLogger(__name__)
 
@@ -32,34 +32,12 @@ _LABEL_WORDS = {"labels", "label", "y", "targets"}
 _NAMES_SHOWN = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class NpzStack(Stack):
-    """An array of images, the type of its values (`|u1`, `<u2`, `>u2`), and the array of its labels; empty if none."""
-
-    array: str
-    dtype: str
-    labels: str
-
-    def examples(self) -> Iterator[tuple[bytes, int | None]]:
-        """Yield the images with their labels; values of 16 bit become 8 as in `pixels.of_16_bit`."""
-        size = self.image_bytes * np.dtype(self.dtype).itemsize
-        with _open_npz(self.file) as packed:
-            values = _read_labels(self.file, packed, self.labels, self.count) if self.labels else None
-            with packed.open(f"{self.array}.npy") as opened:
-                _read_header(self.name, opened)
-                blocks = stacks.read_blocks(self.name, opened, self.count, size)
-                if self.dtype != "|u1":
-                    blocks = (pixels.of_16_bit(np.frombuffer(block, self.dtype)).tobytes() for block in blocks)
-                labels = itertools.repeat(None, self.count) if values is None else values.tolist()
-                yield from zip(stacks.split_blocks(blocks, self.image_bytes), labels, strict=True)
-
-
-def list_stacks(files: Iterable[SourceFile]) -> list[NpzStack]:
-    """List the arrays of images of some files."""
+def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
+    """List the arrays of images of some files, with those of their labels."""
     return [stack for file in files for stack in _list_file(file)]
 
 
-def _list_file(file: SourceFile) -> list[NpzStack]:
+def _list_file(file: SourceFile) -> list[Stack]:
     arrays: tuple[dict[str, str], dict[str, str]] = ({}, {})  # of images and of labels, by split
     others = []
     with _open_npz(file) as packed:
@@ -86,19 +64,35 @@ def _list_file(file: SourceFile) -> list[NpzStack]:
         return [_describe(file, packed, split, array, labels.get(split, "")) for split, array in images.items()]
 
 
-def _describe(file: SourceFile, packed: zipfile.ZipFile, split: str, array: str, labels: str) -> NpzStack:
+def _describe(file: SourceFile, packed: zipfile.ZipFile, split: str, array: str, labels: str) -> Stack:
     name, found = f"{file.name}[{array}]", packed.getinfo(f"{array}.npy")
     with packed.open(found) as opened:
         dimensions, dtype = _read_header(name, opened)
         header = opened.tell()
     if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
         raise DataError(f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved")
-    shape = stacks.shape_of(name, dimensions)
+    shape, count = stacks.shape_of(name, dimensions), dimensions[0]
     size = header + math.prod(dimensions) * dtype.itemsize
     if found.file_size != size:
         raise DataError(f"{name} has {found.file_size:,} bytes, its header says {size:,}")
-    values = np.unique(_read_labels(file, packed, labels, dimensions[0])).tolist() if labels else ()
-    return NpzStack(file, name, split, dimensions[0], shape, tuple(values), array, dtype.str, labels)
+    values = np.unique(_read_labels(file, packed, labels, count)).tolist() if labels else []
+    examples = functools.partial(_examples, file, array, labels, count, shape.size, dtype)
+    return Stack(name, split, count, shape, values, examples)
+
+
+def _examples(
+    file: SourceFile, array: str, labels: str, count: int, image_bytes: int, dtype: np.dtype
+) -> Iterator[Example]:
+    """Yield images with their labels, an empty name for none; values of 16 bit become 8 as in `pixels.of_16_bit`."""
+    name = f"{file.name}[{array}]"
+    with _open_npz(file) as packed:
+        values = _read_labels(file, packed, labels, count).tolist() if labels else itertools.repeat(None, count)
+        with packed.open(f"{array}.npy") as opened:
+            _read_header(name, opened)
+            blocks = stacks.read_blocks(name, opened, count, image_bytes * dtype.itemsize)
+            if dtype != np.uint8:
+                blocks = (pixels.of_16_bit(np.frombuffer(block, dtype)).tobytes() for block in blocks)
+            yield from zip(stacks.split_blocks(blocks, image_bytes), values, strict=True)
 
 
 def _read_labels(file: SourceFile, packed: zipfile.ZipFile, array: str, count: int) -> np.ndarray:

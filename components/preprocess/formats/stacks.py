@@ -3,46 +3,69 @@
 All readers of formats raise `DataError` for a file that is damaged, changed, or not what its name says.
 """
 
-import abc
 import contextlib
 import dataclasses
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import IO, BinaryIO, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import IO, BinaryIO, NamedTuple, cast
 
+from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, open_file
+from components.preprocess.decode import pixels
 from components.preprocess.formats.labels import SPLIT_WORDS
 
+Example = tuple[bytes, int | None]  # an image and its label; None if it has none
 _IMAGES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
 _LARGEST_IMAGE = 25_000_000  # pixels
-MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
+_MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
 _HEAD_BYTES = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Stack(abc.ABC):
-    """Images of one split in one file, which is read from start to end."""
+class Original(NamedTuple):
+    """One image as the source holds it."""
 
-    file: SourceFile
+    name: str
+    split: str  # in which it was found
+    label: int
+    content: bytes
+    file: SourceFile | None = None  # from which it was read, if it is a file by itself
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is a file that is too large to be decoded; its content is empty."""
+        return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Images of one split in one file, which one worker reads from start to end."""
+
     name: str  # for messages; an image adds its number
     split: str
     count: int  # number of images
-    shape: ImageShape | None  # of the images; None if each is an image file
-    values: tuple[int, ...]  # the labels that occur, ascending; empty if there are none
+    shape: ImageShape | None  # of the images, which are plain pixels; None if each is an image file
+    values: Sequence[int]  # the labels that occur, ascending; empty if there are none
+    examples: Callable[[], Iterator[Example]]  # reads the file, on any machine
+    classes: Sequence[str] = ()  # names of the values, if the file is a known one
 
-    @abc.abstractmethod
-    def examples(self) -> Iterator[tuple[bytes, int | None]]:
-        """Yield the images with their labels; `DataError` if the file is damaged or was changed."""
-
-    @property
-    def image_bytes(self) -> int:
-        """Bytes of the pixels of an image, 8 bit each; 0 for image files."""
-        return self.shape.height * self.shape.width * self.shape.channels if self.shape else 0
+    def originals(self) -> Iterator[Original]:
+        """Yield the images; the place of its value among `values` is the label of each."""
+        label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
+        label_of |= {None: datasets.NO_LABEL}
+        number = 0
+        for number, (content, value) in enumerate(self.examples(), 1):
+            if value not in label_of:
+                raise DataError(f"{self.name} has a new label {value}; the source changed while it was read")
+            yield Original(f"{self.name}[{number - 1}]", self.split, label_of[value], content)
+        if number != self.count:
+            raise DataError(
+                f"{self.name} had {self.count:,} images and has {number:,} now; the source changed while it was read"
+            )
 
 
 def split_of(*names: str) -> str:
@@ -66,8 +89,8 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
             f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, 1 or 3], "
             "channels last"
         )
-    if not 0 < dimensions[0] <= MOST_IMAGES:
-        raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {MOST_IMAGES:,}")
+    if not 0 < dimensions[0] <= _MOST_IMAGES:
+        raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {_MOST_IMAGES:,}")
     shape = ImageShape(dimensions[1], dimensions[2], (*dimensions, 1)[3])
     if not 0 < shape.height * shape.width <= _LARGEST_IMAGE:
         raise DataError(f"{name} says that its images are {shape}, expected 1 to {_LARGEST_IMAGE:,} pixels")
@@ -78,9 +101,7 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
 def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> Iterator[BinaryIO]:
     """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing.
 
-    Args:
-        file: The file.
-        is_plain: Tells from the first bytes that the file is not packed, although they are those of gzip.
+    A file may begin as gzip does and be none: `is_plain` says so of its first bytes.
     """
     with open_file(file.place, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)

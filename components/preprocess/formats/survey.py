@@ -2,15 +2,12 @@
 
 import csv
 import dataclasses
-import functools
 import gzip
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
-from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
@@ -22,87 +19,14 @@ from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, labels, npz, tfrecords
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.stacks import Stack
+from components.preprocess.formats.stacks import Example, Original, Stack
 
 log = logging.getLogger(__name__)
 
 _FILES_AT_ONCE = IMAGES_AT_ONCE, 1 << 20  # images, bytes
 _PIXELS_AT_ONCE = 1000, 16 << 20
 _NAMES_SHOWN = 5
-_DIGITS_COUNT = 1797
 _IMAGES_DEFAULT = ImageShape(64, 64, 3)
-
-
-class Original(NamedTuple):
-    """One image as the source holds it: its name there, the split it was found in, its label, its bytes.
-
-    `file` is where they were read from, if they are a file by themselves.
-    """
-
-    name: str
-    split: str
-    label: int
-    content: bytes
-    file: SourceFile | None = None
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether it is a file that is too large to be decoded; its content is empty."""
-        return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
-
-
-class Part(Protocol):
-    """Some images of a source, which one worker reads."""
-
-    @property
-    def count(self) -> int:
-        """Number of images; 0 for a whole file."""
-
-    @property
-    def has_pixels(self) -> bool:
-        """Whether contents are plain pixels, not image files."""
-
-    def originals(self) -> Iterator[Original]:
-        """Yield the images; `DataError` if a file is damaged or missing."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DigitsPart:
-    """All of scikit-learn's digits."""
-
-    count = 0
-    has_pixels = True
-
-    def originals(self) -> Iterator[Original]:
-        """Yield the images."""
-        with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
-            for number, cells in enumerate(csv.reader(file)):
-                *pixels_to_16, label = (int(float(cell)) for cell in cells)
-                content = bytes((value * 255 + 8) // 16 for value in pixels_to_16)  # 0..16 becomes 0..255, rounded
-                yield Original(f"{sources.DIGITS}[{number}]", "train", label, content)
-
-
-@dataclasses.dataclass(frozen=True)
-class StackPart:
-    """All images of a stack, and the values that stand for labels 0, 1, ... in all stacks of the source."""
-
-    stack: Stack
-    values: tuple[int, ...]
-    count = 0
-
-    @property
-    def has_pixels(self) -> bool:
-        """Whether contents are plain pixels, not image files."""
-        return self.stack.shape is not None
-
-    def originals(self) -> Iterator[Original]:
-        """Yield the images."""
-        label_of: dict[int | None, int] = {value: label for label, value in enumerate(self.values)}
-        label_of |= {None: datasets.NO_LABEL}
-        for number, (content, value) in enumerate(self.stack.examples()):
-            if value not in label_of:
-                raise DataError(f"{self.stack.name} has a new label {value}; the source changed while it was read")
-            yield Original(f"{self.stack.name}[{number}]", self.stack.split, label_of[value], content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +34,6 @@ class ImagesPart:
     """Some image files, each with its split and label."""
 
     images: tuple[tuple[SourceFile, str, int], ...]
-    has_pixels = False
-
-    @property
-    def count(self) -> int:
-        """Number of images."""
-        return len(self.images)
 
     def originals(self) -> Iterator[Original]:
         """Yield the images."""
@@ -131,19 +49,16 @@ class ArchivePart:
     """Some images of an archive, in the order in which they lie there, each with its split and label."""
 
     file: SourceFile
-    members: tuple[tuple[Member, str, int], ...]
-    has_pixels = False
-
-    @property
-    def count(self) -> int:
-        """Number of images."""
-        return len(self.members)
+    images: tuple[tuple[Member, str, int], ...]
 
     def originals(self) -> Iterator[Original]:
         """Yield the images."""
-        contents = archives.read_members(self.file, [member for member, _, _ in self.members])
-        for (member, split, label), content in zip(self.members, contents, strict=True):
+        contents = archives.read_members(self.file, [member for member, _, _ in self.images])
+        for (member, split, label), content in zip(self.images, contents, strict=True):
             yield Original(f"{self.file.name}/{member.name}", split, label, content)
+
+
+Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +66,7 @@ class Survey:
     """What a source holds."""
 
     kind: str  # `digits`, or that of the source's `Listing`
-    parts: Iterable[Part]  # each can be read on another machine
+    parts: Iterable[Part]
     counts: dict[str, int]  # number of images in each split that the source has
     classes: list[str]  # names of the classes by label; empty if there are none
     stored: ImageShape | None = None  # shape of images kept as plain pixels; None for image files
@@ -163,26 +78,20 @@ class Survey:
 
 
 def survey(place: str, listing: Listing | None = None) -> Survey:
-    """Survey `digits`, or files.
-
-    Args:
-        place: Which.
-        listing: Its files, if they were listed already.
+    """Survey `digits`, or files, which may have been listed already.
 
     Raises:
         DataError: The source holds no images, or contradicts itself.
     """
     if place == sources.DIGITS:
-        classes = [str(digit) for digit in range(10)]
-        counts = {"train": _DIGITS_COUNT}
-        return Survey(kind=place, parts=[DigitsPart()], counts=counts, classes=classes, stored=ImageShape(8, 8, 1))
+        return _survey_stacks(place, place, [DIGITS])
     listing = listing or sources.list_source(place)
     return _FORMATS[listing.kind](place, listing)
 
 
 def read(part: Part) -> Iterator[list[Original]]:
-    """Yield the images of one part, some at a time; raises as `Part.originals`."""
-    most, most_bytes = _PIXELS_AT_ONCE if part.has_pixels else _FILES_AT_ONCE
+    """Yield the images of one part, some at a time; `DataError` if a file is damaged or missing."""
+    most, most_bytes = _PIXELS_AT_ONCE if isinstance(part, Stack) and part.shape else _FILES_AT_ONCE
     found: list[Original] = []
     size = 0
     for original in part.originals():
@@ -195,11 +104,19 @@ def read(part: Part) -> Iterator[list[Original]]:
         yield found
 
 
-def _survey_stacks(
-    list_stacks: Callable[[Collection[SourceFile]], Sequence[Stack]], place: str, listing: Listing
-) -> Survey:
+def _read_digits() -> Iterator[Example]:
+    """Yield scikit-learn's digits; their values from 0 to 16 become 0 to 255, rounded."""
+    with gzip.open(sources.digits_file(), "rt", encoding="ascii", newline="") as file:
+        for cells in csv.reader(file):
+            *values, label = (int(float(cell)) for cell in cells)
+            yield bytes((value * 255 + 8) // 16 for value in values), label
+
+
+DIGITS = Stack(sources.DIGITS, "train", 1797, ImageShape(8, 8, 1), range(10), _read_digits)
+
+
+def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
     """Survey images that lie one after another in files, each read from start to end by one worker."""
-    found = list_stacks([*listing.files])
     if not found:
         raise DataError(f"{place} has no images in its files")
     shapes = {stack.name: stack.shape for stack in found}
@@ -217,10 +134,10 @@ def _survey_stacks(
         held = " and ".join(counts)
         raise DataError(f"{place} has images for {held} but none to train on; name a file or an array after `train`")
     return Survey(
-        kind=listing.kind,
-        parts=[StackPart(stack, tuple(values)) for stack in found],
+        kind=kind,
+        parts=[dataclasses.replace(stack, values=values) for stack in found],
         counts=counts,
-        classes=idx.class_names(found, values),
+        classes=[*next((stack.classes for stack in found if stack.classes), map(str, values))],
         stored=found[0].shape,
     )
 
@@ -233,12 +150,8 @@ def _survey_images(place: str, listing: Listing) -> Survey:
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
         log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), place, shown)
-    return Survey(
-        kind=listing.kind,
-        parts=ImageParts(listing.files, found),
-        counts=found.counts,
-        classes=found.classes,
-    )
+    parts = ImageParts(listing.files, found)
+    return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
 
 
 class ImageParts:
@@ -277,12 +190,7 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
         at_once = IMAGES_AT_ONCE if archives.has_ranges(file) else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
-    return Survey(
-        kind=listing.kind,
-        parts=parts,
-        counts=found.counts,
-        classes=found.classes,
-    )
+    return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
 
 
 def _names_in_archives(held: list[tuple[SourceFile, list[str]]]) -> list[str]:
@@ -320,11 +228,15 @@ def _table_of_archives(
     return None
 
 
+def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> Callable[[str, Listing], Survey]:
+    return lambda place, listing: _survey_stacks(place, listing.kind, list_stacks([*listing.files]))
+
+
 # What surveys the sources of each kind of `sources.list_source`.
 _FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
-    sources.IDX: functools.partial(_survey_stacks, idx.list_stacks),
-    sources.ARRAYS: functools.partial(_survey_stacks, npz.list_stacks),
-    sources.TFRECORDS: functools.partial(_survey_stacks, tfrecords.list_stacks),
+    sources.IDX: _in_stacks(idx.list_stacks),
+    sources.ARRAYS: _in_stacks(npz.list_stacks),
+    sources.TFRECORDS: _in_stacks(tfrecords.list_stacks),
     sources.IMAGES: _survey_images,
     sources.ARCHIVES: _survey_archives,
 }

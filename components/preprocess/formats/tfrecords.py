@@ -7,9 +7,8 @@ two checksums, which are compared; no file says how many there should be, so tha
 The name of a file, or of a folder that it is in, says its split.
 """
 
-import dataclasses
+import functools
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -18,41 +17,14 @@ from components.core.sources.files import SourceFile, printable
 from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
-from components.preprocess.formats.stacks import Stack
+from components.preprocess.formats.stacks import Example, Stack
 
 _LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and its other fields
 _IMAGE_FEATURES = ("image/encoded", "image")
 _LABEL_FEATURES = ("image/class/label", "label")
 
 
-class Example(NamedTuple):
-    """The image file of a record, and its label; None if it has none, or one below 0, which stands for none."""
-
-    image: bytes
-    label: int | None
-
-
-@dataclasses.dataclass(frozen=True)
-class TfrecordStack(Stack):
-    """The examples of a TFRecord file."""
-
-    def examples(self) -> Iterator[tuple[bytes, int | None]]:
-        """Yield the image files with their labels; refuse a file that has not as many as it had."""
-        count = 0
-        for example in _examples(self.file):
-            count += 1
-            yield example
-        if count != self.count:
-            raise DataError(
-                f"{self.name} had {self.count:,} records and has {count:,} now; the source changed meanwhile"
-            )
-
-
-class _NoExample(Exception):
-    """The record is no example that can be used; the message is the reason."""
-
-
-def list_stacks(files: Collection[SourceFile]) -> list[TfrecordStack]:
+def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read files through, and list those with records; a single file is for `train` under any name."""
     found = []
     for file in files:
@@ -66,7 +38,8 @@ def list_stacks(files: Collection[SourceFile]) -> list[TfrecordStack]:
             raise DataError(f"{file.name} has labels, but none for record {unlabelled}; give one to all or to none")
         split = stacks.split_of(file.name) if len(files) > 1 else "train"
         if count:
-            found.append(TfrecordStack(file, file.name, split, count, None, tuple(sorted(values))))
+            examples = functools.partial(_examples, file)
+            found.append(Stack(file.name, split, count, None, sorted(values), examples))
     return found
 
 
@@ -74,39 +47,33 @@ def _examples(file: SourceFile) -> Iterator[Example]:
     with stacks.open_unpacked(file, is_plain=tfrecord.starts_a_record) as opened:
         try:
             for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
-                try:
-                    example = parsed(record.content)
-                    if number == 0:
-                        _require_image_file(example.image)
-                except _NoExample as reason:
-                    raise DataError(f"{file.name}: record {number} at byte {record.offset} {reason}") from None
-                yield example
+                where = f"{file.name}: record {number} at byte {record.offset}"
+                image, label = parsed(record.content, where)
+                # Of pixels as they are nothing says the shape. The first record decides; others are quarantined.
+                if number == 0 and not pixels.is_image_file(image):
+                    raise DataError(
+                        f"{where} has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as "
+                        "they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it was "
+                        "made of"
+                    )
+                yield image, label
         except tfrecord.Damage as damage:
             raise DataError(f"{file.name} is no TFRecord file, or is damaged: {damage}") from None
 
 
-def _require_image_file(image: bytes) -> None:
-    """Refuses pixels as they are, of which nothing tells the shape. Told by the first record; others are set aside."""
-    if not pixels.is_image_file(image):
-        raise _NoExample(
-            f"has an image of {len(image):,} bytes that is no PNG, JPEG or WebP file; pixels as they are go into NPZ "
-            "or IDX files; of a dataset of this pipeline give the source that it was made of"
-        )
-
-
-def parsed(record: bytes) -> Example:
-    """The image file and the label of a serialised `tf.train.Example`."""
+def parsed(record: bytes, where: str) -> Example:
+    """Return the image file and the label of a serialised `tf.train.Example`; a label below 0 stands for none."""
     try:
         features = tfrecord.Example.FromString(record).features.feature
     except DecodeError:
-        raise _NoExample("is no tf.train.Example") from None
+        raise DataError(f"{where} is no tf.train.Example") from None
     image = next((features[name].bytes_list.value for name in _IMAGE_FEATURES if name in features), None)
     if image is None:
         names = ", ".join(sorted(map(printable, features))[:8])
-        raise _NoExample(f"has no feature image/encoded or image, but {names or 'none'}")
+        raise DataError(f"{where} has no feature image/encoded or image, but {names or 'none'}")
     if len(image) != 1:
-        raise _NoExample(f"has an image of {len(image)} values of bytes, expected 1")
+        raise DataError(f"{where} has an image of {len(image)} values of bytes, expected 1")
     labels = next((features[name].int64_list.value for name in _LABEL_FEATURES if name in features), [-1])
     if len(labels) != 1:
-        raise _NoExample(f"has a label of {len(labels)} whole numbers, expected 1")
-    return Example(image[0], labels[0] if labels[0] >= 0 else None)
+        raise DataError(f"{where} has a label of {len(labels)} whole numbers, expected 1")
+    return image[0], labels[0] if labels[0] >= 0 else None

@@ -19,7 +19,7 @@ from components.core.sources.files import SourceFile
 from components.preprocess import rows
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
-from components.preprocess.formats.survey import DigitsPart, ImagesPart
+from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key, Place, Quarantined
 from tests.unit.components.preprocess.conftest import places_of, plan
@@ -119,9 +119,9 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = of_files(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
-    outcome = rows.make([DigitsPart()], decided, tmp_path, decoders=1)
+    outcome = rows.make([survey.DIGITS], decided, tmp_path, decoders=1)
     found = in_order(places_of(outcome), tmp_path, rows.row_type(decided.image))
-    expected = [original for some in survey.read(DigitsPart()) for original in some]
+    expected = [original for some in survey.read(survey.DIGITS) for original in some]
     images = {
         (original.label, pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill"))
         for original in expected

@@ -9,7 +9,8 @@ from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
 from components.preprocess import attempt, rows, shards
 from components.preprocess.beam import pipeline
-from components.preprocess.formats.survey import DigitsPart, ImagesPart, Part
+from components.preprocess.formats import survey
+from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Key, Place
 from tests.unit.components.preprocess.conftest import plan
@@ -30,7 +31,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     """The chunk of the digits, the folder of rows, that of shards."""
     (folder / "rows").mkdir(parents=True)
-    return pipeline._write_chunks([DigitsPart()], folder / "rows" / "parts.pickle"), str(folder / "rows"), str(folder)
+    return pipeline._write_chunks([survey.DIGITS], folder / "rows" / "parts.pickle"), str(folder / "rows"), str(folder)
 
 
 def grouped(made: list[tuple[Key, Place]]) -> dict[Key, list[Place]]:
@@ -43,7 +44,7 @@ def grouped(made: list[tuple[Key, Place]]) -> dict[Key, list[Place]]:
 def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", 6)
     image = (SourceFile("x", "/x", 1), "train", 0)
-    parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, DigitsPart(), ImagesPart((image,))]
+    parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, survey.DIGITS, ImagesPart((image,))]
     chunks = pipeline._write_chunks(parts, tmp_path / "parts.pickle")
     found = [[*pipeline._read_parts(chunk, tmp_path / "parts.pickle")] for chunk in chunks]
     assert [len(some) for some in found] == [2, 2, 2, 1]

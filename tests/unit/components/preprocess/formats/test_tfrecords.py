@@ -16,8 +16,8 @@ from components.core.errors import DataError
 from components.core.sources import sources
 from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
-from components.preprocess.formats.survey import StackPart, Survey, read, survey
-from components.preprocess.formats.tfrecords import Example
+from components.preprocess.formats.stacks import Stack
+from components.preprocess.formats.survey import Survey, read, survey
 
 
 def png(seed: int) -> bytes:
@@ -73,7 +73,7 @@ def test_examples_are_read_as_tensorflow_writes_them(
 ) -> None:
     labelled = {label_name: label} if label_name else {}
     content = serialised(**others, **{image_name: image}, **labelled)
-    assert tfrecords.parsed(content) == Example(image, label if label_name and label >= 0 else None)
+    assert tfrecords.parsed(content, "x") == (image, label if label_name and label >= 0 else None)
 
 
 def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
@@ -111,12 +111,8 @@ def test_splits_are_told_by_the_names_of_files(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(framed(*(serialised(image=png(n), label=n) for n in range(count))))
     found = survey(str(tmp_path))
     assert (found.counts, found.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
-    assert [part.stack.split for part in found.parts if isinstance(part, StackPart)] == [
-        "test",
-        "train",
-        "train",
-        "validation",
-    ]
+    splits = [part.split for part in found.parts if isinstance(part, Stack)]
+    assert splits == ["test", "train", "train", "validation"]
 
 
 IMAGE = png(0)
@@ -177,9 +173,9 @@ def test_a_dataset_of_this_pipeline_is_no_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("now", "message"),
     [
-        ([1], r"x\.tfrecord had 2 records and has 1 now; the source changed meanwhile"),
-        ([1, 2, 1], r"x\.tfrecord had 2 records and has 3 now; the source changed meanwhile"),
-        ([1, 3], r"x\.tfrecord has a new label 3; the source changed while it was read"),
+        ([1], r"x\.tfrecord had 2 .* 1 now"),
+        ([1, 2, 1], r"x\.tfrecord had 2 .* 3 now"),
+        ([1, 3], r"x\.tfrecord .* label 3"),
     ],
 )
 def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
