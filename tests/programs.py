@@ -28,7 +28,7 @@ _SERVER.set_forkserver_preload(
     [
         "components.embed.run",
         "components.evaluate.make",
-        "components.export.run",
+        "components.export.make",
         "components.sample.run",
         "components.selfcheck.run",
         "components.train.loop",

@@ -34,7 +34,7 @@ WRITE_THEMSELVES = {
     "components/core/storage/atomic_files.py": "files and folders: writers here",
     "components/core/storage/location.py": "a bucket's mirror, each file aside and renamed",
     "components/export/draw.py": "into a scratch folder",
-    "components/export/run.py": "into a scratch folder",
+    "components/export/make.py": "into a scratch folder",
     "components/preprocess/attempt.py": "an attempt's notes to itself, renamed",
     "components/preprocess/beam/pipeline.py": "into an attempt's folder",
     "components/preprocess/leaks.py": "into an attempt's folder",

@@ -56,23 +56,17 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the file, sealed."""
-        atomic_files.write_sealed_json(folder / self.FILE, self.to_json())
+        atomic_files.write_file(folder / self.FILE, atomic_files.sealed_json(self.to_json()))
 
     @classmethod
     def read(cls, folder: Place) -> Self:
-        """Read the description of an artefact, and no other file of it.
-
-        Raises:
-            DataError: It is missing or damaged.
-            Incompatible: Another version of this program made it.
-        """
+        """Read the description of an artefact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
-        value = atomic_files.read_sealed_json(path, cls.WHAT)
+        value, sealed = atomic_files.unsealed(atomic_files.read(path, cls.WHAT), path, cls.WHAT)
         try:
             return cls.from_json(value, str(path))
         except DataError as error:
             # A sealed description was written like this; an unsealed one may be damaged.
-            sealed = isinstance(value, dict) and digests.SEAL in atomic_files.read_json(path, cls.WHAT)
             raise Incompatible(str(error)) if sealed else error from None
 
     @classmethod
@@ -99,13 +93,10 @@ class Manifest:
 
     @classmethod
     def of(cls, folder: Place, expected_digest: str = "") -> Self:
-        """Read the description of an artefact and check the listed files.
-
-        Raises:
-            DataError: The artefact is missing, damaged, of another schema, or has another digest than the one expected.
-        """
+        """Read the description of an artefact and check the listed files, and its digest if one is expected."""
         found = cls.read(folder)
-        atomic_files.require_files(Location.of(folder), found.listed, cls.WHAT, cls.FILE)
+        for changed in atomic_files.changed_files(Location.of(folder), found.listed):
+            raise DataError(f"{cls.WHAT} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
         if expected_digest and found.digest != expected_digest:
             raise DataError(f"{cls.WHAT} {folder} has digest {found.digest}, expected {expected_digest}")
         return found

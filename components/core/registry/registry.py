@@ -9,9 +9,9 @@ A folder of this machine (`registry_folder`) and one in a bucket (`registry_buck
 import dataclasses
 from collections.abc import Callable, Collection, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from components.core.artifacts import evaluations, models, recipes
 from components.core.artifacts.manifest import Manifest
@@ -28,12 +28,11 @@ _AT_ONCE = 8  # versions that are looked at
 class _Store(Protocol):
     """The operations that differ between folders and buckets."""
 
-    def held(self, registry: Location) -> AbstractContextManager[None]: ...
     def committed(self, registry: Location) -> list[int]: ...
     def begun(self, registry: Location) -> list[int]: ...
     def unfinished(self, registry: Location, removed: Collection[int]) -> list[str]: ...
-    def read_champion(self, registry: Location) -> tuple[Any, int] | None: ...
-    def swap_champion(self, registry: Location, value: dict[str, Any], generation: int) -> None: ...
+    def read_champion(self, registry: Location) -> tuple[bytes, int] | None: ...
+    def swap_champion(self, registry: Location, content: bytes, generation: int) -> None: ...
     def add(
         self, registry: Location, fill: Callable[[Path], None], model_digest: str, taken: int, removed: Collection[int]
     ) -> int: ...
@@ -121,9 +120,9 @@ def _require_folder(location: Location) -> None:
 
 
 def held(registry: Place) -> AbstractContextManager[None]:
-    """Lock a folder of this machine against other processes that change it; a bucket needs no lock."""
+    """Lock a folder of this machine against other processes; in a bucket, champions are replaced only as read."""
     location = Location.of(registry)
-    return _store(location).held(location)
+    return nullcontext() if location.in_bucket else atomic_files.only_one(location.path)
 
 
 def version_location(registry: Place, version: int) -> Location:
@@ -148,16 +147,13 @@ def versions(registry: Place, champion: Champion | None = None) -> list[int]:
 
 
 def read_pointer(registry: Place) -> Pointer:
-    """Read which version is champion, without checking that version.
-
-    Raises:
-        DataError: `champion.json` is missing or damaged.
-    """
+    """Read which version is champion, without checking that version; `DataError` for a lost or damaged pointer."""
     location = Location.of(registry)
     _require_folder(location)
     found = _store(location).read_champion(location)
     if found is not None:
-        return Pointer(_champion_of(found[0], location / CHAMPION), found[1])
+        content, generation = found
+        return Pointer(_champion_of(content, location / CHAMPION), generation)
     # First publications that were interrupted leave versions without a champion.
     numbers = versions(location)
     if numbers not in ([], [1]) and not all(_is_first(location, number) for number in numbers):
@@ -166,11 +162,7 @@ def read_pointer(registry: Place) -> Pointer:
 
 
 def read_champion(registry: Place) -> Champion | None:
-    """Read which version is champion and check its model; None if nothing has been published yet.
-
-    Raises:
-        DataError: The champion or its model is missing or damaged.
-    """
+    """Read which version is champion and check its model; None if nothing has been published yet."""
     champion = read_pointer(registry).champion
     if champion is not None:
         models.Description.of(_fetched(registry, champion.version), champion.model_digest)
@@ -178,27 +170,15 @@ def read_champion(registry: Place) -> Champion | None:
 
 
 def move_champion(registry: Place, pointer: Pointer, champion: Champion) -> None:
-    """Replace `champion.json` as it was read; the caller has held the lock of a folder of this machine since then.
-
-    Raises:
-        buckets.Conflict: Another process replaced it.
-    """
+    """Replace `champion.json` as it was read under the lock; `buckets.Conflict` if another process replaced it."""
     location = Location.of(registry)
-    _store(location).swap_champion(location, champion.to_json(), pointer.generation)
+    _store(location).swap_champion(location, atomic_files.sealed_json(champion.to_json()), pointer.generation)
 
 
 def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champion: Champion | None) -> int:
-    """Add a version, or finish what an earlier attempt at the same one left, and return its number.
+    """Add a version under the lock, or finish what an earlier attempt at the same one left, and return its number.
 
-    Args:
-        registry: The registry, whose lock the caller holds.
-        fill: Puts all files of the version into a folder, its manifest among them.
-        model_digest: The digest of its model.
-        champion: The registry's champion.
-
-    Raises:
-        DataError: Something else is in the way.
-        TransientError: It did not arrive; another attempt continues it.
+    `fill` puts all files of the version into a folder, its manifest among them.
     """
     location = Location.of(registry)
     removed = _removed(champion)
@@ -207,11 +187,7 @@ def add(registry: Place, fill: Callable[[Path], None], model_digest: str, champi
 
 
 def read_version(registry: Place, number: int, champion: Champion | None) -> Version:
-    """Read a version and check every file of it; if it is the champion, its digests must be the champion's.
-
-    Raises:
-        DataError: There is no such version, or it is damaged.
-    """
+    """Read a version and check every file of it; if it is the champion, its digests must be the champion's."""
     there = versions(registry, champion)
     if number not in there:
         known = ", ".join(map(str, there)) or "none yet"
@@ -237,12 +213,11 @@ def read_recipe(registry: Place, number: int) -> recipes.Recipe | None:
 def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
     """Return the last version of this model, by the manifests of the versions alone; None if there is none."""
     numbers = versions(registry, champion)
-    if not numbers:
-        return None
-    with ThreadPoolExecutor(min(_AT_ONCE, len(numbers))) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda number: _said_digest(version_location(registry, number)), numbers)
-        same = [number for number, digest in zip(numbers, found, strict=True) if digest == model_digest]
-    return max(same, default=None)
+        return max(
+            (number for number, digest in zip(numbers, found, strict=True) if digest == model_digest), default=None
+        )
 
 
 def damage(registry: Place, number: int, champion: Champion | None) -> list[str]:
@@ -316,7 +291,8 @@ def _is_first(registry: Location, number: int) -> bool:
     return there and evaluations.Description.read(evaluation).champion_digest == evaluations.NO_CHAMPION
 
 
-def _champion_of(value: Any, file: Location) -> Champion:
+def _champion_of(content: bytes, file: Location) -> Champion:
+    value, _ = atomic_files.unsealed(content, file, Champion.WHAT)
     if isinstance(value, dict) and "revision" not in value and isinstance(value.get("version"), int):
         # From before there were rollbacks: every version was champion in turn.
         value |= {"revision": value["version"], "former": list(range(1, value["version"]))}

@@ -9,11 +9,9 @@ is used twice.
 object is compared with what was sent. `MANIFEST.json`, which makes it a version, comes last. Removal begins with it.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from components.core.artifacts import models
 from components.core.errors import DataError, TransientError
@@ -25,11 +23,6 @@ from components.core.storage.location import Location, at_once, files_below
 SCHEMA_VERSION = 1
 _CLAIMS = "claims"
 _SERVABLE = "saved_model.pb"
-
-
-def held(registry: str | Location) -> contextlib.AbstractContextManager[None]:
-    """Do nothing: `champion.json` is replaced only as it was read."""
-    return contextlib.nullcontext()
 
 
 def committed(registry: str | Location) -> list[int]:
@@ -49,16 +42,15 @@ def unfinished(registry: str | Location, removed: Collection[int]) -> list[str]:
     return [str(number) for number in sorted({*there, *_claims(registry)} - done - {*removed})]
 
 
-def read_champion(registry: str | Location) -> tuple[Any, int] | None:
-    """Return the value of `champion.json` and its generation; None if it does not exist."""
-    uri = f"{registry}/{CHAMPION}"
-    found = buckets.read(uri)
-    return (atomic_files.unsealed(found[0], uri, "champion"), found[1].generation) if found else None
+def read_champion(registry: str | Location) -> tuple[bytes, int] | None:
+    """Return the content of `champion.json` and its generation; None if it does not exist."""
+    found = buckets.read(f"{registry}/{CHAMPION}")
+    return (found[0], found[1].generation) if found else None
 
 
-def swap_champion(registry: str | Location, value: dict[str, Any], generation: int) -> None:
+def swap_champion(registry: str | Location, content: bytes, generation: int) -> None:
     """Replace `champion.json` as it was read; raise `Conflict` if another process replaced it."""
-    buckets.replace(f"{registry}/{CHAMPION}", atomic_files.sealed_json(value), generation)
+    buckets.replace(f"{registry}/{CHAMPION}", content, generation)
 
 
 def add(

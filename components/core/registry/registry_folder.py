@@ -4,7 +4,6 @@ import contextlib
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from components.core.artifacts import models
 from components.core.storage import atomic_files
@@ -12,11 +11,6 @@ from components.core.storage.location import Location
 
 CHAMPION = "champion.json"
 VERSIONS = "versions"
-
-
-def held(registry: Location) -> contextlib.AbstractContextManager[None]:
-    """Lock the registry against other processes of this machine."""
-    return atomic_files.only_one(registry.path)
 
 
 def committed(registry: Location) -> list[int]:
@@ -34,15 +28,15 @@ def unfinished(registry: Location, removed: Collection[int]) -> list[str]:
     return sorted(path.name for path in _aside(registry) if _number_of(path) not in removed)
 
 
-def read_champion(registry: Location) -> tuple[Any, int] | None:
-    """Return the value of `champion.json`, and 0, as only the holder of the lock replaces it."""
+def read_champion(registry: Location) -> tuple[bytes, int] | None:
+    """Return the content of `champion.json`, and 0, as only the holder of the lock replaces it."""
     file = registry / CHAMPION
-    return (atomic_files.read_sealed_json(file, "champion"), 0) if file.path.exists() else None
+    return (atomic_files.read(file, "champion"), 0) if file.path.exists() else None
 
 
-def swap_champion(registry: Location, value: dict[str, Any], generation: int) -> None:
+def swap_champion(registry: Location, content: bytes, generation: int) -> None:
     """Replace `champion.json`; the caller has held the lock since it was read."""
-    atomic_files.write_sealed_json(registry.path / CHAMPION, value)
+    atomic_files.write_file(registry.path / CHAMPION, content)
 
 
 def add(

@@ -101,44 +101,11 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: os.PathLike[str], what: str) -> Any:
     """Read the JSON description of a dataset, a checkpoint, ...; `DataError` if it is missing or is not JSON."""
-    return _parse(_content(path, what), path, what)
+    return _parse(read(path, what), path, what)
 
 
-def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a manifest as `write_json` does, sealed: the digest of its other fields is its `sha256`."""
-    write_file(path, sealed_json(value))
-
-
-def sealed_json(value: dict[str, Any]) -> bytes:
-    """Return the content that `write_sealed_json` writes."""
-    return _readable({**value, digests.SEAL: digests.digest_of(value)})
-
-
-def read_sealed_json(path: os.PathLike[str], what: str) -> Any:
-    """Read a manifest and verify its seal, as `unsealed` does."""
-    return unsealed(_content(path, what), path, what)
-
-
-def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
-    """Verify the seal of a manifest, of which `content` has the bytes, and return its other fields.
-
-    Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
-    `sha256` is no way around the seal.
-    """
-    value = _parse(content, path, what)
-    if not isinstance(value, dict) or digests.SEAL not in value:
-        return value
-    fields = {name: field for name, field in value.items() if name != digests.SEAL}
-    try:
-        whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
-    except (ValueError, RecursionError):  # no manifest is written with NaN
-        whole = False
-    if not whole:
-        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
-    return fields
-
-
-def _content(path: os.PathLike[str], what: str) -> bytes:
+def read(path: os.PathLike[str], what: str) -> bytes:
+    """Read a description as `read_json` does, but not as JSON."""
     file = Path(path)
     try:
         with naming(file):
@@ -146,6 +113,30 @@ def _content(path: os.PathLike[str], what: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         folder = str(path).rpartition("/")[0] or file.parent
         raise DataError(f"no {what} at {folder}: {file.name} is missing") from None
+
+
+def sealed_json(value: dict[str, Any]) -> bytes:
+    """Return the content of a manifest, sealed: the digest of its other fields is its `sha256`."""
+    return _readable({**value, digests.SEAL: digests.digest_of(value)})
+
+
+def unsealed(content: bytes, path: str | os.PathLike[str], what: str) -> tuple[Any, bool]:
+    """Verify the seal of a manifest; return its other fields, and whether it has a seal.
+
+    Manifests written before seals existed are accepted unverified. Readers must refuse unknown fields, so that renaming
+    `sha256` is no way around the seal.
+    """
+    value = _parse(content, path, what)
+    if not isinstance(value, dict) or digests.SEAL not in value:
+        return value, False
+    fields = {name: field for name, field in value.items() if name != digests.SEAL}
+    try:
+        whole = digests.digest_of(fields) == value[digests.SEAL] and content == _readable(value)
+    except (ValueError, RecursionError):  # no manifest is written with NaN
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {what} again")
+    return fields, True
 
 
 def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
@@ -201,13 +192,6 @@ def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterat
         path = Path(folder, name)
         if not path.is_file() or digests.sha256_of_file(path) != sha256:
             yield name
-
-
-def require_files(folder: os.PathLike[str], listed: Mapping[str, str], what: str, manifest: str) -> None:
-    """Raise `DataError` if a file is missing or has another sha256 than the manifest lists."""
-    changed = next(changed_files(folder, listed), None)
-    if changed is not None:
-        raise DataError(f"{what} {folder} is damaged: {changed} is not the file that {manifest} describes")
 
 
 @contextlib.contextmanager

@@ -250,7 +250,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def say(path: Path, name: str, value: Any) -> None:
-    atomic_files.write_sealed_json(path, {**atomic_files.read_sealed_json(path, "dataset"), name: value})
+    atomic_files.write_file(path, atomic_files.sealed_json({**artifacts.unsealed(path), name: value}))
 
 
 # What is done to the dataset; what is logged; whether some of it is reused anyway.

@@ -135,7 +135,7 @@ def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
     """Neither for an older one, nor as damaged, nor is it written over."""
     checkpoints.save(whole.parent, describe(4), STATE)
     value = {**describe(5).to_json(), **change}
-    atomic_files.write_sealed_json(whole / checkpoints.MANIFEST, value)
+    atomic_files.write_file(whole / checkpoints.MANIFEST, atomic_files.sealed_json(value))
     before = atomic_files.files_in(whole)
     for attempt in (
         lambda: checkpoints.newest(whole.parent),
