@@ -140,14 +140,6 @@ def test_a_manifest_from_before_there_were_labels_and_cards_apart_and_seals_keep
     assert models.Description.of(old).digest == digests.digest_of(value) == models.Description.of(exported[1]).digest
 
 
-def test_the_card_says_that_nobody_has_judged_the_model(exported: Exported) -> None:
-    card = (exported[1] / models.CARD).read_text()
-    assert "It has not been judged" in card
-    assert "## Metrics" not in card
-    assert "| train | batch_size | 64 |" in card
-    assert models.Description.of(exported[1]).digest in card
-
-
 def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_refused(
     exported: Exported, make_checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:

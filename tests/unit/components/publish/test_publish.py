@@ -83,19 +83,6 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation_and_a_guarded_
         registry.read_champion(folder)
 
 
-def test_versions_are_counted_and_the_champion_moves_on(judged: Judged, folder: Path) -> None:
-    first = judged(0)
-    publish.run(first)
-    publish.run(judged(1, champion=_champion(folder)))
-    assert registry.versions(folder) == [1, 2]
-    assert _champion(folder)[1] == 2
-    again = publish.run(first)  # was published: the champion does not move back
-    assert again.parameters["version"] == 1
-    assert "already published as version 1" in str(again.parameters["summary"])
-    assert registry.versions(folder) == [1, 2]
-    assert _champion(folder)[1] == 2
-
-
 @pytest.mark.parametrize("verdict", ["HOLD", "REJECT", "promote", ""])
 def test_nothing_but_promote_is_published(judged: Judged, folder: Path, verdict: str) -> None:
     with pytest.raises(ConfigError, match="only PROMOTE"):
@@ -204,19 +191,6 @@ def test_a_model_that_contradicts_its_checkpoint_is_not_published(
     atomic_files.write_json(changed / models.MANIFEST, {**manifest, name: value})
     with pytest.raises(DataError, match=f"says that its {name} is"):
         publish.run(dataclasses.replace(config, model=str(changed)))
-
-
-def test_a_champion_that_cannot_be_read_is_never_taken_for_none(judged: Judged, folder: Path) -> None:
-    publish.run(judged(0))
-    publish.run(judged(1, champion=_champion(folder)))
-    whole = (folder / registry.CHAMPION).read_text()
-    (folder / registry.CHAMPION).unlink()
-    with pytest.raises(DataError, match="champion"):
-        registry.read_champion(folder)
-    (folder / registry.CHAMPION).write_text(whole)
-    (registry.version_folder(folder, 2) / "saved_model.pb").unlink()
-    with pytest.raises(DataError, match="is damaged"):
-        registry.read_champion(folder)
 
 
 def test_a_registry_that_is_a_file_is_refused(judged: Judged, folder: Path) -> None:

@@ -113,17 +113,12 @@ def test_the_image_is_the_one_that_the_environment_names(monkeypatch: pytest.Mon
     [
         (lambda value: value["checkpoint"]["settings"].update(beta_2=0.99), "is of checkpoint .*, but .* was judged"),
         (lambda value: value["dataset"]["source"].update(kind="digits"), "is of dataset .*, but .* was judged"),
-        (lambda value: value.pop("embedding"), "does not describe the lineage"),
-        (lambda value: value.update(dataset=[]), "does not describe the lineage"),
-        (lambda value: value.update(schema_version=2), "has schema version 2"),
     ],
 )
 def test_a_lineage_of_something_else_is_refused(evaluation: Path, change: Callable[[Any], None], message: str) -> None:
     value = json.loads((evaluation / evaluations.LINEAGE).read_text())
     change(value)
     atomic_files.write_json(evaluation / evaluations.LINEAGE, value)
-    with pytest.raises(DataError, match=r"lineage\.json is not the file"):
-        read(evaluation)
     describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=message):
         read(evaluation)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kfp.pipeline_spec import pipeline_spec_pb2
 
@@ -32,7 +32,10 @@ def message(folder: Path) -> dict[str, Any]:
 def test_every_declared_output_is_written(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("a page")
-    parsed = ExecutorInput(json.dumps(message(tmp_path)))
+    given = message(tmp_path)
+    # Vertex's launcher of custom jobs writes this output itself.
+    given["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
+    parsed = ExecutorInput(json.dumps(given))
     assert parsed.parameters == {"steps": 3.0, "dataset": "somewhere"}
     parsed.write_output(
         StageResult(parameters={"summary": "done", "other": 1}, metrics={"distance": 2.5}, files={"report": page})
@@ -41,20 +44,10 @@ def test_every_declared_output_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "report.html").read_text() == "a page"
     written = (tmp_path / "out" / "executor_output.json").read_text()
     output = json_format.Parse(written, pipeline_spec_pb2.ExecutorOutput())
-    assert dict(output.parameter_values)["summary"].string_value == "done"
+    assert {name: value.string_value for name, value in output.parameter_values.items()} == {"summary": "done"}
+    assert not (tmp_path / "gcp_resources").exists()
     assert dict(output.artifacts["metrics"].artifacts[0].metadata) == {"a": 1.0, "distance": 2.5}
     assert output.artifacts["report"].artifacts[0].uri.endswith("report.html")
-
-
-def test_what_the_launcher_of_a_custom_job_writes_is_left_to_it(tmp_path: Path) -> None:
-    found = message(tmp_path)
-    found["outputs"]["parameters"]["gcp_resources"] = {"outputFile": str(tmp_path / "gcp_resources")}
-    page = tmp_path / "page.html"
-    page.write_text("a page")
-    ExecutorInput(json.dumps(found)).write_output(StageResult(parameters={"summary": "done"}, files={"report": page}))
-    assert not (tmp_path / "gcp_resources").exists()
-    written = json.loads((tmp_path / "out" / "executor_output.json").read_text())
-    assert written["parameterValues"] == {"summary": "done"}
 
 
 def test_a_stage_without_inputs_or_outputs(tmp_path: Path) -> None:
@@ -79,6 +72,7 @@ JSON = st.recursive(
 
 
 @given(text=st.text() | JSON.map(json.dumps))
+@example("[" * 100_000)
 def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
     try:
         parsed = ExecutorInput(text)
@@ -88,11 +82,6 @@ def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
         assert isinstance(parsed.parameters, dict)
         return
     assert reported.startswith("executor_input is not an ExecutorInput message")
-
-
-def test_json_nested_too_deep_is_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="executor_input is not an ExecutorInput message: RecursionError"):
-        ExecutorInput("[" * 100_000)
 
 
 @pytest.mark.parametrize(

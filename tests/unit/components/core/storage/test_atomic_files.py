@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import ConfigError, DataError, describe_os_error, naming
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files
 
 
-def test_files_are_replaced_whole(tmp_path: Path) -> None:
-    place = tmp_path / "deep" / "file"
-    atomic_files.write_file(place, b"old")
-    atomic_files.write_file(place, b"new")
-    assert place.read_bytes() == b"new"
-    assert [path.name for path in place.parent.iterdir()] == ["file"]
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"", b"[" * 100_000, b"1" * 5000], ids=range(5))
+def test_json_that_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    for name in ("a.json", "b.json", "a.json/b.json"):
+        with pytest.raises(DataError, match=str(tmp_path)):
+            atomic_files.read_json(tmp_path / name, "thing")
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
@@ -52,31 +52,6 @@ def test_json_is_readable_and_refuses_what_json_cannot_say(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="JSON compliant"):
         atomic_files.write_json(tmp_path / "a.json", float("nan"))
     assert atomic_files.read_json(tmp_path / "a.json", "thing")["a"] == "é"
-
-
-@pytest.mark.parametrize("content", [b"{", b"\xff", b""])
-def test_json_that_is_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(DataError, match="does not describe a thing"):
-        atomic_files.read_json(tmp_path / "a.json", "thing")
-    with pytest.raises(DataError, match=r"no thing at .*: b\.json is missing"):
-        atomic_files.read_json(tmp_path / "b.json", "thing")
-    with pytest.raises(DataError, match="no thing at"):
-        atomic_files.read_json(tmp_path / "a.json" / "b.json", "thing")
-
-
-def test_a_folder_appears_whole(tmp_path: Path) -> None:
-    place = tmp_path / "deep" / "folder"
-    with atomic_files.new_folder(place, "done") as folder:
-        (folder / "inner").mkdir()
-        (folder / "inner" / "data").write_bytes(b"data")
-        assert not place.exists()
-        (folder / "done").write_bytes(b"")
-    assert {path.relative_to(place).as_posix() for path in place.rglob("*")} == {"inner", "inner/data", "done"}
-    assert atomic_files.files_in(place) == {
-        name: digests.sha256_of_file(place / name) for name in ("done", "inner/data")
-    }
-    assert [path.name for path in place.parent.iterdir()] == ["folder"]
 
 
 def test_a_full_disk_is_reported_with_the_place(tmp_path: Path) -> None:
@@ -190,18 +165,15 @@ def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_what_failed_from_one_to_another_names_both(tmp_path: Path) -> None:
+def test_errors_name_every_path(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="Not a directory") as caught:
+    with pytest.raises(NotADirectoryError) as both:
         (tmp_path / "folder").rename(tmp_path / "file")
-    assert describe_os_error(caught.value) == f"Not a directory: {tmp_path / 'folder'} -> {tmp_path / 'file'}"
-
-
-def test_errors_without_a_name_are_given_one(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Input/output") as caught, naming(tmp_path / "a"):
+    assert describe_os_error(both.value).endswith(f": {tmp_path / 'folder'} -> {tmp_path / 'file'}")
+    with pytest.raises(OSError, match="Input/output") as unnamed, naming(tmp_path / "a"):
         raise OSError(errno.EIO, "Input/output error")
-    assert describe_os_error(caught.value) == f"Input/output error: {tmp_path / 'a'}"
-    with pytest.raises(FileNotFoundError) as missing, naming(tmp_path / "a"):
+    assert describe_os_error(unnamed.value).endswith(f": {tmp_path / 'a'}")
+    with pytest.raises(FileNotFoundError) as named, naming(tmp_path / "a"):
         (tmp_path / "b").read_bytes()
-    assert describe_os_error(missing.value) == f"No such file or directory: {tmp_path / 'b'}"
+    assert describe_os_error(named.value).endswith(f": {tmp_path / 'b'}")

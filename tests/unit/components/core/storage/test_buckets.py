@@ -1,6 +1,5 @@
 """Objects in buckets: preconditions, our own success distinguished from a refusal, and every fault on the way."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,26 +106,6 @@ def test_only_what_was_listed_is_deleted(bucket: Server) -> None:
 def test_what_is_no_place(uri: str) -> None:
     with pytest.raises(ConfigError, match="is no place in a bucket; expected gs://BUCKET/FOLDER"):
         buckets.split(uri)
-
-
-def test_of_many_who_create_one_does(bucket: Server) -> None:
-    barrier, outcomes = threading.Barrier(8), []
-
-    def create(number: int) -> None:
-        barrier.wait()
-        try:
-            buckets.create("gs://b/x", b"%d" % number)
-            outcomes.append(number)
-        except Conflict:
-            pass
-
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == 1
-    assert content(bucket) == {"x": b"%d" % outcomes[0]}
 
 
 def script(place: str, path: Path) -> None:
