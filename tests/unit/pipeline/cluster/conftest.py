@@ -8,38 +8,35 @@ import pytest
 import yaml
 
 from pipeline.cluster import submission, waiting
-from pipeline.cluster.submission import ClusterPackage, Submission
-from pipeline.compile import compiled_package
+from pipeline.cluster.submission import Submission
 from pipeline.profiles import profiles
 from tests.fakes.kubeflow.server import Server, serving
-
-
-def compiled(folder: Path, target: str) -> Path:
-    path = folder / f"{target}.yaml"
-    path.write_bytes(compiled_package(profile=profiles.choose(profiles.read(), "cpu", target)))
-    return path
+from tests.unit.pipeline.cluster import worlds
+from tests.unit.pipeline.cluster.worlds import World
+from tests.unit.pipeline.packages import package_of
 
 
 @pytest.fixture(scope="session")
-def kfp_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("packages"), profiles.KFP)
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package for each target: `kfp.yaml`, `vertex.yaml`."""
+    folder = tmp_path_factory.mktemp("packages")
+    for target in profiles.TARGETS:
+        (folder / f"{target}.yaml").write_bytes(package_of("cpu", target))
+    return folder
+
+
+@pytest.fixture(params=profiles.TARGETS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The fake server of each target, in turn."""
+    with worlds.world(request.param) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
-def read_kfp_package(kfp_package: Path) -> ClusterPackage:
-    return submission.read_package(kfp_package)
-
-
-@pytest.fixture(scope="session")
-def kfp_run(read_kfp_package: ClusterPackage) -> Submission:
+def kfp_run(packages: Path) -> Submission:
     """A run to start on Kubeflow."""
-    parameters = {"source": "digits", "root": "/data/runs"}
-    return Submission(package=read_kfp_package, parameters=parameters, experiment="mine", run_name="first")
-
-
-@pytest.fixture(scope="session")
-def vertex_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("packages"), profiles.VERTEX)
+    package, parameters = submission.read_package(packages / "kfp.yaml"), {"source": "digits", "root": "/data/runs"}
+    return Submission(package=package, parameters=parameters, experiment="mine", run_name="first")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -47,34 +47,6 @@ def place() -> Place:
     return Place()
 
 
-def test_a_schedule_is_made_replaced_paused_resumed_and_deleted(place: Place) -> None:
-    assert run(place, [schedule("weekly")]) == ["weekly: created"]
-    assert place.enabled() == ["weekly"]
-    assert run(place, [schedule("weekly", 10)]) == ["weekly: replaced", "weekly: id-1 deleted"]
-    assert [each.schedule_id for each in place.held.values()] == ["id-2"]
-    assert run(place, [schedule("weekly", 10, enabled=False)]) == ["weekly: paused"]
-    assert place.enabled() == []
-    assert run(place, [schedule("weekly", 10)]) == ["weekly: resumed"]
-    assert run(place, []) == []
-    assert place.enabled() == ["weekly"]
-    assert run(place, [], prune=True) == ["weekly: id-2 deleted"]
-    assert place.held == {}
-
-
-def test_what_has_a_run_at_work_is_deleted_once_it_has_ended(place: Place) -> None:
-    run(place, [schedule("weekly")])
-    place.tick()
-    assert run(place, [schedule("weekly", 10)]) == [
-        "weekly: replaced",
-        "weekly: id-1 stays, paused, for its active runs: run-of-id-1",
-    ]
-    assert place.enabled() == ["weekly"]
-    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 stays, paused, for its active runs: run-of-id-1"]
-    place.end_runs()
-    assert run(place, [schedule("weekly", 10)]) == ["weekly: id-1 deleted"]
-    assert place.ended_at_work == []
-
-
 def test_back_to_what_was_replaced_is_made_anew(place: Place) -> None:
     """What was paused while another ran in its place may start at once what it missed."""
     run(place, [schedule("weekly")])

@@ -1,6 +1,5 @@
 """Apply stopped at every request, then applied again, on Kubeflow and on Vertex; in memory see `test_apply.py`."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from pipeline.cluster import apply
 from pipeline.cluster.backend import Schedule
 from pipeline.cluster.submission import Submission, read_package
 from pipeline.package.package_origin import Origin
-from tests.unit.pipeline.cluster import worlds
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -27,26 +25,6 @@ def retraining(source: str) -> None:
     train(source=source).set_caching_options(False)
 
 
-@pytest.fixture(scope="module", params=["kfp", "vertex"])
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def package(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of a single stage: a server takes long to read ours often."""
-    path = tmp_path_factory.mktemp("package") / "pipeline.yaml"
-    described = dsl.pipeline(name="retraining", description=str(Origin(target, "cpu")))
-    compiler.Compiler().compile(described(retraining), str(path))
-    return path
-
-
-@pytest.fixture
-def world(target: str) -> Iterator[World]:
-    with worlds.world(target) as found:
-        yield found
-
-
 def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     """Applies to the end; what there is then, without ids."""
     place = world.connected()
@@ -54,9 +32,13 @@ def applied(world: World, wanted: list[Schedule]) -> list[Any]:
     return sorted((each.name, each.enabled, each.digest, len(each.active_runs)) for each in place.live())
 
 
-def test_stopped_at_every_request_and_applied_again(world: World, package: Path) -> None:
+def test_stopped_at_every_request_and_applied_again(world: World, tmp_path: Path) -> None:
     """From one to keep, one to replace at work, one to replace, one to pause and one to delete."""
-    read = read_package(package)
+    # A package of one stage: a server takes long to read ours often.
+    path = tmp_path / "pipeline.yaml"
+    described = dsl.pipeline(name="retraining", description=str(Origin(world.target, "cpu")))
+    compiler.Compiler().compile(described(retraining), str(path))
+    read = read_package(path)
 
     def schedule(name: str, hour: int = 9, enabled: bool = True) -> Schedule:
         run = Submission(

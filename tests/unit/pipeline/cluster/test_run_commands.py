@@ -46,9 +46,20 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_every_mistake_is_reported_and_nothing_is_sent(
-    server: Server, kfp_package: Path, caplog: pytest.LogCaptureFixture
+    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    words = ["--package", str(kfp_package), "--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5"]
+    words = [
+        "--package",
+        str(packages / "kfp.yaml"),
+        "--root",
+        "runs",
+        "--steps",
+        "many",
+        "--stepz",
+        "3",
+        "--timeout",
+        "5",
+    ]
     words += ["--run_name", "n" * 129, "--token_file", "absent"]
     assert main(["submit", "--host", server.url, *words]) == errors.BAD_CONFIGURATION
     assert complaints(caplog) == [
@@ -65,9 +76,9 @@ def test_every_mistake_is_reported_and_nothing_is_sent(
 
 
 def test_flags_of_the_other_target_are_unknown(
-    server: Server, vertex_package: Path, caplog: pytest.LogCaptureFixture
+    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert submit(server, vertex_package, "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
+    assert submit(server, packages / "vertex.yaml", "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
     assert complaints(caplog)[:2] == ["unknown parameter host", "unknown parameter sed; did you mean seed?"]
     assert server.requests == []
 
@@ -97,10 +108,19 @@ def test_an_interrupt_leaves_the_run_alone(
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, errors.OK), (signal.SIGTERM, -signal.SIGTERM)])
 def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
-    server: Server, kfp_package: Path, signum: signal.Signals, code: int
+    server: Server, packages: Path, signum: signal.Signals, code: int
 ) -> None:
     """As in cron and behind a script's `&`: the signal arrives while the process waits for the server's answer."""
-    command = [sys.executable, "-m", "pipeline", "submit", "--host", server.url, "--package", str(kfp_package)]
+    command = [
+        sys.executable,
+        "-m",
+        "pipeline",
+        "submit",
+        "--host",
+        server.url,
+        "--package",
+        str(packages / "kfp.yaml"),
+    ]
     with ignoring(signal.SIGINT):
         process = subprocess.Popen([*command, "--source", "digits", "--root", "/data/runs", "--wait"])
     signalled: list[Request] = []

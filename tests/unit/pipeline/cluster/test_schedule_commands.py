@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def write(path: Path, kfp_package: Path) -> Write:
+def write(path: Path, packages: Path) -> Write:
     """Writes schedules by name, each with what it says besides, or otherwise."""
-    return lambda **schedules: schedule_files.write(path, kfp_package, "kfp", **schedules)
+    return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
 
 
 @pytest.fixture
@@ -210,10 +210,10 @@ def test_mistakes(
 
 
 def test_nothing_is_sent_where_one_of_the_places_cannot(
-    write: Write, server: Server, wgan: Wgan, vertex_package: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, server: Server, wgan: Wgan, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
-    write(weekly={}, nightly={"target": "vertex", "package": str(vertex_package)})
+    write(weekly={}, nightly={"target": "vertex", "package": str(packages / "vertex.yaml")})
     code, _, logged = wgan("apply", "--location", "us-central1")
     assert (code, logged) == (64, ["project is required for Vertex: give --project, or set GOOGLE_CLOUD_PROJECT"])
     assert server.requests == []

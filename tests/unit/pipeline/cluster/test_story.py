@@ -4,7 +4,6 @@ The servers are fakes: nothing here has been near a cluster or Vertex.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,28 +11,17 @@ import pytest
 from components.core import errors
 from pipeline.__main__ import main
 from pipeline.cluster import backends, waiting
+from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.profiles import profile_file, profiles
-from tests.unit.pipeline.cluster import schedule_files, worlds
+from tests.unit.pipeline.cluster import schedule_files
 from tests.unit.pipeline.cluster.worlds import World
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
 
-@pytest.fixture(params=["kfp", "vertex"])
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
-def package(target: str, request: pytest.FixtureRequest) -> Path:
-    found: Path = request.getfixturevalue(f"{target}_package")
-    return found
-
-
-@pytest.fixture
-def world(target: str) -> Iterator[World]:
-    with worlds.world(target) as found:
-        yield found
+def package(world: World, packages: Path) -> Path:
+    return packages / f"{world.target}.yaml"
 
 
 def test_every_target_has_a_backend_and_hardware() -> None:
@@ -118,19 +106,29 @@ def test_when_the_time_is_up_the_run_goes_on(world: World, package: Path) -> Non
     assert about(world, "status", run_id, "--wait") == errors.OK
 
 
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        (["--stepz", "5"], "unknown parameter stepz; did you mean steps?"),
-        (["--steps", "many"], "steps must be"),
-    ],
-)
-def test_mistakes_are_found_before_anything_is_sent(
-    world: World, package: Path, caplog: pytest.LogCaptureFixture, more: list[str], problem: str
+@pytest.mark.parametrize("acted", [False, True])
+def test_a_lost_answer_starts_no_second_run(
+    world: World, package: Path, acted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert submit(world, package, *more) == errors.BAD_CONFIGURATION
-    (message,) = caplog.messages
-    assert problem in message
+    monkeypatch.setattr(vertex_runs, "_WAITS", (0.0,))
+    lost: list[object] = []
+
+    def lose(*request: object) -> None:
+        if world.starts_a_run(*request) and not lost:
+            lost.append(request)
+            world.hang_up()
+
+    setattr(world.server, "after" if acted else "before", lose)
+    code = submit(world, package)
+    assert len(lost) == 1
+    assert (code, len(world.run_ids())) in [(errors.OK, 1)] + [(errors.TRANSIENT, 0)] * (not acted)
+
+
+def test_mistakes_are_found_before_anything_is_sent(
+    world: World, package: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert submit(world, package, "--stepz", "5", "--steps", "many") == errors.BAD_CONFIGURATION
+    assert [("stepz" in message, "'many'" in message) for message in caplog.messages] == [(True, False), (False, True)]
     assert world.server.requests == []
 
 

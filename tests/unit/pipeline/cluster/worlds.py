@@ -4,12 +4,11 @@ Each world has a `target`, the words of a command line that say where it is (`fl
 submit`), and what `wgan logs` of the stage train says (`logs_remedy`).
 """
 
-import abc
 import contextlib
 import copy
 import datetime
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -24,7 +23,7 @@ from tests.fakes.vertex import server as vertex
 Stages = dict[str, tuple[str, str]]  # name: state and message
 
 
-class World(abc.ABC):
+class World(Protocol):
     """What tests ask of either server."""
 
     target: str
@@ -34,47 +33,39 @@ class World(abc.ABC):
     server: Any
     first = 0
 
-    @abc.abstractmethod
     def connected(self) -> Schedules:
         """Its schedules, as a new process has them."""
 
-    @abc.abstractmethod
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first."""
 
-    @abc.abstractmethod
     def set_run(self, run_id: str, state: str, stages: Stages | None = None) -> None:
         """Report a run, in Kubeflow's words."""
 
-    @abc.abstractmethod
     def asks_for_a_run(self, *request: Any) -> bool:
         """Whether a request, as `server.before` gets it, is for the state of one run."""
 
-    @abc.abstractmethod
+    def starts_a_run(self, *request: Any) -> bool:
+        """Whether a request is to start a run."""
+
     def fire(self) -> dict[str, str]:
         """Let each schedule that may start a run now start one; their names by the ids of the runs."""
 
-    @abc.abstractmethod
     def schedules(self) -> list[tuple[str, bool]]:
         """Of each schedule its name, and whether it starts runs within the hour."""
 
-    @abc.abstractmethod
     def killed_runs(self) -> list[str]:
         """Runs that did not end by themselves."""
 
-    @abc.abstractmethod
     def requests(self) -> list[bool]:
         """Of each request since `stop` was called: whether it could change anything."""
 
-    @abc.abstractmethod
     def saved(self) -> Any:
         """All that the server holds."""
 
-    @abc.abstractmethod
     def restore(self, saved: Any) -> None:
         """Put it back."""
 
-    @abc.abstractmethod
     def hang_up(self) -> None:
         """Raise what ends a connection."""
 
@@ -142,6 +133,9 @@ class Kubeflow(World):
     def asks_for_a_run(self, *request: Any) -> bool:
         return request[0].method == "GET" and "/runs/" in request[0].path
 
+    def starts_a_run(self, *request: Any) -> bool:
+        return request[0].method == "POST" and request[0].path.endswith("/runs")
+
     def fire(self) -> dict[str, str]:
         store = self.server.store
         ids = {run_id: store.runs[run_id]["recurring_run_id"] for run_id in self.server.tick()}
@@ -188,6 +182,9 @@ class Vertex(World):
 
     def asks_for_a_run(self, *request: Any) -> bool:
         return request[0] == "GetPipelineJob"
+
+    def starts_a_run(self, *request: Any) -> bool:
+        return request[0] == "CreatePipelineJob"
 
     def fire(self) -> dict[str, str]:
         # Later than the start that resuming sets; nothing but the schedules looks at this clock.

@@ -10,7 +10,7 @@ from components.core.errors import ConfigError, TransientError
 from pipeline.cluster import backend
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
-from pipeline.cluster.submission import ClusterPackage, Submission, read_package
+from pipeline.cluster.submission import Submission, read_package
 from pipeline.package.package_origin import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
 from tests.unit.pipeline.packages import package_of
@@ -72,9 +72,7 @@ def test_one_package_is_uploaded_once(server: Server, runs: KubeflowRuns, kfp_ru
     assert len(server.store.runs) == 2
 
 
-def test_two_who_upload_one_new_package_at_once_share_a_version(
-    server: Server, read_kfp_package: ClusterPackage
-) -> None:
+def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, kfp_run: Submission) -> None:
     found: list[tuple[str, str]] = []
     gate = threading.Barrier(2)
     passed: list[Request] = []
@@ -86,7 +84,7 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(
             gate.wait(10)
 
     def upload() -> None:
-        found.append(KubeflowRuns(KubeflowConnection(host=server.url)).upload(read_kfp_package))
+        found.append(KubeflowRuns(KubeflowConnection(host=server.url)).upload(kfp_run.package))
 
     server.before = meet
     threads = [threading.Thread(target=upload) for _ in range(2)]
@@ -98,24 +96,7 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(
     assert len(found) == 2
     assert len(set(found)) == 1
     assert len(server.store.pipelines) == 1
-    assert [each["name"] for each in server.store.versions.values()].count(read_kfp_package.version) == 1
-
-
-@pytest.mark.parametrize("acted", [False, True])
-def test_a_lost_answer_starts_no_second_run(
-    server: Server, runs: KubeflowRuns, kfp_run: Submission, acted: bool
-) -> None:
-    def hang_up(request: Request) -> None:
-        if request.method == "POST" and request.path == _RUNS:
-            raise HangUp
-
-    setattr(server, "after" if acted else "before", hang_up)
-    if acted:
-        assert runs.submit(kfp_run).run_id in server.store.runs
-    else:
-        with pytest.raises(TransientError, match=r"; it was not started$"):
-            runs.submit(kfp_run)
-    assert len(server.store.runs) == int(acted)
+    assert [each["name"] for each in server.store.versions.values()].count(kfp_run.package.version) == 1
 
 
 def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:

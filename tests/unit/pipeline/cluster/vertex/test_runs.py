@@ -119,20 +119,6 @@ def refuse_the(server: VertexServer, first: int, status: grpc.StatusCode, messag
     server.before = refuse
 
 
-def test_a_lost_answer_starts_no_second_run(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
-    lost: list[str] = []
-
-    def lose_the_first(method: str, _: Any) -> None:
-        if method == "CreatePipelineJob" and not lost:
-            lost.append(method)
-            raise Refused(grpc.StatusCode.UNAVAILABLE, "connection reset")
-
-    server.after = lose_the_first
-    started = vertex.submit(wanted)
-    assert server.asked() == ["CreatePipelineJob", "CreatePipelineJob", "GetPipelineJob"]
-    assert [name.rpartition("/")[2] for name in server.jobs] == [started.run_id]
-
-
 def test_a_lost_request_is_sent_again_and_then_given_up(
     vertex: VertexRuns, server: VertexServer, wanted: Submission
 ) -> None:
