@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,44 +35,31 @@ def read(**flags: str) -> VertexConnection:
     return vertex_connection.from_flags(parser.parse_args(words))
 
 
-def test_flags() -> None:
-    found = read(**GOOD)
-    assert found == VertexConnection(**GOOD)
-    assert found.parent == "projects/my-project-1/locations/us-central1"
-
-
-def test_the_environment_says_what_flags_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_and_what_the_environment_says_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-environment")
     monkeypatch.setenv("CLOUD_ML_REGION", "europe-west4")
     assert read() == VertexConnection(project="of-environment", location="europe-west4")
     monkeypatch.setenv("GOOGLE_CLOUD_REGION", "europe-west1")
     assert read(project="other-project") == VertexConnection(project="other-project", location="europe-west1")
-
-
-def test_what_is_missing_is_reported_together() -> None:
-    with pytest.raises(ConfigError) as refusal:
-        read()
-    assert [problem.split(":")[0] for problem in refusal.value.problems] == [
-        "project is required for Vertex",
-        "location is required for Vertex",
-    ]
+    assert read(**GOOD) == VertexConnection(**GOOD)
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "said"),
+    ("flags", "named"),
     [
-        ("project", "My Project", "project must be the id of a Google Cloud project, such as my-project-123, got 'My"),
-        ("location", "us-central1-a", "us-central1-a is a zone, its region is us-central1"),
-        ("location", "everywhere", "location must be a region, such as us-central1, got 'everywhere'"),
-        ("api_endpoint", "http://vertex.example.com:80", "or http:// on this machine alone"),
-        ("api_endpoint", "https://vertex.example.com", "api_endpoint must be HOST or HOST:PORT"),
+        ({}, ["project", "location"]),
+        (GOOD | {"project": "My Project"}, ["project must be .*'My Project'"]),
+        (GOOD | {"location": "us-central1-a"}, ["location must be .* its region is us-central1$"]),
+        (GOOD | {"location": "everywhere"}, ["location must be .*'everywhere'"]),
+        (GOOD | {"api_endpoint": "http://vertex.example.com:80"}, ["api_endpoint .*'http://vertex.example.com:80'"]),
+        (GOOD | {"api_endpoint": "https://vertex.example.com"}, ["api_endpoint .*'https://vertex.example.com'"]),
     ],
 )
-def test_what_is_malformed_is_reported(flag: str, value: str, said: str) -> None:
+def test_what_is_missing_or_malformed_is_reported(flags: dict[str, str], named: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
-        read(**(GOOD | {flag: value}))
-    assert len(refusal.value.problems) == 1
-    assert said in str(refusal.value)
+        read(**flags)
+    assert len(refusal.value.problems) == len(named)
+    assert all(map(re.match, named, refusal.value.problems))
 
 
 class Tokens(http.Server):
@@ -114,17 +102,15 @@ def connection() -> VertexConnection:
     return VertexConnection(project="my-project-1", location="us-central1")
 
 
-def refusal_of(connection: VertexConnection) -> StageError:
-    with pytest.raises(StageError) as refusal:
+def refusal_of(connection: VertexConnection, kind: type[StageError]) -> str:
+    with pytest.raises(kind) as refusal:
         connection.pipelines()
     assert len(str(refusal.value).splitlines()) == 1
-    return refusal.value
+    return str(refusal.value)
 
 
 def test_nobody_is_logged_in(connection: VertexConnection) -> None:
-    refusal = refusal_of(connection)
-    assert isinstance(refusal, ConfigError)
-    assert "gcloud auth application-default login" in str(refusal)
+    assert "gcloud auth application-default login" in refusal_of(connection, ConfigError)
 
 
 def test_a_token_is_given_out(
@@ -145,20 +131,16 @@ def test_a_token_is_refused(
 ) -> None:
     tokens.given = {"error": "invalid_grant", "error_description": "it has expired"}
     log_in(monkeypatch, tmp_path, tokens.url)
-    refusal = refusal_of(connection)
-    assert isinstance(refusal, ConfigError)
-    assert "an access token is refused: " in str(refusal)
-    assert "it has expired" in str(refusal)
-    assert "gcloud auth application-default login" in str(refusal)
+    refusal = refusal_of(connection, ConfigError)
+    assert "it has expired" in refusal
+    assert "gcloud auth application-default login" in refusal
 
 
 def test_nobody_gives_out_tokens(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with http.serving(Tokens()) as server:
         pass
     log_in(monkeypatch, tmp_path, server.url)
-    refusal = refusal_of(connection)
-    assert isinstance(refusal, TransientError)
-    assert "who gives out access tokens does not answer" in str(refusal)
+    refusal_of(connection, TransientError)
 
 
 def test_a_key_of_a_service_account_needs_nobody(
@@ -189,5 +171,5 @@ def test_the_library_is_missing(
     monkeypatch.setitem(sys.modules, "google.cloud.aiplatform_v1", None)
     runs = VertexRuns(connection)
     for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
-        with pytest.raises(ConfigError, match=r"^google-cloud-aiplatform is needed for Vertex: pip install 'wgan-gp-"):
+        with pytest.raises(ConfigError, match="google-cloud-aiplatform"):
             ask()

@@ -21,7 +21,7 @@ from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
 from pipeline.profiles.profiles import Profile
-from tests.fakes.vertex.server import Refused, VertexServer, serving
+from tests.fakes.vertex.server import Refused, VertexServer
 from tests.unit.pipeline.packages import DIGESTS
 
 
@@ -109,33 +109,33 @@ def test_recent_runs_are_ours_over_all_pages(vertex: VertexRuns, server: VertexS
     assert server.asked() == ["ListPipelineJobs"] * 2
 
 
-def refuse_the(server: VertexServer, first: int, status: grpc.StatusCode, message: str = "not now") -> None:
-    """Refuses the first requests."""
+def refuse(server: VertexServer, first: int, status: str, message: str = "not now") -> None:
+    """Refuse the first requests."""
 
-    def refuse(_method: str, _message: Any) -> None:
+    def hook(_method: str, _message: Any) -> None:
         if len(server.requests) <= first:
-            raise Refused(status, message)
+            raise Refused(grpc.StatusCode[status], message)
 
-    server.before = refuse
+    server.before = hook
 
 
 def test_a_lost_request_is_sent_again_and_then_given_up(
     vertex: VertexRuns, server: VertexServer, wanted: Submission
 ) -> None:
-    refuse_the(server, 2, grpc.StatusCode.DEADLINE_EXCEEDED)
+    refuse(server, 2, "DEADLINE_EXCEEDED")
     vertex.submit(wanted)
     assert server.asked() == ["CreatePipelineJob"] * 3
     server.requests.clear()
-    refuse_the(server, 99, grpc.StatusCode.UNAVAILABLE)
+    refuse(server, 99, "UNAVAILABLE")
     with pytest.raises(TransientError) as refusal:
         vertex.submit(wanted)
     (run_id,) = {request.pipeline_job_id for _, request in server.requests}
     assert len(server.requests) == 3
-    assert str(refusal.value).endswith(f"`wgan status {run_id} --target vertex` tells whether it was started")
+    assert f"`wgan status {run_id} --target vertex`" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "kind", "remedy"),
+    ("status", "message", "kind", "shown"),
     [
         ("UNAUTHENTICATED", "invalid token", ConfigError, "gcloud auth application-default login"),
         ("PERMISSION_DENIED", "Permission denied", ConfigError, "roles/aiplatform.user"),
@@ -143,10 +143,10 @@ def test_a_lost_request_is_sent_again_and_then_given_up(
         ("INVALID_ARGUMENT", "List of errors:\n\t1. Field: labels", ConfigError, "errors: 1. Field: lab"),
         ("ALREADY_EXISTS", "it is there", ConfigError, "it is there"),
         ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
-        ("UNIMPLEMENTED", "Method not found!", ConfigError, "look at api_endpoint"),
-        ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "a quota is used up"),
-        ("INTERNAL", "Internal error", TransientError, "tells whether it was started"),
-        ("UNKNOWN", "Who knows", TransientError, "tells whether it was started"),
+        ("UNIMPLEMENTED", "Method not found!", ConfigError, "api_endpoint"),
+        ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota is used up"),
+        ("INTERNAL", "Internal error", TransientError, "`wgan status "),
+        ("UNKNOWN", "Who knows", TransientError, "`wgan status "),
         ("ABORTED", "Conflict", TransientError, "ABORTED: Conflict"),
     ],
 )
@@ -157,14 +157,13 @@ def test_refusals_become_one_line(
     status: str,
     message: str,
     kind: type[Exception],
-    remedy: str,
+    shown: str,
 ) -> None:
-    refuse_the(server, 99, grpc.StatusCode[status], message)
-    with pytest.raises(kind) as refusal:
+    refuse(server, 99, status, message)
+    with pytest.raises(kind, match="run wgan-gp-") as refusal:
         vertex.submit(wanted)
-    assert str(refusal.value).startswith("cannot start run wgan-gp-")
     assert "\n" not in str(refusal.value)
-    assert remedy in str(refusal.value)
+    assert shown in str(refusal.value)
     assert len(server.requests) == 1
 
 
@@ -173,18 +172,7 @@ def test_refused_fields_are_named() -> None:
     detail.field_violations.add(field="pipeline_job.network", description="is not\n peered")
     with pytest.raises(ConfigError) as refusal, answers.of_vertex("start run x"):
         raise InvalidArgument("invalid request", details=[detail])
-    assert str(refusal.value) == (
-        "cannot start run x: Vertex answers INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered"
-    )
-
-
-def test_nobody_is_there(wanted: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vertex_runs, "_WAITS", ())
-    with serving() as gone:
-        url = gone.url
-    vertex = VertexRuns(VertexConnection(project="my-project-1", location="us-central1", api_endpoint=url))
-    with pytest.raises(TransientError, match=r"^cannot start run \S+: Vertex answers UNAVAILABLE: [^\n]*$"):
-        vertex.submit(wanted)
+    assert str(refusal.value).endswith("INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered")
 
 
 def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
@@ -200,19 +188,16 @@ def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: Ve
     assert PipelineJob.pb(first.pipeline_job) == PipelineJob.pb(second.pipeline_job)
 
 
-@pytest.mark.parametrize(
-    ("run_id", "refusal"),
-    [("wgan-gp-0", "cannot find run wgan-gp-0: Vertex answers NOT_FOUND: .*; look at its id"), ("Some Run", "run_id ")],
-)
-def test_a_run_that_does_not_exist(vertex: VertexRuns, run_id: str, refusal: str) -> None:
-    with pytest.raises(ConfigError, match=refusal):
+@pytest.mark.parametrize("run_id", ["wgan-gp-0", "Some Run"])
+def test_a_run_that_does_not_exist(vertex: VertexRuns, run_id: str) -> None:
+    with pytest.raises(ConfigError, match=run_id):
         vertex.status(run_id)
 
 
 def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
     run_id = vertex.submit(wanted).run_id
     server.set_run(run_id, "FAILED", {"train": ("FAILED", "exit code 1"), "embed": ("PENDING", "")})
-    with pytest.raises(ConfigError, match=r"stage embed of run \S+ has logged nothing: it has not begun"):
+    with pytest.raises(ConfigError, match=f"embed of run {run_id}"):
         vertex.logs(run_id, "embed")
     detail = next(iter(server.jobs.values())).job_detail.task_details[1]
     detail.executor_detail.container_detail.failed_main_jobs = ["projects/1/locations/x/customJobs/77"]
@@ -222,8 +207,5 @@ def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer,
     detail.execution = {"metadata": {"output:gcp_resources": json.dumps(resources)}}
     with pytest.raises(ConfigError) as refusal:
         vertex.logs(run_id, "train")
-    assert str(refusal.value) == (
-        "logs of Vertex are in Cloud Logging: gcloud logging read "
-        '\'resource.labels.job_id=("77" OR "1002" OR "88")\' --order=asc --project=my-project-1 '
-        "--format='value(textPayload, jsonPayload.message)'"
-    )
+    assert 'gcloud logging read \'resource.labels.job_id=("77" OR "1002" OR "88")\' ' in str(refusal.value)
+    assert " --project=my-project-1 " in str(refusal.value)

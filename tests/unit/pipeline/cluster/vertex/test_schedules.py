@@ -16,6 +16,8 @@ from pipeline.cluster.vertex.connection import VertexConnection
 from pipeline.cluster.vertex.schedules import VertexSchedules
 from tests.fakes.vertex.server import Refused, VertexServer
 
+Nightly = Callable[..., Schedule]  # makes a schedule, with changes
+
 
 @pytest.fixture
 def vertex(connection: VertexConnection) -> VertexSchedules:
@@ -23,8 +25,7 @@ def vertex(connection: VertexConnection) -> VertexSchedules:
 
 
 @pytest.fixture
-def nightly(wanted: Submission) -> Callable[..., Schedule]:
-    """A schedule, with changes."""
+def nightly(wanted: Submission) -> Nightly:
     return functools.partial(
         Schedule,
         name="nightly",
@@ -39,7 +40,7 @@ def enabled(vertex: VertexSchedules) -> dict[str, bool]:
     return {each.schedule_id: each.enabled for each in vertex.live()}
 
 
-def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]) -> None:
+def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     wanted = nightly(concurrency=3, catch_up=True)
     made = vertex.create(wanted)
     assert server.asked()[:2] == ["CreateSchedule", "PauseSchedule"]
@@ -49,9 +50,7 @@ def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, night
     assert server.tick() == []
 
 
-def test_resuming_brings_the_start_near_first(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
-) -> None:
+def test_resuming_brings_the_start_near_first(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     made = vertex.create(nightly())
     server.requests.clear()
     vertex.resume(made.schedule_id)
@@ -73,7 +72,7 @@ def test_resuming_brings_the_start_near_first(
 
 
 def test_a_clock_that_is_slow_here_is_no_matter(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
 ) -> None:
     server.clock += datetime.timedelta(minutes=20)
     made = vertex.create(nightly())
@@ -81,10 +80,11 @@ def test_a_clock_that_is_slow_here_is_no_matter(
     assert enabled(vertex) == {made.schedule_id: True}
 
 
+@pytest.mark.parametrize("catch_up", [False, True])
 def test_pausing_and_resuming_again_keeps_the_start(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+    vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool
 ) -> None:
-    made = vertex.create(nightly(catch_up=True))
+    made = vertex.create(nightly(catch_up=catch_up))
     vertex.resume(made.schedule_id)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
@@ -96,21 +96,11 @@ def test_pausing_and_resuming_again_keeps_the_start(
     vertex.resume(made.schedule_id)
     vertex.resume(made.schedule_id)
     assert server.asked() == ["GetSchedule", "GetSchedule", "ResumeSchedule", "GetSchedule"]
-    assert server.requests[2][1].catch_up
+    assert server.requests[2][1].catch_up == catch_up
     assert enabled(vertex) == {made.schedule_id: True}
 
 
-def test_missed_runs_are_not_made_up_for_unasked(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
-) -> None:
-    made = vertex.create(nightly())
-    vertex.resume(made.schedule_id)
-    assert not server.requests[-1][1].catch_up
-
-
-def test_delete_leaves_its_runs(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
-) -> None:
+def test_delete_leaves_its_runs(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     made = vertex.create(nightly())
     vertex.resume(made.schedule_id)
     server.clock += datetime.timedelta(minutes=2)
@@ -118,40 +108,26 @@ def test_delete_leaves_its_runs(
     vertex.delete(made.schedule_id)
     assert vertex.live() == []
     assert [name.rpartition("/")[2] for name in server.jobs] == [run_id]
-    with pytest.raises(ConfigError, match=r"cannot delete schedule \S+: Vertex answers NOT_FOUND: [^\n]*$"):
+    with pytest.raises(ConfigError, match=f"{made.schedule_id}.* NOT_FOUND: "):
         vertex.delete(made.schedule_id)
 
 
-def test_schedules_of_others_are_not_ours(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]
+def test_schedules_of_others_are_not_ours_on_any_page(
+    vertex: VertexSchedules, server: VertexServer, nightly: Nightly
 ) -> None:
     made = vertex.create(nightly())
     (ours,) = server.schedules.values()
-    for number, description in enumerate(("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", None)):
-        theirs = VertexSchedule(ours)
-        theirs.name = f"{ours.name}{number}"
-        info = theirs.create_pipeline_job_request.pipeline_job.pipeline_spec["pipelineInfo"]
-        info.pop("description")
-        if description is not None:
-            info["description"] = description
-        server.schedules[theirs.name] = theirs
-    assert len(server.schedules) == 5
-    assert [each.schedule_id for each in vertex.live()] == [made.schedule_id]
-
-
-def test_every_page_is_read(vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule]) -> None:
-    vertex.create(nightly())
-    (ours,) = server.schedules.values()
-    for number in range(100):
-        theirs = VertexSchedule(ours)
-        theirs.name = f"{ours.name}{number}"
-        if number < 99:
-            theirs.create_pipeline_job_request.pipeline_job.pipeline_spec = {}
-        server.schedules[theirs.name] = theirs
-    assert [each.schedule_id for each in vertex.live()] == [
-        ours.name.rpartition("/")[2],
-        ours.name.rpartition("/")[2] + "99",
-    ]
+    notes = ("A pipeline.", "\nScheduled from nobody", "\nScheduled from {}", "")
+    for number in range(101):
+        other = VertexSchedule(ours)
+        other.name = f"{ours.name}{number}"
+        job = other.create_pipeline_job_request.pipeline_job
+        if number < len(notes):
+            job.pipeline_spec["pipelineInfo"]["description"] = notes[number]
+        elif number < 100:
+            job.pipeline_spec = {}
+        server.schedules[other.name] = other
+    assert [each.schedule_id for each in vertex.live()] == [made.schedule_id, f"{made.schedule_id}100"]
 
 
 def lose(server: VertexServer, method: str, acted: bool) -> None:
@@ -167,10 +143,10 @@ def lose(server: VertexServer, method: str, acted: bool) -> None:
 @pytest.mark.parametrize("method", ["CreateSchedule", "PauseSchedule", "UpdateSchedule", "ResumeSchedule"])
 @pytest.mark.parametrize("acted", [False, True])
 def test_whatever_is_lost_nothing_starts_before_it_is_resumed(
-    vertex: VertexSchedules, server: VertexServer, nightly: Callable[..., Schedule], method: str, acted: bool
+    vertex: VertexSchedules, server: VertexServer, nightly: Nightly, method: str, acted: bool
 ) -> None:
     lose(server, method, acted)
-    with pytest.raises(TransientError, match=r"^cannot (create|resume) schedule nightly: Vertex answers UNAVAILABLE"):
+    with pytest.raises(TransientError, match=r"schedule nightly: .*UNAVAILABLE"):
         vertex.resume(vertex.create(nightly()).schedule_id)
     server.before = server.after = None
     # Months of ticks, of which no schedule that was never resumed may take one.
