@@ -144,26 +144,23 @@ def test_on_a_server_of_many_users(
         assert [each["namespace"] for each in recurring(server)] == ["team-a"]
 
 
-def test_a_version_that_is_gone_is_pinned_anew(write: Write, server: Server, wgan: Wgan) -> None:
-    write(weekly={})
-    wgan("apply")
-    del server.store.versions[recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"]]
-    assert wgan("diff")[1] == ["replace weekly (kfp)", "  ID is to be deleted"]
-    assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
-    assert recurring(server)[0]["pipeline_version_reference"]["pipeline_version_id"] in server.store.versions
-    assert wgan("apply")[1] == ["kfp: nothing to change"]
-
-
-def test_an_experiment_that_is_gone_is_made_anew_and_its_run_goes_on(write: Write, server: Server, wgan: Wgan) -> None:
+@pytest.mark.parametrize("gone", ["version", "experiment"])
+def test_what_is_gone_is_made_anew_and_the_active_run_goes_on(
+    write: Write, server: Server, wgan: Wgan, gone: str
+) -> None:
     write(weekly={})
     wgan("apply")
     (run,) = server.tick()
-    server.store.experiments.pop(recurring(server)[0]["experiment_id"])
-    assert wgan("apply")[1] == [
-        "weekly: replaced",
-        "weekly: ID stays, paused, for its active runs: ID",
-        "kfp: apply again later to delete what stays",
-    ]
+    before = recurring(server)[0]
+    if gone == "version":
+        del server.store.versions[before["pipeline_version_reference"]["pipeline_version_id"]]
+    else:
+        del server.store.experiments[before["experiment_id"]]
+    assert wgan("diff")[1][0] == "replace weekly (kfp)"
+    assert wgan("apply")[1][:2] == ["weekly: replaced", "weekly: ID stays, paused, for its active runs: ID"]
+    after = recurring(server)[1]
+    assert after["pipeline_version_reference"]["pipeline_version_id"] in server.store.versions
+    assert after["experiment_id"] in server.store.experiments
     server.set_run(run, "SUCCEEDED")
     assert wgan("apply")[1] == ["weekly: ID deleted"]
     assert wgan("apply")[1] == ["kfp: nothing to change"]
@@ -189,23 +186,23 @@ def test_help_asks_for_no_server_and_loads_no_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "content", "expected"),
+    ("words", "content", "named"),
     [
-        (["apply"], {}, "the file has no schedule: say which place is meant (--target kfp or vertex, or --file)"),
-        (["pause", "monthly"], {"weekly": {}}, "no schedule monthly that `wgan schedule apply` made; there is none"),
-        (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "schedules.weekly.cron must be five fields"),
-        (["frobnicate"], {"weekly": {}}, "invalid choice: 'frobnicate'"),
-        (["pause"], {"weekly": {}}, "the following arguments are required: NAME"),
-        (["apply", "--targt", "kfp"], {"weekly": {}}, "unrecognized arguments: --targt kfp"),
+        (["apply"], {}, "--target kfp or vertex"),
+        (["pause", "monthly"], {"weekly": {}}, "monthly"),
+        (["apply"], {"weekly": {"cron": "0 0 9 * * 1"}}, "schedules.weekly.cron"),
+        (["frobnicate"], {"weekly": {}}, "'frobnicate'"),
+        (["pause"], {"weekly": {}}, "NAME"),
+        (["apply", "--targt", "kfp"], {"weekly": {}}, "--targt kfp"),
     ],
 )
 def test_mistakes(
-    write: Write, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], expected: str
+    write: Write, server: Server, wgan: Wgan, words: list[str], content: dict[str, Any], named: str
 ) -> None:
     write(**content)
     code, printed, logged = wgan(*words)
     assert (code, printed, len(logged)) == (64, [], 1)
-    assert expected in logged[0]
+    assert named in logged[0]
     assert all(each.method == "GET" for each in server.requests)
 
 
@@ -215,5 +212,6 @@ def test_nothing_is_sent_where_one_of_the_places_cannot(
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     write(weekly={}, nightly={"target": "vertex", "package": str(packages / "vertex.yaml")})
     code, _, logged = wgan("apply", "--location", "us-central1")
-    assert (code, logged) == (64, ["project is required for Vertex: give --project, or set GOOGLE_CLOUD_PROJECT"])
+    assert (code, len(logged)) == (64, 1)
+    assert "--project" in logged[0]
     assert server.requests == []

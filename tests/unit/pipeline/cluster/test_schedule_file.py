@@ -76,7 +76,7 @@ def test_what_is_left_out_has_its_default(read: Reads, packages: Path) -> None:
 
 
 def test_every_setting_is_read(read: Reads) -> None:
-    given = {
+    given: dict[str, Any] = {
         "time_zone": "Europe/Berlin",
         "concurrency": 3,
         "catch_up": True,

@@ -31,7 +31,7 @@ class World(Protocol):
     pipeline_root: list[str]
     logs_remedy: str
     server: Any
-    first = 0
+    first: int = 0
 
     def connected(self) -> Schedules:
         """Its schedules, as a new process has them."""
