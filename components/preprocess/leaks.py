@@ -15,7 +15,6 @@ with the smallest digests, which is a random choice; exact ones of all. A traini
 these whose 4x4 fields are nearest: of more near copies of one training image some are missed.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -45,21 +44,18 @@ COMPARED = ("test", "train")  # splits; what of a source is validation is usuall
 _SIGNED = "signed-"
 
 
-@dataclasses.dataclass(frozen=True)
-class Signed:
+class Signed(NamedTuple):
     """What is kept of the images of a shard to compare them with others."""
 
-    split: str
-    shard: str  # its file name
+    shard: str  # its file name, which begins with its split
     thumbnails: np.ndarray  # of each image, as `thumbnails` makes them: int16 [n, 256]
     digests: np.ndarray  # the first bytes of the sha256 of each image's pixels: S16 [n]
 
 
-@dataclasses.dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """All held-out images, to be compared with one training shard after the other."""
 
-    shards: list[Signed]  # by split and name
+    shards: list[str]  # sorted
     first: np.ndarray  # the number of each shard's first image among all: int64 [shards]
     digests: np.ndarray  # of all images: S16 [n]
     numbers: np.ndarray  # of the images that near ones are looked for of, ascending: int64 [m]
@@ -70,7 +66,7 @@ class Held:
 class Leak(NamedTuple):
     """A held-out image and a training image that are the same, or nearly. Records are numbered from 0 in each shard."""
 
-    exact: bool
+    near: bool  # or exact, which sorts first
     split: str
     shard: str
     record: int
@@ -94,7 +90,7 @@ def read_signed(folder: Path, names: str) -> Iterator[Signed]:
     for path in sorted(folder.glob(f"{_SIGNED}{names}*.npz")):
         shard = path.name.removeprefix(_SIGNED).removesuffix(".npz")
         with np.load(path) as found:
-            yield Signed(shard.partition("-")[0], shard, **found)
+            yield Signed(shard, **found)
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:
@@ -124,13 +120,14 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
 
 def hold(shards: Iterable[Signed]) -> Held:
     """Return the table of the images of held-out shards, the same in any order of these."""
-    ordered = sorted(shards, key=lambda signed: (signed.split, signed.shard))
+    ordered = sorted(shards, key=lambda signed: signed.shard)
     together = np.concatenate([np.zeros(0, f"S{_DIGEST_BYTES}"), *(signed.digests for signed in ordered)])
     chosen = np.sort(np.argsort(together, kind="stable")[:MOST_HELD])
     every = np.concatenate([np.zeros((0, _FIELDS), np.int16), *(signed.thumbnails for signed in ordered)])
     lengths = itertools.accumulate((len(signed.digests) for signed in ordered), initial=0)
     first = np.array([*lengths][: len(ordered)], np.int64)
-    return Held(ordered, first, together, chosen, every[chosen], _columns(every[chosen]))
+    names = [signed.shard for signed in ordered]
+    return Held(names, first, together, chosen, every[chosen], _columns(every[chosen]))
 
 
 def find(held: Held, train: Signed) -> list[Leak]:
@@ -140,10 +137,9 @@ def find(held: Held, train: Signed) -> list[Leak]:
     exact = (numbers, rows[np.searchsorted(digests, held.digests[numbers])])
     starts = range(0, len(train.thumbnails), _ROWS_AT_ONCE)
     near = concurrent.in_threads(functools.partial(_near, held, train), starts)
-    pairs = [(True, *exact), *((False, *some) for some in near)]
     return first_of_each(
-        _leak(held, number, train, row, is_exact)
-        for is_exact, numbers, rows in pairs
+        _leak(held, number, train, row, is_near)
+        for is_near, (numbers, rows) in [(False, exact), *((True, pairs) for pairs in near)]
         for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
     )
 
@@ -156,31 +152,20 @@ def first_of_each(leaks: Iterable[Leak]) -> list[Leak]:
     best: dict[tuple[str, str, int], Leak] = {}
     for leak in leaks:
         image = (leak.split, leak.shard, leak.record)
-        best[image] = min(best.get(image, leak), leak, key=_rank)
-    return sorted(best.values(), key=_rank)
+        best[image] = min(best.get(image, leak), leak)
+    return sorted(best.values())
 
 
-def describe(leaks: Iterable[Leak], compared: dict[str, int]) -> dict[str, Any]:
-    """Return what a dataset says of its leaks, as JSON.
-
-    Args:
-        leaks: Those found in each training shard.
-        compared: The splits that were compared with `train`, and how many images each has.
-
-    Returns:
-        exact, near: How many held-out images have an exact copy in `train`; how many others have a near one.
-        compared: The splits.
-        near_of: Among how many of their images near ones were looked for.
-        first: The first ten, exact ones first, as `split`, `shard`, `record`, `train_shard`, `train_record`.
-    """
+def describe(leaks: Iterable[Leak], test_images: int) -> dict[str, Any]:
+    """Return what a dataset records of the leaks of its test images, as JSON."""
     found = first_of_each(leaks)
-    exact, near_of = sum(leak.exact for leak in found), min(MOST_HELD, sum(compared.values()))
-    first = [{name: value for name, value in leak._asdict().items() if name != "exact"} for leak in found[:_SHOWN]]
+    near = sum(leak.near for leak in found)
+    first = [{name: value for name, value in leak._asdict().items() if name != "near"} for leak in found[:_SHOWN]]
     return {
-        "exact": exact,
-        "near": len(found) - exact,
-        "compared": sorted(compared),
-        "near_of": near_of,
+        "exact": len(found) - near,
+        "near": near,  # that have no exact copy
+        "compared": ["test"],
+        "near_of": min(MOST_HELD, test_images),  # among so many near ones were looked for
         "first": first,
     }
 
@@ -227,11 +212,7 @@ def _spread(values: np.ndarray) -> np.ndarray:
     return _FIELDS * np.einsum("nd,nd->n", values, values) - np.square(values.sum(axis=1))
 
 
-def _leak(held: Held, number: int, train: Signed, row: int, exact: bool) -> Leak:
-    shard = int(np.searchsorted(held.first, number, side="right")) - 1
-    signed = held.shards[shard]
-    return Leak(exact, signed.split, signed.shard, number - int(held.first[shard]), train.shard, row)
-
-
-def _rank(leak: Leak) -> tuple[bool, tuple[Any, ...]]:
-    return not leak.exact, leak[1:]
+def _leak(held: Held, number: int, train: Signed, row: int, is_near: bool) -> Leak:
+    at = int(np.searchsorted(held.first, number, side="right")) - 1
+    shard = held.shards[at]
+    return Leak(is_near, shard.partition("-")[0], shard, number - int(held.first[at]), train.shard, row)

@@ -56,10 +56,6 @@ class CachedPixels(NamedTuple):
     sha256: bytes
 
 
-class _OtherRecipe(Exception):
-    """The shard's examples were made otherwise."""
-
-
 @dataclasses.dataclass(frozen=True)
 class DatasetCache:
     """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves."""
@@ -171,12 +167,9 @@ def _fill(
     for dataset in earlier:
         if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
             break
-        try:
-            table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
-            table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
-            table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
-        except _OtherRecipe:
-            log.info("passed over %s: its images were made otherwise", dataset)
+        table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", _rows_of(dataset, made_by, shards))
+        table.execute(f"INSERT OR IGNORE INTO known SELECT * FROM added {of_source} ORDER BY content")  # noqa: S608
+        table.execute("DELETE FROM wanted WHERE content IN (SELECT content FROM added)")
         table.execute("DELETE FROM added")
     return shards
 
@@ -185,37 +178,36 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
     """Yield the rows of a dataset, and append its shards to those that rows have the numbers of."""
     try:
         manifest = Manifest.of(dataset)
-        of_images = manifest.source["kind"] == sources.IMAGES
-    except (DataError, OSError, KeyError, TypeError) as error:
+    except (DataError, OSError) as error:
         _pass_over(dataset, error)
         return
-    for shard in [shard for split in manifest.splits.values() for shard in split.shards if of_images]:
+    if manifest.source.get("kind") != sources.IMAGES:
+        return
+    for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
         try:
-            file = dataset.path / shard.file
-            if not dataset.in_bucket and file.stat().st_size != shard.bytes:
-                raise DataError("it is cut short")
             members = _read_members(dataset.path, shard, made_by)
         except (DataError, OSError) as error:
             _pass_over(dataset / shard.file, error)
             continue
-        shards.append(str(file))
+        if members is None:
+            log.info("passed over %s: its images were made otherwise", dataset)
+            return
+        shards.append(str(dataset.path / shard.file))
         for content, sha256, offset in members.tolist():
             yield content, sha256, offset, len(shards) - 1
 
 
-def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray:
+def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray | None:
+    """Return the members of a shard; None if its images were made by another recipe."""
     name = members_name(shard.file)
     content = (folder / name).read_bytes()
     content, sha256_of_content = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
-    expected_bytes = _HEAD.size + shard.records * _MEMBER.itemsize
-    if hashlib.sha256(content).digest() != sha256_of_content or len(content) != expected_bytes:
+    if hashlib.sha256(content).digest() != sha256_of_content:
         raise DataError(f"{name} is damaged")
     magic, sha256, recipe_of_shard = _HEAD.unpack_from(content)
     if (magic, sha256.hex()) != (_MAGIC, shard.sha256):
         raise DataError(f"{name} is of another shard or version")
-    if recipe_of_shard != made_by:
-        raise _OtherRecipe
-    return np.frombuffer(content, _MEMBER, offset=_HEAD.size)
+    return np.frombuffer(content, _MEMBER, offset=_HEAD.size) if recipe_of_shard == made_by else None
 
 
 def _pass_over(place: Location, error: Exception) -> None:

@@ -38,7 +38,6 @@ _BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
 _ROWS_AT_ONCE = 100  # written together
 _HASH_BYTES = 32
 
-Key = tuple[str, int]  # split, number of the shard
 Place = tuple[str, int, int]  # file of rows, offset, bytes; a plain tuple, which Beam encodes without pickle
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
@@ -55,8 +54,7 @@ class Quarantined(NamedTuple):
 class Outcome:
     """What became of the images of a chunk."""
 
-    # Where the rows of each shard lie: split, number, file, offset, bytes.
-    places: list[tuple[str, int, str, int, int]] = dataclasses.field(default_factory=list)
+    places: dict[str, list[Place]] = dataclasses.field(default_factory=dict)  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     taken_over: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
@@ -75,16 +73,14 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> 
     """Read and decode parts of a source, in so many processes at once, and write their rows to files in a folder."""
     writer = _Writer(decided, rows_at)
     batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
+    with_contents = ((batch, [original.content for original, _ in batch]) for batch in batches)
     if decided.stored is not None:  # plain pixels, which need no other process
-        for batch in batches:
-            images = [original.content for original, _ in batch]
+        for batch, images in with_contents:
             if decided.stored != decided.image:
                 images = [pixels.from_pixels(each, decided.stored, decided.image, decided.resize) for each in images]
             writer.add(batch, images)
     else:
-        to_decode = ((batch, [original.content for original, _ in batch]) for batch in batches)
-        decoded = pool.decode_all(to_decode, decided.image, decided.resize, decoders)
-        with contextlib.closing(decoded):
+        with contextlib.closing(pool.decode_all(with_contents, decided.image, decided.resize, decoders)) as decoded:
             for batch, found in decoded:
                 writer.add(batch, found)
     writer.write_run()
@@ -99,6 +95,7 @@ def write_outcome(path: Path, outcome: Outcome) -> None:
 def read_outcome(path: Path) -> Outcome:
     """Read what became of a chunk from its index."""
     found = Outcome(**atomic_files.read_json(path, "index of rows"))
+    found.places = {shard: [(*place,) for place in places] for shard, places in found.places.items()}
     found.quarantined = [Quarantined(*each) for each in found.quarantined]
     return found
 
@@ -144,6 +141,7 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
     if isinstance(part, ImagesPart) and is_hashed and decided.cache:
         known = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
         part = ImagesPart(tuple(part.images[number] for number in _take_over(known, decided.cache, writer)))
+    at_once = max(1, _BATCH_BYTES // decided.image.size) if decided.stored else pool.images_at_once(decided.image)
     for originals in survey.read(part):
         found = []
         for original in originals:
@@ -154,7 +152,6 @@ def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hash
         if decided.cache and not is_hashed:
             known = [(original.split, original.label, content_hash) for original, content_hash in found]
             found = [found[number] for number in _take_over(known, decided.cache, writer)]
-        at_once = max(1, _BATCH_BYTES // decided.image.size) if decided.stored else pool.images_at_once(decided.image)
         for start in range(0, len(found), at_once):
             yield found[start : start + at_once]
 
@@ -169,15 +166,14 @@ def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer:
             missing.append(number)
         else:
             by_shard.setdefault(cached.shard, []).append((cached, number))
-    for shard, members in sorted(by_shard.items()):
+    for shard, members in by_shard.items():
         members.sort()
         images = reuse.read_pixels(shard, [cached for cached, _ in members], writer.plan.image.size)
-        made = [(*known[number], image) for (_, number), image in zip(members, images, strict=True) if image]
-        missing += [number for (_, number), image in zip(members, images, strict=True) if not image]
-        writer.add_examples(made)
-        writer.outcome.taken_over[shard] += len(made)
-        if len(made) < len(members):
-            writer.outcome.damaged[shard] += len(members) - len(made)
+        taken = {number: image for (_, number), image in zip(members, images, strict=True) if image}
+        writer.add_examples([(*known[number], image) for number, image in taken.items()])
+        missing += [number for _, number in members if number not in taken]
+        writer.outcome.taken_over[shard] += len(taken)
+        writer.outcome.damaged[shard] += len(members) - len(taken)
     return sorted(missing)
 
 
@@ -249,8 +245,9 @@ class _Writer:
                         begin = file.tell()
                         for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
                             file.write(self._rows[some].data)
-                        split, shard = datasets.SPLITS[splits[start]], int(shards[start])
-                        self.outcome.places.append((split, shard, path.name, begin, file.tell() - begin))
+                        shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
+                        place = path.name, begin, file.tell() - begin
+                        self.outcome.places.setdefault(shard, []).append(place)
                     file.flush()
             except OSError:
                 path.unlink()  # on a full disk the room is needed to say so

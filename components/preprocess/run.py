@@ -31,7 +31,7 @@ from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.reuse import DatasetCache
-from components.preprocess.rows import MOST_QUARANTINED
+from components.preprocess.rows import MOST_QUARANTINED, Outcome
 from components.preprocess.shards import Made, ShardFacts
 
 log = logging.getLogger(__name__)
@@ -77,12 +77,12 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
         make_shards = _make_shards()
         plan = dataclasses.replace(plan, cache=_cache(config, plan, held, folder))
         made = make_shards(found.parts, plan, images, folder, config.beam_options)
-        quarantine = _quarantine(made, images, config.bad_images_limit, folder, location)
+        quarantine = _quarantine(made.outcome, images, config.bad_images_limit, folder, location)
         splits = _splits(made.shards, len(found.classes))
-        if sum(split.records for split in splits.values()) + made.quarantined_count != images:
-            raise AssertionError(f"{splits} and {made.quarantined_count} quarantined came of {found.counts}")
+        if sum(split.records for split in splits.values()) + quarantine["count"] != images:
+            raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
         _require_images(splits, found.classes, plan.made_splits)
-        reused = _reused(made, images) if plan.recipe and config.former_datasets else {}
+        reused = _reused(made.outcome, images) if plan.recipe and config.former_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -159,27 +159,27 @@ def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -
     return reuse.cache_of(config.former_datasets, plan.recipe, None if in_bucket else hashes, folder)
 
 
-def _reused(made: Made, images: int) -> dict[str, Any]:
+def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
     """Log what was taken over from earlier datasets; return it as the dataset records it."""
-    for shard, count in made.damaged.items():
-        log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
-    taken = made.taken_over.total()
-    names = sorted({Path(shard).parent.name for shard, count in made.taken_over.items() if count})
+    for shard, count in outcome.damaged.items():
+        if count:
+            log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
+    taken = outcome.taken_over.total()
+    names = sorted({Path(shard).parent.name for shard, count in outcome.taken_over.items() if count})
     source = f" from {', '.join(names)}" if names else ""
     log.info("%s images: %s new, %s taken over%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
     return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _quarantine(made: Made, images: int, limit: float, folder: Path, location: Location) -> dict[str, Any]:
+def _quarantine(outcome: Outcome, images: int, limit: float, folder: Path, location: Location) -> dict[str, Any]:
     """Write the list of quarantined images, and describe it; `DataError` if they are too many."""
-    quarantined, count = made.quarantined, made.quarantined_count
+    quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
     if count > min(limit * images, MOST_QUARANTINED):
         most = f"the {MOST_QUARANTINED:,} that may be quarantined"
         allowed = f"bad_images_limit {limit:g} allows" if count > limit * images else most
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
-        remedy = "mend or remove them, or raise the limit. The first:"
-        raise DataError("\n".join([problem + remedy, *reasons]))
+        raise DataError("\n".join([f"{problem}mend or remove them, or raise the limit. The first:", *reasons]))
     found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
     if quarantined:
         listed = location / QUARANTINE
@@ -195,7 +195,7 @@ def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
     duplicates = sum(facts.duplicates for facts in shards)
     contradictions = sum(facts.contradictions for facts in shards)
     if duplicates:
-        first = next((facts.contradicting[0] for facts in shards if facts.contradicting), "")
+        first = next((facts.contradicting for facts in shards if facts.contradicting), "")
         labels = f"; {contradictions:,} have different labels, such as that of sha256 {first}" if first else ""
         log.warning("%s images are in the source more than once, and stay%s", f"{duplicates:,}", labels)
     return {"duplicates": duplicates, "contradictions": contradictions}
@@ -203,14 +203,11 @@ def _repeated(shards: list[ShardFacts]) -> dict[str, int]:
 
 def _leaks(found: list[Leak], test: Split) -> dict[str, Any]:
     """Describe and log images of `test` that are in `train` too. They stay: people decide which of the two goes."""
-    described = leaks.describe(found, {"test": test.records})
+    described = leaks.describe(found, test.records)
     if found:
-        log.warning(
-            "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s",
-            *(f"{number:,}" for number in (described["exact"], test.records, described["near"])),
-            found[0].record,
-            found[0].shard,
-        )
+        counts = (f"{number:,}" for number in (described["exact"], test.records, described["near"]))
+        first = "%s of %s test images are in train as well, and %s more nearly, such as record %d of %s"
+        log.warning(first, *counts, described["first"][0]["record"], described["first"][0]["shard"])
     return described
 
 

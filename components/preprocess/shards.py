@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from components.core.storage import atomic_files, tfrecord
 from components.preprocess import attempt, leaks, reuse, rows
 from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Key, Place, Quarantined
+from components.preprocess.rows import Outcome, Place
 
 _LEVELS = np.arange(256, dtype=np.int64)
 _BLOCK_BYTES = 1 << 20  # of rows, which become records together
-_SHOWN = 3
 _FACTS = ".facts.json"  # ending of the facts of a shard, which is the last file that is written of it
 LEAKS = ".leaks.json"  # ending of the leaks that are found in a training shard
 
@@ -39,7 +37,7 @@ class ShardFacts:
     pixel_square_sum: int
     duplicates: int  # records made of an image that a record before was made of
     contradictions: int  # images that several records with different labels were made of
-    contradicting: list[str]  # sha256 of the first of these images
+    contradicting: str  # sha256 of the first of these images, if any
 
 
 @dataclasses.dataclass
@@ -47,61 +45,50 @@ class Made:
     """What came of a source."""
 
     shards: list[ShardFacts]  # by file name
-    quarantined: list[Quarantined]  # by name; the first `MOST_QUARANTINED` and one more
-    quarantined_count: int
-    taken_over: Counter[str]  # images, by shard of an earlier dataset
-    damaged: Counter[str]  # those that could not be taken over
+    outcome: Outcome  # of all chunks, but for its places
     leaks: list[Leak]
 
 
-def write_shard(key: Key, places: Iterable[Place], plan: Plan, rows_at: Path, folder: Path) -> str:
+def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Path, folder: Path) -> str:
     """Write a shard to the folder of a dataset, what is kept beside it, and last its facts; return its name."""
-    split, number = key
-    name = plan.shard_name(split, number)
-    if (folder / f"{name}{_FACTS}").exists():  # another attempt at this work wrote it
+    facts_at = folder / f"{name}{_FACTS}"
+    if facts_at.exists():  # another attempt at this work wrote it
         return name
     kind = rows.row_type(plan.image)
     blocks = rows.blocks_in_order(places, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
-    writing = _Writing(split, name, blocks, plan)
+    writing = _Writing(name, blocks, plan)
     atomic_files.write_parts(folder / name, writing.parts())
-    if (signed := writing.signed()) is not None:
-        leaks.write_signed(folder, signed)
-    shard = datasets.Shard(name, sum(map(len, writing.offsets)), writing.bytes, writing.sha256.hexdigest())
+    if writing.thumbnails:
+        digests = leaks.digests(writing.hashes)
+        leaks.write_signed(folder, leaks.Signed(name, np.concatenate(writing.thumbnails), digests))
+    facts = writing.facts()
     if plan.recipe:
-        reuse.write_members(folder, shard, plan.recipe, *writing.members())
-    facts = ShardFacts(
-        split=split,
-        shard=shard,
-        class_counts=writing.class_counts.tolist(),
-        pixel_sum=int((writing.histogram * _LEVELS).sum()),
-        pixel_square_sum=int((writing.histogram * _LEVELS**2).sum()),
-        duplicates=writing.duplicates,
-        contradictions=len(writing.contradicting),
-        contradicting=sorted(writing.contradicting)[:_SHOWN],
-    )
-    attempt.write(folder / f"{name}{_FACTS}", dataclasses.asdict(facts))
+        contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
+        reuse.write_members(folder, facts.shard, plan.recipe, contents, writing.hashes, offsets)
+    attempt.write(facts_at, dataclasses.asdict(facts))
     return name
 
 
 def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
     """Read what the workers left; `TransientError` if something is missing, although no step failed."""
-    made = Made(_read_facts(folder), [], 0, Counter(), Counter(), [])
-    names, indexes = set(), sorted(rows_at.glob(f"*{rows.INDEX}"))
+    made = Made(_read_facts(folder), Outcome(), [])
+    names: set[str] = set()
+    indexes = sorted(rows_at.glob(f"*{rows.INDEX}"))
     for index in indexes:
         outcome = rows.read_outcome(index)
-        names |= {plan.shard_name(split, number) for split, number, *_ in outcome.places}
-        made.taken_over.update(outcome.taken_over)
-        made.damaged.update(outcome.damaged)
-        made.quarantined_count += outcome.quarantined_count
-        made.quarantined = sorted(made.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
+        names |= outcome.places.keys()
+        made.outcome.taken_over.update(outcome.taken_over)
+        made.outcome.damaged.update(outcome.damaged)
+        made.outcome.quarantined_count += outcome.quarantined_count
+        quarantined = sorted(made.outcome.quarantined + outcome.quarantined)
+        made.outcome.quarantined = quarantined[: rows.MOST_QUARANTINED + 1]
     found_leaks = {path.name.removesuffix(LEAKS): path for path in folder.glob(f"*{LEAKS}")}
-    searched = {facts.shard.file for facts in made.shards if facts.split == "train"}
-    is_complete = len(indexes) == chunk_count and names == {facts.shard.file for facts in made.shards}
-    if not is_complete or searched - found_leaks.keys():
+    written = {facts.shard.file: facts.split for facts in made.shards}
+    searched = {name for name, split in written.items() if split == "train"}
+    if len(indexes) < chunk_count or names != written.keys() or searched - found_leaks.keys():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
     for path in found_leaks.values():
         made.leaks += [Leak(*leak) for leak in atomic_files.read_json(path, "list of leaks")]
-    made.leaks = leaks.first_of_each(made.leaks)
     return made
 
 
@@ -113,63 +100,67 @@ def _read_facts(folder: Path) -> list[ShardFacts]:
 class _Writing:
     """A shard that is being written, a block of records at a time, and what is kept of them on the way."""
 
-    def __init__(self, split: str, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
-        self._split, self._name, self._blocks, self._image = split, name, blocks, plan.image
-        self.bytes = 0
-        self.sha256 = hashlib.sha256()
-        self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
-        self.histogram = np.zeros(256, np.int64)
-        self.class_counts = np.zeros(plan.class_count, np.int64)
-        self.duplicates = 0
-        self.contradicting: set[str] = set()  # sha256 of all of them
+    def __init__(self, name: str, blocks: Iterable[np.ndarray], plan: Plan) -> None:
+        self._name, self._blocks, self._image = name, blocks, plan.image
+        self._split = name.partition("-")[0]
+        self._bytes = 0
+        self._sha256 = hashlib.sha256()
+        self._histogram = np.zeros(256, np.int64)
+        self._class_counts = np.zeros(plan.class_count, np.int64)
+        self._duplicates = 0
+        self._contradicting: set[str] = set()  # sha256 of all of them
         self._last = np.empty(0, rows.row_type(plan.image))  # the row before the next block, if any
-        self._contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
-        self._hashes: list[bytes] = []  # of the pixels of each image
-        self._thumbnails: list[np.ndarray] = []
+        self.offsets: list[np.ndarray] = []  # where the pixels of the images of each block begin
+        self.contents: list[np.ndarray] = []  # sha256 of what the images of each block were made of
+        self.hashes: list[bytes] = []  # of the pixels of each image
+        self.thumbnails: list[np.ndarray] = []  # of each block, if leaks are looked for in the split
 
     def parts(self) -> Iterator[bytes]:
         """Yield the file's content, while another thread measures what comes next."""
         return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
-    def signed(self) -> leaks.Signed | None:
-        """Return what finds leaks among all records; None for splits that are not searched for them."""
-        if not self._thumbnails:
-            return None
-        return leaks.Signed(self._split, self._name, np.concatenate(self._thumbnails), leaks.digests(self._hashes))
-
-    def members(self) -> tuple[np.ndarray, list[bytes], np.ndarray]:
-        """Return contents, hashes and offsets of all records, as `reuse.write_members` takes them."""
-        return np.concatenate(self._contents), self._hashes, np.concatenate(self.offsets)
+    def facts(self) -> ShardFacts:
+        """Return the facts of the shard, once it is written."""
+        return ShardFacts(
+            split=self._split,
+            shard=datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest()),
+            class_counts=self._class_counts.tolist(),
+            pixel_sum=int((self._histogram * _LEVELS).sum()),
+            pixel_square_sum=int((self._histogram * _LEVELS**2).sum()),
+            duplicates=self._duplicates,
+            contradictions=len(self._contradicting),
+            contradicting=min(self._contradicting, default=""),
+        )
 
     def _encoded(self, block: np.ndarray) -> tuple[bytes, np.ndarray]:
         """Return a block as records, and its images."""
         labels, images = block["label"].tolist(), [image.tobytes() for image in block["image"]]
         part = b"".join(tfrecord.frame(map(tfrecord.encode_example, images, labels)))
         sizes, within = np.array([tfrecord.size_and_offset(len(images[0]), label) for label in labels]).T
-        self.offsets.append(self.bytes + np.cumsum(sizes) - sizes + within)
-        self._contents.append(block["content"].copy())
-        self._hashes += [hashlib.sha256(image).digest() for image in images]
-        self.bytes += len(part)
+        self.offsets.append(self._bytes + np.cumsum(sizes) - sizes + within)
+        self.contents.append(block["content"].copy())
+        self.hashes += [hashlib.sha256(image).digest() for image in images]
+        self._bytes += len(part)
         self._count(block)
         return part, block["image"]
 
     def _count(self, block: np.ndarray) -> None:
-        if len(self.class_counts):
-            self.class_counts += np.bincount(block["label"], minlength=len(self.class_counts))
+        if len(self._class_counts):
+            self._class_counts += np.bincount(block["label"], minlength=len(self._class_counts))
         orders, labels = (np.concatenate([self._last[name], block[name]]) for name in ("order", "label"))
         same = (orders[1:] == orders[:-1]).all(axis=1)
         differ = same & (labels[1:] != labels[:-1])
-        self.duplicates += int(same.sum())
+        self._duplicates += int(same.sum())
         contents = block["content"][len(block) - len(same) :]
-        self.contradicting.update(content.tobytes().hex() for content in contents[differ])
+        self._contradicting.update(content.tobytes().hex() for content in contents[differ])
         self._last = block[-1:].copy()
 
     def _measure(self, encoded: tuple[bytes, np.ndarray]) -> bytes:
         """Measure a block; all of it releases the GIL."""
         part, images = encoded
-        self.sha256.update(part)
-        self.histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()
+        self._sha256.update(part)
+        self._histogram += Image.fromarray(np.ascontiguousarray(images)).histogram()
         if self._split in leaks.COMPARED:
             shape = (self._image.height, self._image.width, self._image.channels)
-            self._thumbnails.append(leaks.thumbnails(images.reshape(-1, *shape)))
+            self.thumbnails.append(leaks.thumbnails(images.reshape(-1, *shape)))
         return part

@@ -18,7 +18,7 @@ from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Key, Place
+from components.preprocess.rows import Place
 from components.preprocess.shards import Made
 
 ROWS_FOLDER = "rows"  # within the attempt's, as every worker sees that one
@@ -70,22 +70,22 @@ def wire(
     )
 
 
-def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[Key, Place]]:
+def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[str, Place]]:
     """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
     folder = Path(rows_at)
     index = folder / f"{chunk[0]:012d}{rows.INDEX}"
 
-    def work() -> list[tuple[Key, Place]]:
+    def work() -> list[tuple[str, Place]]:
         if not index.exists():
             outcome = rows.make(_read_parts(chunk, folder / _PARTS), plan, folder, decoders)
             rows.write_outcome(index, outcome)
-        found = rows.read_outcome(index).places
-        return [((split, number), (file, offset, size)) for split, number, file, offset, size in found]
+        places = rows.read_outcome(index).places
+        return [(shard, place) for shard, found in places.items() for place in found]
 
     return attempt.results(place, work)
 
 
-def write_shard(shard: tuple[Key, Iterable[Place]], plan: Plan, rows_at: str, place: str) -> list[str]:
+def write_shard(shard: tuple[str, Iterable[Place]], plan: Plan, rows_at: str, place: str) -> list[str]:
     """Write a shard; return its name."""
     return attempt.results(place, lambda: [shards.write_shard(*shard, plan, Path(rows_at), Path(place))])
 

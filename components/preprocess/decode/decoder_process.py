@@ -19,10 +19,9 @@ OUT_OF_MEMORY = 77  # exit status
 
 
 def main(handle: int, memory: int, seconds: int) -> None:
-    """Decode until the connection is closed.
+    """Decode until the connection with this file descriptor is closed.
 
     Args:
-        handle: File descriptor of the connection.
         memory: Bytes that this process may take.
         seconds: Processor time that an image may take; SIGPROF then ends the process.
     """

@@ -6,6 +6,7 @@ image that ends that one too is quarantined.
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -28,7 +29,8 @@ _PIXEL_BYTES = 1 << 20
 _LARGEST_REASON = 1 << 16
 _SECONDS_TO_END = 10.0
 _SECONDS_TO_START = 300.0
-_FAILED = (EOFError, OSError, ValueError, RecursionError)  # it died, does nothing, or answers nonsense
+# It died, does nothing, or answers nonsense.
+_FAILED = (EOFError, OSError, ValueError, TypeError, AttributeError, RecursionError)
 # A program of its own instead of `multiprocessing.Process`, which would import the main module and so Beam.
 # `sys.path` is handed over, so that the process has this code in any working directory.
 _PROGRAM = """
@@ -106,7 +108,7 @@ def end_processes() -> None:
 def _started(contents: Sequence[bytes], shape: ImageShape, resize: str) -> "_Process":
     """Have a process decode a batch. If it is dead, `_results` notices."""
     process = _idle_process()
-    head = json.dumps([[shape.height, shape.width, shape.channels], resize, [len(each) for each in contents]])
+    head = json.dumps([dataclasses.astuple(shape), resize, [*map(len, contents)]])
     with contextlib.suppress(ConnectionError):
         process.connection.send_bytes(b"".join([head.encode(), b"\n", *contents]))
     return process
@@ -127,7 +129,7 @@ def _results(
     process: "_Process", contents: Sequence[bytes], shape: ImageShape, resize: str, is_retry: bool
 ) -> list[bytes | UndecodableImage]:
     try:
-        found = process.answer(len(contents), shape)
+        found = process.answer(len(contents), shape.size)
     except _FAILED as error:
         reason = process.end_after(error)
         if is_retry:
@@ -159,28 +161,24 @@ class _Process:
 
     def require_ready(self) -> None:
         """Wait until the process has started; `TransientError` if it cannot."""
-        if not self._ready:
-            with contextlib.suppress(EOFError, OSError):
-                started = self.connection.poll(_SECONDS_TO_START)
-                self._ready = (
-                    started and self.connection.recv_bytes(len(decoder_process.READY)) == decoder_process.READY
-                )
+        if self._ready:
+            return
+        with contextlib.suppress(EOFError, OSError):
+            started = self.connection.poll(_SECONDS_TO_START)
+            self._ready = started and self.connection.recv_bytes(len(decoder_process.READY)) == decoder_process.READY
         if not self._ready:
             raise TransientError(
                 f"the process that decodes images does not start: it ended with {_name(self.end(_SECONDS_TO_END))}; "
                 "what it said is above, and a machine with more memory may help"
             )
 
-    def answer(self, count: int, shape: ImageShape) -> list[bytes | UndecodableImage]:
+    def answer(self, count: int, size: int) -> list[bytes | UndecodableImage]:
         """Receive the pixels of so many images, or why one cannot be used; raises one of `_FAILED` otherwise."""
         self.require_ready()
         if not self.connection.poll(self._limits.seconds):
             raise TimeoutError
-        size = shape.size
         head, _, pixels = self.connection.recv_bytes(count * (size + _LARGEST_REASON)).partition(b"\n")
         reasons = json.loads(head)
-        if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
-            raise ValueError
         if len(reasons) != count or len(pixels) != size * reasons.count(""):
             raise ValueError
         images = (pixels[start : start + size] for start in range(0, len(pixels), size))

@@ -1,15 +1,17 @@
-"""A real source to preprocess."""
+"""Real sources to preprocess."""
 
+import functools
 import gzip
+import io
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Key, Outcome, Place
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -32,12 +34,16 @@ def plan(**changes: object) -> Plan:
     return Plan(**(decided | changes))  # type: ignore[arg-type]
 
 
-def places_of(outcome: Outcome) -> dict[Key, list[Place]]:
-    """Where the rows of each shard lie."""
-    places: dict[Key, list[Place]] = {}
-    for split, number, file, offset, size in outcome.places:
-        places.setdefault((split, number), []).append((file, offset, size))
-    return places
+@functools.cache
+def picture(number: int) -> bytes:
+    """A PNG or JPEG file that is always the same for a number; every seventh cannot be decoded."""
+    if number % 7 == 6:
+        return b"no image %d" % number
+    generator = np.random.default_rng(number)
+    content = io.BytesIO()
+    image = Image.fromarray(generator.integers(0, 256, (*generator.integers(6, 14, 2), 3), np.uint8))
+    image.save(content, "PNG" if number % 2 else "JPEG")
+    return content.getvalue()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Key, Place
+from components.preprocess.rows import Place
 from tests.unit.components.preprocess.conftest import plan
 
 DIGITS: Plan = plan(
@@ -34,8 +34,8 @@ def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     return pipeline._write_chunks([survey.DIGITS], folder / "rows" / "parts.pickle"), str(folder / "rows"), str(folder)
 
 
-def grouped(made: list[tuple[Key, Place]]) -> dict[Key, list[Place]]:
-    groups: dict[Key, list[Place]] = {}
+def grouped(made: list[tuple[str, Place]]) -> dict[str, list[Place]]:
+    groups: dict[str, list[Place]] = {}
     for key, place in made:
         groups.setdefault(key, []).append(place)
     return groups
