@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.core import settings
-from components.core.artifacts import datasets, embeddings, evaluations, lineage, models
+from components.core.artifacts import datasets, embeddings, evaluations, lineage, models, training_log
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
@@ -172,11 +172,12 @@ def _numbers(
 def _training(config: EvaluateConfig, inputs: Inputs) -> dict[str, Any]:
     """The JSON value of training.json: the course of the training up to the checkpoint."""
     folder, step = training_of(config).path, inputs.checkpoint.step
+    logs = training_log.fetch(Location.of(config.checkpoint))
     same = {"dataset_digest": inputs.manifest.digest, "embedding_digest": inputs.embedding.digest}
     return {
         "step": step,
         "settings": inputs.checkpoint.settings,
-        "log": training_folder.read_log(folder, step),
-        "warnings": training_folder.read_warnings(folder, step),
+        "log": training_folder.read_log(logs, step),
+        "warnings": training_folder.read_warnings(logs, step),
         "scores": training_folder.read_scores(folder, step, same),
     }

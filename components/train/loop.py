@@ -125,7 +125,7 @@ class Session:
         """Train to the last step, or until a signal: then the step reached is kept."""
         stopped = False
         with deferred() as stop, self._uploads.running(), self._progress:
-            self._drop_rows_after(self.step)
+            self._go_back_in_logs(self.step)
             with Watchdog() as watchdog:
                 while self.step < self._config.steps and not stopped:
                     block, seconds = self._compute_block()
@@ -262,7 +262,7 @@ class Session:
         self._workers.wait()  # until nobody reads what is removed now
         if self._workers.is_chief:
             checkpoints.remove_after(self._folder, returned)
-        self._drop_rows_after(returned)
+        self._go_back_in_logs(returned)
         self._uploads.went_back(returned)
 
     def _restart(self) -> None:
@@ -295,10 +295,9 @@ class Session:
         take_networks(self._wgan, self._config.initial_checkpoint)
         log.info("train: beginning with the networks of %s", self._config.initial_checkpoint)
 
-    def _drop_rows_after(self, step: int) -> None:
+    def _go_back_in_logs(self, step: int) -> None:
         if self._workers.is_chief:
-            for name in (training_log.METRICS, training_log.HEALTH):
-                training_log.drop_after(self._folder.path / name, step)
+            training_log.go_back(self._folder.path, step, checkpoints.step_folder(self._folder.path, step))
 
     def _warn_of_other_bits(self, description: checkpoints.Description) -> None:
         exact = self._config.reproducibility == "exact"

@@ -1,8 +1,7 @@
 """Upload of checkpoints to a bucket while training goes on.
 
-A training whose folder is in a bucket writes to its mirror on this machine; one thread sends what is complete there:
-samples, the logs as they were at a checkpoint, then the checkpoint. So the logs in the bucket always reach at least as
-far as its checkpoints. An outage delays sending and nothing else.
+A training whose folder is in a bucket writes to its mirror on this machine. One thread sends what is complete there:
+samples, then checkpoints with the logs up to their step. An outage delays sending and nothing else.
 """
 
 import contextlib
@@ -21,13 +20,11 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
 _Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in the bucket, those that stay there
-# The step of a checkpoint, the logs as they were then, by name, and the checkpoints to keep then.
-_Saved = tuple[int, dict[str, bytes], _Kept]
 _SAMPLES = "samples"
 
 
 def fetch(place: Location) -> None:
-    """Fetch the newest whole checkpoint from the bucket, with its logs, unless this machine has one as new.
+    """Fetch the newest whole checkpoint from the bucket unless this machine has one as new.
 
     Raises:
         DataError: All checkpoints in the bucket are damaged, as training must not start from scratch unnoticed.
@@ -36,9 +33,7 @@ def fetch(place: Location) -> None:
         return
     here = max(checkpoints.steps(place), default=-1)
     there = [step for step in _steps_in_bucket(place) if step > here]
-    if _fetch_last_whole(place, there):
-        place.fetch_files(training_log.SUFFIX)
-    elif there and here < 0:
+    if not _fetch_last_whole(place, there) and there and here < 0:
         raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
 
 
@@ -58,6 +53,7 @@ def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
         except DataError as error:
             log.error("passed over: %s", error)
             continue
+        training_log.fetch(folder)
         return True
     return False
 
@@ -69,19 +65,23 @@ def send_all(place: Location, keep: int) -> None:
         Superseded: Another process committed another checkpoint of a step.
         TransientError, ConfigError: The bucket cannot be written; everything stays on this machine.
     """
-    if place.in_bucket:
-        kept = functools.partial(checkpoints.kept, count=keep)
-        _Sender(place).send((max(checkpoints.steps(place), default=0), _logs(place), kept))
+    uploads = Uploads(place)
+    uploads.saved(max(checkpoints.steps(place), default=0), functools.partial(checkpoints.kept, count=keep))
+    uploads.finish()
 
 
 class Uploads:
-    """Sends the checkpoints of one training while it goes on, if its folder is in a bucket; None on other workers."""
+    """Sends the checkpoints of one training while it goes on, if its folder is in a bucket; None on other workers.
+
+    One thread sends: that of `running`, and once it has ended the caller of `finish`.
+    """
 
     def __init__(self, place: Location | None) -> None:
         self._place = place if place is not None and place.in_bucket else None
-        self._sender = None if self._place is None else _Sender(self._place)
-        self._went_back: tuple[int, dict[str, bytes]] | None = None
-        self._saved: _Saved | None = None
+        self._saved: tuple[int, _Kept] | None = None  # the last, as it includes all before it
+        self._rollbacks: list[int] = []  # to which steps, until they are done in the bucket too
+        self._sent: set[int] = set()
+        self._sent_samples: set[str] = set()
         self._due, self._ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._superseded: Superseded | None = None
@@ -89,11 +89,9 @@ class Uploads:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Send within the block, and at its end wait until everything is sent; raises as `send_all`."""
-        if self._place is None:
-            yield
-            return
-        self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
-        self._thread.start()
+        if self._place is not None:
+            self._thread = threading.Thread(target=self._run, args=(self._place,), name="uploads", daemon=True)
+            self._thread.start()
         try:
             yield
         except BaseException:
@@ -103,10 +101,9 @@ class Uploads:
 
     def went_back(self, step: int) -> None:
         """Note a rollback to a step: later checkpoints in the bucket are removed before more is sent."""
-        if self._place is not None:
-            back = step if self._went_back is None else min(step, self._went_back[0])
-            self._saved, self._went_back = None, (back, _logs(self._place))
-            self._due.set()
+        self._saved = None
+        self._rollbacks.append(step)
+        self._due.set()
 
     def saved(self, step: int, kept: _Kept) -> None:
         """Note that the checkpoint of a step was written; `kept` chooses the steps that the bucket keeps.
@@ -116,22 +113,22 @@ class Uploads:
         """
         if self._superseded:
             raise self._superseded
-        if self._place is not None:
-            self._saved = step, _logs(self._place), kept
-            self._due.set()
+        self._saved = step, kept
+        self._due.set()
 
     def finish(self) -> None:
         """Wait until everything saved is sent; raises as `send_all`."""
-        if self._saved is None and self._went_back is None:
-            return
         self._end()
         if self._thread is not None:
             self._thread.join()
         if self._superseded:
             raise self._superseded
-        log.info("train: sending the last checkpoint")
+        if self._place is None:
+            return
+        if self._saved is not None:
+            log.info("train: sending the last checkpoint")
         try:
-            self._send()
+            self._send(self._place)
         except TransientError as error:
             raise TransientError(
                 f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
@@ -142,13 +139,13 @@ class Uploads:
         self._ending.set()
         self._due.set()
 
-    def _run(self) -> None:
-        """Send the last save, which includes all before it, whenever there is a new one, until that succeeds."""
+    def _run(self, place: Location) -> None:
+        """Send whenever there is something new, until that succeeds."""
         failed_at = 0.0
         while self._due.wait() and not self._ending.is_set():
             self._due.clear()
             try:
-                self._send()
+                self._send(place)
             except Superseded as error:
                 self._superseded = error
                 return
@@ -163,71 +160,50 @@ class Uploads:
                 log.info("train: checkpoints are in the bucket again, after %.0f s", time.monotonic() - failed_at)
                 failed_at = 0.0
 
-    def _send(self) -> None:
-        sender, back = self._sender, self._went_back
-        if sender is None:
-            return
-        if back is not None:
-            sender.go_back(*back)
-            self._went_back = None if self._went_back is back else self._went_back
-        if self._saved:
-            sender.send(self._saved)
+    def _send(self, place: Location) -> None:
+        saved = self._saved  # read first: every rollback before it is in the list
+        rollbacks = [*self._rollbacks]
+        if rollbacks:
+            self._go_back(place, min(rollbacks))
+            del self._rollbacks[: len(rollbacks)]
+        if saved is not None:
+            self._send_samples(place)
+            self._send_checkpoints(place, *saved)
 
-
-class _Sender:
-    """Sends to the bucket what it does not have yet."""
-
-    def __init__(self, place: Location) -> None:
-        self._place = place
-        self._samples: set[str] = set()
-        self._sent: set[int] = set()
-
-    def go_back(self, step: int, logs: dict[str, bytes]) -> None:
-        """Remove the checkpoints of later steps and their rows of the logs; both, and samples, will be different."""
-        for later in _steps_in_bucket(self._place):
+    def _go_back(self, place: Location, step: int) -> None:
+        """Remove the checkpoints of later steps: they, and samples, will be different."""
+        for later in _steps_in_bucket(place):
             if later > step:
-                checkpoints.step_folder(self._place, later).remove()
-        for name, content in sorted(logs.items()):
-            buckets.put(f"{self._place}/{name}", content, position=step)
+                checkpoints.step_folder(place, later).remove()
         self._sent = {sent for sent in self._sent if sent <= step}
-        self._samples = set()
+        self._sent_samples = set()
 
-    def send(self, saved: _Saved) -> None:
-        """Send samples, logs and all checkpoints up to a step that are not in the bucket."""
-        last, logs, kept = saved
-        missing = [step for step in checkpoints.steps(self._place) if step <= last and step not in self._sent]
-        self._send_samples()
-        if missing:
-            for name, content in sorted(logs.items()):
-                buckets.advance(f"{self._place}/{name}", content, position=last)
-        for step in missing:
-            folder = checkpoints.step_folder(self._place, step)
+    def _send_checkpoints(self, place: Location, last: int, kept: _Kept) -> None:
+        """Send all checkpoints up to a step that are not in the bucket, and remove those that are not to be kept."""
+        for step in checkpoints.steps(place):
+            if step > last or step in self._sent:
+                continue
+            folder = checkpoints.step_folder(place, step)
             try:
-                ours = folder.commit(folder.path)
+                ours = folder.commit(folder.path, checkpoints.MANIFEST)
             except FileNotFoundError:
                 continue  # no longer among the newest
             if not ours:
                 raise Superseded(
-                    f"another process trains {self._place} too and has committed another checkpoint of step {step}; "
+                    f"another process trains {place} too and has committed another checkpoint of step {step}; "
                     "this one stops, and the other's stands"
                 )
             self._sent.add(step)
-        found = _steps_in_bucket(self._place)
+        found = _steps_in_bucket(place)
         for step in sorted({*found} - {*kept(found)}):
-            checkpoints.step_folder(self._place, step).remove()
+            checkpoints.step_folder(place, step).remove()
 
-    def _send_samples(self) -> None:
-        for path in sorted((self._place.path / _SAMPLES).glob("*.png")):
-            if path.name not in self._samples:
+    def _send_samples(self, place: Location) -> None:
+        for path in sorted((place.path / _SAMPLES).glob("*.png")):
+            if path.name not in self._sent_samples:
                 # The bucket's may be from before a rollback.
-                buckets.put(f"{self._place}/{_SAMPLES}/{path.name}", path.read_bytes())
-                self._samples.add(path.name)
-
-
-def _logs(place: Location) -> dict[str, bytes]:
-    """Return the logs as they are now, by name."""
-    logs = [place.path / name for name in (training_log.METRICS, training_log.HEALTH)]
-    return {path.name: path.read_bytes() for path in logs if path.exists()}
+                buckets.put(f"{place}/{_SAMPLES}/{path.name}", path.read_bytes())
+                self._sent_samples.add(path.name)
 
 
 def _steps_in_bucket(place: Location) -> list[int]:

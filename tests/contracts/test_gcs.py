@@ -248,16 +248,6 @@ def test_large_file_goes_in_chunks_and_obeys_preconditions(place: Place, tmp_pat
     assert (tmp_path / "again").read_bytes() == file.read_bytes()
 
 
-def test_metadata_comes_with_the_content(place: Place) -> None:
-    blob = place.blob()
-    blob.metadata = {"position": "7"}
-    blob.upload_from_string(FIRST, content_type="text/x-ours", retry=place.retry)
-    found = place.bucket.get_blob(blob.name)
-    assert (found.metadata, found.content_type) == ({"position": "7"}, "text/x-ours")
-    assert place.blob(content=SECOND).metadata is None
-    assert place.bucket.get_blob(blob.name).metadata is None  # replaced with the content
-
-
 def test_one_of_eight_that_create_at_once_wins(place: Place) -> None:
     results: dict[int, str] = {}
     start = threading.Barrier(8)
@@ -390,7 +380,7 @@ def test_listing_of_some_fields(place: Place) -> None:
     made = place.blob(content=FIRST)
     found = list(
         place.client.list_blobs(
-            place.bucket, prefix=place.prefix, fields="items(bucket,name,size,crc32c,generation,metadata),nextPageToken"
+            place.bucket, prefix=place.prefix, fields="items(bucket,name,size,crc32c,generation),nextPageToken"
         )
     )
     assert [(blob.name, blob.size, blob.crc32c) for blob in found] == [(made.name, len(FIRST), crc32c(FIRST))]

@@ -86,28 +86,28 @@ def _read_checkpoint(folder: Path) -> Any:
 def _old_rows(folder: Path) -> None:
     # The last checkpoint was that of step 2; a row of step 3 was written, and half of another.
     for step in (1, 2, 3):
-        training_log.append(folder / "rows.jsonl", {"step": step, "loss": step / 3})
-    with open(folder / "rows.jsonl", "a") as file:
+        training_log.append(folder / training_log.METRICS, {"step": step, "loss": step / 3})
+    with open(folder / training_log.METRICS, "a") as file:
         file.write('{"step": 4, "lo')
 
 
 def _go_on_with_rows(folder: Path) -> None:
-    training_log.drop_after(folder / "rows.jsonl", 2)
+    training_log.go_back(folder, 2, folder / "step-0000000002")
     for step in (3, 4):
-        training_log.append(folder / "rows.jsonl", {"step": step, "loss": step / 3})
+        training_log.append(folder / training_log.METRICS, {"step": step, "loss": step / 3})
 
 
 def _read_rows(folder: Path) -> Any:
     """The rows as far as a checkpoint vouches for them; those beyond may be there or not, one of them cut short."""
     rows = []
-    for line in (folder / "rows.jsonl").read_text().splitlines():
+    for line in (folder / training_log.METRICS).read_text().splitlines():
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError:
             break
     assert rows == [{"step": step, "loss": step / 3} for step in range(1, len(rows) + 1)]
     assert len(rows) >= 2, "rows are lost that a checkpoint vouches for"
-    return "all" if len(rows) == 4 and (folder / "rows.jsonl").read_text().endswith("}\n") else "some"
+    return "all" if len(rows) == 4 and (folder / training_log.METRICS).read_text().endswith("}\n") else "some"
 
 
 def _index(sha256: str) -> Callable[[Path], None]:

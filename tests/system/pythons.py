@@ -40,6 +40,7 @@ RUN_FILES = (
     "**/report.html",
     "**/verdict.json",
     "checkpoints/*/metrics.jsonl",
+    "checkpoints/*/step-*/metrics.jsonl",
     "checkpoints/*/step-*/checkpoint.json",
     "datasets/*/dataset.json",
     "embeddings/*/embedding.json",

@@ -1,7 +1,7 @@
 """Checkpoint artefact: `step-NNNNNNNNNN/` with all that training needs to go on; without TensorFlow.
 
 `state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
-slot and counter. `checkpoint.json`, written last, has its sha256.
+slot and counter. `checkpoint.json`, written last, has its sha256. The logs of the training up to there lie beside it.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from components.core.artifacts import training_log
 from components.core.artifacts.manifest import Incompatible, Manifest
 from components.core.errors import DataError, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
@@ -81,6 +82,7 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
     _remove_damaged(place)
     with atomic_files.new_folder(Path(place), MANIFEST) as folder:
         array_files.write_arrays(folder / _STATE, state)
+        training_log.copy_to(folder, Path(checkpoints))
         description = dataclasses.replace(description, state_sha256=digests.sha256_of_file(folder / _STATE))
         description.write(folder)
     return description

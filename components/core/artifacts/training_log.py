@@ -1,16 +1,21 @@
-"""The logs of a training: files of JSON lines in its folder, each line an object with its `step`."""
+"""The logs of a training: files of JSON lines in its folder, each line an object with its `step`.
+
+Each checkpoint has a copy of those that training writes, with the rows up to its step.
+"""
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components.core.errors import naming
 from components.core.storage import atomic_files
+from components.core.storage.location import Location
 
-SUFFIX = ".jsonl"
-METRICS, HEALTH, SCORES = (f"{name}{SUFFIX}" for name in ("metrics", "health", "scores"))
+METRICS, HEALTH, SCORES = "metrics.jsonl", "health.jsonl", "scores.jsonl"
+_WRITTEN_BY_TRAINING = METRICS, HEALTH
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:
@@ -36,8 +41,29 @@ def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
     return rows
 
 
-def drop_after(path: Path, step: int) -> None:
-    """Remove the rows after a step: an attempt wrote them that no checkpoint kept."""
-    if path.exists():
-        lines = [json.dumps(row) + "\n" for row in read(path, step)]
-        atomic_files.write_file(path, "".join(lines).encode())
+def copy_to(checkpoint: Path, training: Path) -> None:
+    """Copy the logs of a training into a checkpoint that is being made."""
+    for name in _WRITTEN_BY_TRAINING:
+        if (training / name).exists():
+            shutil.copyfile(training / name, checkpoint / name)
+
+
+def go_back(training: Path, step: int, checkpoint: Path) -> None:
+    """Give a training the logs of the checkpoint of a step; if that has none, drop the later rows."""
+    for name in _WRITTEN_BY_TRAINING:
+        source = checkpoint / name if (checkpoint / name).exists() else training / name
+        if source.exists():
+            lines = [json.dumps(row) + "\n" for row in read(source, step)]
+            atomic_files.write_file(training / name, "".join(lines).encode())
+
+
+def fetch(checkpoint: Location) -> Path:
+    """Return the folder with the logs of a checkpoint that was fetched.
+
+    For one of an earlier version that is the training's, in a bucket too.
+    """
+    if (checkpoint / METRICS).path.exists():
+        return checkpoint.path
+    for name in _WRITTEN_BY_TRAINING:
+        (checkpoint.parent / name).fetch_file()
+    return checkpoint.parent.path

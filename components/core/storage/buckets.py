@@ -33,7 +33,6 @@ REQUEST_SECONDS = 60.0
 RETRY_SECONDS = 120.0
 FIRST_DELAY_SECONDS = 1.0
 _ATTEMPTS_AT_DAMAGE = 3
-_POSITION = "position"
 _OWN = threading.local()  # a client for each thread, as its connections must not be shared
 _Answer = TypeVar("_Answer")
 
@@ -54,7 +53,6 @@ class Stored:
     bytes: int
     crc32c: str  # of its content, in base64 as the service writes it
     generation: int  # larger for later objects of this name
-    position: int = -1  # how far its content had come when it was written (see `advance`); -1 if unknown
 
 
 def is_uri(place: str) -> bool:
@@ -75,31 +73,20 @@ def create(uri: str, source: Path | bytes) -> None:
     _write(uri, source, 0)
 
 
-def replace(uri: str, content: bytes, generation: int, position: int = -1) -> None:
+def replace(uri: str, content: bytes, generation: int) -> None:
     """Upload an object in place of the one of that generation, 0 for none; `Conflict` if there is another by now."""
-    _write(uri, content, generation, position)
+    _write(uri, content, generation)
 
 
-def put(uri: str, content: bytes, position: int = -1) -> None:
+def put(uri: str, content: bytes) -> None:
     """Upload an object over the one there, unless that is the same already."""
     while True:
         found = stat(uri)
-        if found and (found.bytes, found.crc32c, found.position) == (*_size_and_checksum(content), position):
+        if found and (found.bytes, found.crc32c) == _size_and_checksum(content):
             return
         with contextlib.suppress(Conflict):
-            replace(uri, content, found.generation if found else 0, position)
+            replace(uri, content, found.generation if found else 0)
             return
-
-
-def advance(uri: str, content: bytes, position: int) -> bool:
-    """Upload an object unless the one there has come at least as far; return whether it is this one now."""
-    while True:
-        found = stat(uri)
-        if found is not None and found.position >= position:
-            return (found.bytes, found.crc32c) == _size_and_checksum(content)
-        with contextlib.suppress(Conflict):
-            replace(uri, content, found.generation if found else 0, position)
-            return True
 
 
 def stat(uri: str) -> Stored | None:
@@ -153,7 +140,7 @@ def each_below(uri: str) -> Iterator[Stored]:
         found = _client().list_blobs(
             bucket,
             prefix=f"{name}/" if name else "",
-            fields="items(bucket,name,size,crc32c,generation,metadata),nextPageToken",
+            fields="items(bucket,name,size,crc32c,generation),nextPageToken",
             timeout=REQUEST_SECONDS,
             retry=_retry(),
         )
@@ -213,14 +200,14 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     return source.stat().st_size, checksum_of_file(source)
 
 
-def _write(uri: str, source: Path | bytes, generation: int, position: int = -1) -> None:
-    if not _upload(uri, source, generation, position):
+def _write(uri: str, source: Path | bytes, generation: int) -> None:
+    if not _upload(uri, source, generation):
         found = stat(uri)
         if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
             raise Conflict(uri)
 
 
-def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1) -> bool:
+def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
     """Upload under a precondition; return whether it held."""
     # With the checksum beforehand the service refuses damaged content even if it arrives in pieces.
     options: dict[str, Any] = {
@@ -234,8 +221,6 @@ def _upload(uri: str, source: Path | bytes, generation: int, position: int = -1)
     def ask(blob: "Blob") -> bool:
         from google.api_core.exceptions import PreconditionFailed
 
-        if position >= 0:
-            blob.metadata = {_POSITION: str(position)}
         try:
             if isinstance(source, bytes):
                 blob.upload_from_string(source, **options)
@@ -270,13 +255,11 @@ def _reload(blob: "Blob") -> Stored | None:
 
 
 def _stored(blob: "Blob") -> Stored:
-    position = (blob.metadata or {}).get(_POSITION, "-1")
     return Stored(
         uri=f"{SCHEME}{blob.bucket.name}/{blob.name}",
         bytes=int(blob.size),
         crc32c=blob.crc32c or "",
         generation=int(blob.generation),
-        position=int(position) if position.lstrip("-").isdigit() else -1,
     )
 
 

@@ -202,7 +202,7 @@ class Location(os.PathLike[str]):
             if not (aside / complete).is_file():
                 raise AssertionError(f"{complete} was not written")
             log.info("sending %s", self)
-            if self.commit(aside):
+            if self.commit(aside, complete):
                 shutil.rmtree(self.path, ignore_errors=True)
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with contextlib.suppress(OSError):  # another process of this machine fetched the same meanwhile
@@ -211,20 +211,23 @@ class Location(os.PathLike[str]):
                 log.info("another process made %s first; that one is kept", self)
         self.fetch(complete)
 
-    def commit(self, folder: Path) -> bool:
+    def commit(self, folder: Path, manifest: str) -> bool:
         """Commit a complete folder, which nobody writes to any more, as this artefact in the bucket.
 
-        Returns False if another one was committed before. When it fails, the next attempt goes on with what was sent.
+        Returns False if one with another description was committed before. When it fails, the next attempt goes on
+        with what was sent.
         """
         # Read before sending, so that what is sent later is compared with this.
         found = atomic_files.files_in(folder)
+        if manifest not in found:
+            raise FileNotFoundError(f"{folder} is gone or incomplete")
         checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
         files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
         attempt = digests.digest_of(files)[:16]
         content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": attempt, "files": files})
-        there = buckets.read(f"{self}/{COMMITTED}")
+        there = self._committed_sha256(manifest)
         if there is not None:
-            return there[0] == content
+            return there == found[manifest]
         target = f"{self}/{attempt}"
         at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
         sent = files_below(target)
@@ -234,8 +237,13 @@ class Location(os.PathLike[str]):
         try:
             buckets.create(f"{self}/{COMMITTED}", content)
         except Conflict:
-            return False
+            return self._committed_sha256(manifest) == found[manifest]
         return True
+
+    def _committed_sha256(self, name: str) -> str | None:
+        """Return the sha256 of a file of the committed artefact; None if none is committed."""
+        found = buckets.read(f"{self}/{COMMITTED}")
+        return _read_committed(self.uri, found[0])[1].get(name, (0, ""))[1] if found else None
 
     def remove(self) -> None:
         """Remove an artefact from the bucket: first `committed.json`, then its files."""

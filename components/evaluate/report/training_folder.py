@@ -25,7 +25,7 @@ _SHEETS = 8
 
 def fetch(training: Location) -> None:
     """Fetch what is read here, if the training is in a bucket."""
-    training.fetch_files(training_log.SUFFIX)
+    (training / training_log.SCORES).fetch_file()
     (training / _SAMPLES).fetch_files(".png")
 
 

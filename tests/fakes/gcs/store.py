@@ -32,7 +32,7 @@ class Stored:
     Attributes:
         content: Its bytes.
         generation: A new and higher one for every content, over the whole server.
-        properties: What the client chose, such as `contentType` and `metadata`.
+        properties: What the client chose, such as `contentType`.
         created: When, as a count of all changes on the server.
         crc32c, md5: Checksums of the content, in base64.
     """

@@ -12,7 +12,7 @@ from tests.fakes.gcs.refusals import Refusal
 from tests.fakes.gcs.store import Store, Stored
 
 # Settings of an object that a client may choose; the service sets the rest of a resource.
-PROPERTIES = ("contentType", "storageClass", "metadata")
+PROPERTIES = ("contentType", "storageClass")
 _CHUNK = 256 * 1024
 
 

@@ -49,7 +49,7 @@ def _servable_first() -> contextlib.AbstractContextManager[None]:
 def _blind_pointer() -> contextlib.AbstractContextManager[None]:
     """The champion is written whatever was read."""
 
-    def replace(uri: str, content: bytes, generation: int, position: int = -1) -> None:
+    def replace(uri: str, content: bytes, generation: int) -> None:
         while True:
             found = buckets.stat(uri)
             if buckets._upload(uri, content, found.generation if found else 0):

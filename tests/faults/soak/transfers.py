@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from components.core.artifacts import checkpoints
+from components.core.artifacts import checkpoints, training_log
 from components.core.errors import StageError
 from components.core.storage import atomic_files, buckets, location
 from components.core.storage.location import Location
@@ -71,8 +71,7 @@ def trainings(folder: Path, kinds: Collection[str] = FAULTS) -> Counts:
 def train_to(step: int, place: Path, weight: float = 0.5) -> Path:
     """What a training does at a step: a row of the log, a sample, a checkpoint, retention."""
     (place / "samples").mkdir(parents=True, exist_ok=True)
-    with open(place / "metrics.jsonl", "a") as log:
-        log.write(f'{{"step": {step}}}\n')
+    training_log.append(place / training_log.METRICS, {"step": step})
     (place / "samples" / f"step-{step:010d}.png").write_bytes(b"picture of %d" % step)
     save(step, place, weight)
     checkpoints.keep(place, functools.partial(checkpoints.kept, count=KEEP))

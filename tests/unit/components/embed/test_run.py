@@ -67,8 +67,8 @@ def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_ref
     embedding: Path, tiny_dataset: Path, gcs: Server
 ) -> None:
     gcs.create_bucket("b")
-    Location.of("gs://b/dataset").commit(tiny_dataset)
-    Location.of("gs://b/embedding").commit(embedding)
+    Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
+    Location.of("gs://b/embedding").commit(embedding, embeddings.MANIFEST)
     again = embed("gs://b/dataset", "gs://b/embedding")
     assert again.returncode == 0, again.stderr
     assert "already complete" in again.stderr

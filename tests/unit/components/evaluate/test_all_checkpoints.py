@@ -126,8 +126,10 @@ def test_a_training_in_a_bucket(
     root: Path, one: Path, scored: list[scores_table.Row], gcs: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gcs.create_bucket("b")
-    for artefact in [*root.glob("datasets/*"), *root.glob("embeddings/*"), *root.glob("checkpoints/*/step-*")]:
-        Location.of(f"gs://b/runs/{artefact.relative_to(root)}").commit(artefact)
+    for name in (datasets.MANIFEST, embeddings.MANIFEST, checkpoints.MANIFEST):
+        for manifest in root.rglob(name):
+            artefact = manifest.parent
+            Location.of(f"gs://b/runs/{artefact.relative_to(root)}").commit(artefact, name)
     score("gs://b/runs/checkpoints/one")
     lines = capsys.readouterr().out.splitlines()
     assert "validation images of gs://b/runs/datasets/d in gs://b/runs/embeddings/e" in lines[0]

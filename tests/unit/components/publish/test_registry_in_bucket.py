@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.artifacts import models
+from components.core.artifacts import evaluations, models
 from components.core.errors import ConfigError, DataError, Superseded, TransientError
 from components.core.registry import registry
 from components.core.storage.location import Location
@@ -83,8 +83,8 @@ def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
 def test_models_and_evaluations_come_from_buckets_too(bench: Bench, tmp_path: Path) -> None:
     place = bench.started()
     root = place.removesuffix(f"/{NAME}")
-    Location.of(f"{root}/model").commit(Path(bench.second.model))
-    Location.of(f"{root}/evaluation").commit(Path(bench.second.evaluation))
+    Location.of(f"{root}/model").commit(Path(bench.second.model), models.MANIFEST)
+    Location.of(f"{root}/evaluation").commit(Path(bench.second.evaluation), evaluations.MANIFEST)
     elsewhere = publication.Candidate(f"{root}/model", f"{root}/evaluation", bench.second.digest)
     assert elsewhere.publish(place).parameters["version"] == 2
     assert bench.contents(place) == bench.published_second

@@ -110,7 +110,7 @@ def test_what_was_scored_otherwise_is_said_to_be_incomparable(tmp_path: Path) ->
 def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
     run = write_evaluation(tmp_path / "runs" / "evaluations" / "a", 1.0)
-    Location.of("gs://b/runs/evaluations/a").commit(run)
+    Location.of("gs://b/runs/evaluations/a").commit(run, evaluations.MANIFEST)
     version = write_evaluation(tmp_path / "registry" / "versions" / "1" / "evaluation", 3.0)
     for name in atomic_files.files_in(version):  # as they lie in the registry
         buckets.create(f"gs://b/registry/versions/1/evaluation/{name}", version / name)

@@ -115,9 +115,9 @@ def test_in_a_bucket_a_complete_training_fetches_no_images(
     tiny_dataset: Path, uninterrupted: Path, gcs: Server
 ) -> None:
     gcs.create_bucket("b")
-    Location.of("gs://b/dataset").commit(tiny_dataset)
+    Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     for checkpoint in uninterrupted.glob("step-*"):
-        Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint)
+        Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint, checkpoints.MANIFEST)
     buckets.create("gs://b/training/training.json", uninterrupted / "training.json")
     done = train("gs://b/dataset", "gs://b/training")
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ NO_ROWS = ["not json", "[1]", "3", "null", "\x00", '{"step": "x"}', '{"step": tr
 def test_rows_up_to_a_step_are_read_and_kept_as_they_were_written(tmp_path: Path, broken: str | bytes) -> None:
     path = tmp_path / training_log.METRICS
     assert training_log.read(path) == []
-    training_log.drop_after(path, 1)
+    training_log.go_back(tmp_path, 1, tmp_path / "step")
     assert not path.exists()
     for row in ROWS:
         training_log.append(path, row)
@@ -29,7 +29,7 @@ def test_rows_up_to_a_step_are_read_and_kept_as_they_were_written(tmp_path: Path
     path.write_bytes(written + (broken if isinstance(broken, bytes) else broken.encode()))
     assert [row["step"] for row in training_log.read(path)] == [1, 2, 30]
     assert training_log.read(path, 1) == ROWS[:1]
-    training_log.drop_after(path, 2)
+    training_log.go_back(tmp_path, 2, tmp_path / "step")
     assert path.read_bytes() == written[: written.index(b'{"step": 30')]
     training_log.append(path, ROWS[2])
     assert path.read_bytes() == written

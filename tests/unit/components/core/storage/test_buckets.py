@@ -5,13 +5,11 @@ from pathlib import Path
 
 import google.cloud.storage.blob
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import buckets
 from components.core.storage.buckets import Conflict
-from tests.fakes.gcs.server import FAULTS, Server, serving
+from tests.fakes.gcs.server import FAULTS, Server
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -56,15 +54,6 @@ def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
         buckets.replace("gs://b/x", b"3", read[1].generation)
     buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: an answer that was lost
     assert content(bucket) == {"x": b"2"}
-
-
-def test_what_advances_never_goes_back(bucket: Server) -> None:
-    assert buckets.advance("gs://b/log", b"1\n2\n", 2)
-    assert not buckets.advance("gs://b/log", b"1\n", 1)
-    assert not buckets.advance("gs://b/log", b"1\n3\n", 2)
-    assert buckets.advance("gs://b/log", b"1\n2\n", 2)
-    assert buckets.advance("gs://b/log", b"1\n2\n3\n", 3)
-    assert content(bucket) == {"log": b"1\n2\n3\n"}
 
 
 def test_the_same_is_not_put_again(bucket: Server) -> None:
@@ -116,7 +105,6 @@ def script(place: str, path: Path) -> None:
     buckets.create(f"{place}/one", b"one")
     buckets.create(f"{place}/large", large)
     buckets.put(f"{place}/note", b"note")
-    buckets.advance(f"{place}/log", b"log", 1)
     found = buckets.read(f"{place}/pointer")
     if found is None or found[0] == b"0":
         buckets.replace(f"{place}/pointer", b"1", found[1].generation if found else 0)
@@ -126,7 +114,7 @@ def script(place: str, path: Path) -> None:
         buckets.delete(stored)
 
 
-AFTER = {"one": b"one", "large": b"large" * (2 << 16), "note": b"note", "log": b"log", "pointer": b"1"}
+AFTER = {"one": b"one", "large": b"large" * (2 << 16), "note": b"note", "pointer": b"1"}
 
 
 def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +130,7 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
     bucket.requests.clear()
     assert result("clean") == AFTER
     count = len(bucket.requests)
-    assert count > 11
+    assert count >= 10
     monkeypatch.setattr(buckets, "REQUEST_SECONDS", 0.1)  # less than a stall
     for kind in FAULTS:
         for at in range(count):
@@ -230,25 +218,3 @@ def test_a_place_is_tried_before_the_work(bucket: Server, caplog: pytest.LogCapt
     for asked in (buckets.require_writable, buckets.below):
         with pytest.raises(ConfigError, match="there is no bucket none; create it, or give another"):
             asked("gs://none/x")
-
-
-@settings(max_examples=20)
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(FAULTS), st.integers(0, 6)), max_size=6))
-@example([(0, "flip-upload", 6), (0, "flip-upload", 5), (0, "flip-upload", 5), (1, "flip-upload", 6)])
-@example([(1, "lost-ack", 6)])  # damaged three times if a fault of the example before is still armed
-def test_writers_that_advance_agree_with_the_largest(steps: list[tuple[int, str, int]]) -> None:
-    with pytest.MonkeyPatch.context() as patch, serving() as server:
-        patch.setattr(buckets, "FIRST_DELAY_SECONDS", 0.001)
-        patch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.create_bucket("b")
-        largest = -1
-        for position, kind, at in steps:
-            if kind not in ("stall", "status-429"):
-                server.inject(kind, at=at)
-            try:
-                buckets.advance("gs://b/log", b"%d" % position, position)
-            except DataError:  # allowed after three damaged uploads in a row, and then nothing is written
-                assert [kind for kind, _ in server.fired[-3:]] == ["flip-upload"] * 3
-            else:
-                largest = max(largest, position)
-            assert content(server) == ({"log": b"%d" % largest} if largest >= 0 else {})

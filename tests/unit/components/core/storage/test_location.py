@@ -149,7 +149,7 @@ def test_two_that_make_different_bytes_at_once(bucket: Server, tmp_path: Path) -
     results: dict[str, bool] = {}
     threads = [
         threading.Thread(
-            target=lambda folder=folder: results.update({folder.name: Location.of("gs://b/x").commit(folder)})
+            target=lambda folder=folder: results.update({folder.name: Location.of("gs://b/x").commit(folder, MANIFEST)})
         )
         for folder in folders
     ]

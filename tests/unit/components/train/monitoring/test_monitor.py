@@ -122,7 +122,7 @@ def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, t
     first.end_window(1000)  # what is lost with the process
     second = watch(wgan, tmp_path / "parts")
     second.restore(state)
-    training_log.drop_after(tmp_path / "parts" / training_log.HEALTH, 950)
+    training_log.go_back(tmp_path / "parts", 950, tmp_path / "parts" / "step-0000000950")
     for one in (whole, second):
         assert not end(one, 1000, GOOD | {"gradient_norm": 40.0})
         assert end(one, 1200, STEEP)
