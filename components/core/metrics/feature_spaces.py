@@ -1,7 +1,6 @@
 """The feature spaces of an embedding, loaded: from pixels to whitened features and logits."""
 
 import dataclasses
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from components.core.artifacts.embeddings import MODEL_FOLDER, Description
-from components.core.errors import DataError
 from components.core.metrics.whitening import Whitening
 from components.core.networks import saved_models
 from components.core.storage import array_files
@@ -37,9 +35,7 @@ class FeatureSpaces:
     def embed(self, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """Embed images, uint8 [n, height, width, channels].
 
-        Returns:
-            features: Whitened, float64 [n, components], by the name of the space.
-            logits: float64 [n, class_count]; None without classes.
+        Returns features by space, whitened, float64 [n, components], and logits, float64 [n, classes], if any.
         """
         parts = [self.model.embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
 
@@ -51,19 +47,11 @@ class FeatureSpaces:
 
 
 def load(embedding: Place) -> FeatureSpaces:
-    """Load the spaces of an embedding after checking every file of it.
-
-    Raises:
-        DataError: It is missing, damaged, or of another schema.
-    """
+    """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
     description, folder = Description.of(embedding), Location.of(embedding)
-    path = folder / _WHITENING
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            whitenings = {
-                space.name: Whitening(**{field: arrays[f"{space.name}/{field}"] for field in _FIELDS})
-                for space in description.spaces
-            }
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+    with np.load(folder / _WHITENING, allow_pickle=False) as arrays:
+        whitenings = {
+            space.name: Whitening(**{field: arrays[f"{space.name}/{field}"] for field in _FIELDS})
+            for space in description.spaces
+        }
     return FeatureSpaces(description, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)

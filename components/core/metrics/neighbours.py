@@ -40,21 +40,15 @@ class Overlap:
 
     @property
     def recall(self) -> float:
-        """Share of the real that lie within a ball of the drawn."""
         return float(self.recalled.mean())
 
     @property
     def coverage(self) -> float:
-        """Share of the real that have a drawn one within their ball."""
         return float(self.covered.mean())
 
 
 def make_balls(features: np.ndarray) -> Balls:
-    """Make balls around features [n, d], each as far as its fifth neighbour in the set.
-
-    Raises:
-        ValueError: Fewer than 7 rows, or a number that is not finite.
-    """
+    """Make balls around features [n, d], n at least 7, each as far as its fifth neighbour in the set."""
     features = checked(features)
     if len(features) < _NEIGHBOUR + 2:
         raise ValueError(f"neighbours need at least {_NEIGHBOUR + 2} rows, got {len(features)}")
@@ -97,10 +91,8 @@ def copy_z(drawn: np.ndarray, held_out: np.ndarray) -> float:
     """Test whether samples are, on the whole, closer to the training images than held-out images are.
 
     The statistic of Mann and Whitney in standard deviations (Meehan et al., 2020, without cells): far below 0 for
-    copies, about 0 for real images.
-
-    Args:
-        drawn, held_out: Distances from samples [n] and held-out images [m] to the nearest training image.
+    copies, about 0 for real images. From the distances of samples [n] and held-out images [m] to the nearest training
+    image.
     """
     n, m = len(drawn), len(held_out)
     ranks = scipy.stats.rankdata(np.concatenate([drawn, held_out]))

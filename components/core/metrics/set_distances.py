@@ -14,16 +14,10 @@ _HALVINGS = 20
 
 
 def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
-    """Fréchet distance between the Gaussians fitted to two sets of features.
+    """Fréchet distance between the Gaussians fitted to features x [n, d] and y [m, d].
 
     |mean_x - mean_y|^2 + tr(Sx) + tr(Sy) - 2 tr((Sx Sy)^(1/2)) (Dowson and Landau, 1982). The last trace is taken from
     the eigenvalues of Sx^(1/2) Sy Sx^(1/2), which is symmetric, so that singular covariances are no special case.
-
-    Args:
-        x, y: Features [n, d] and [m, d].
-
-    Raises:
-        ValueError: Fewer than two rows, or a number that is not finite.
     """
     mean_x, covariance_x = moments(x)
     mean_y, covariance_y = moments(y)
@@ -38,18 +32,11 @@ def frechet_distance(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def frechet_halves(x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
-    """Fréchet distances between random halves of both sets, [20], from which bias and standard error follow.
+    """Fréchet distances between 20 random halves of x [n, d] and y [m, d], whence bias and standard error: [20].
 
     Halves are drawn without replacement. The bias of the distance is proportional to 1 / n (Chong and Forsyth, 2020),
     so that halves have about twice as much: twice the whole sets' distance less the halves' mean has next to none. The
     halves' standard deviation is some 1.5 times the distance's standard error, to the safe side.
-
-    Args:
-        x, y: Features [n, d] and [m, d], at least 4 of each.
-        seed: Decides the halves.
-
-    Raises:
-        ValueError: Too few rows, or a number that is not finite.
     """
     random = np.random.default_rng(seed)
     return np.array(
@@ -69,15 +56,7 @@ def kernel_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 (Binkowski et al., 2018), unbiased, by blocks.
 
     The rows are cut, in their order, into disjoint blocks, whose estimates are independent and can be negative.
-
-    Args:
-        x, y: Features [n, d] and [m, d], in random order, at least 20 of each.
-
-    Returns:
-        The estimate of each block, [10].
-
-    Raises:
-        ValueError: Too few rows, or a number that is not finite.
+    Both x [n, d] and y [m, d] are in random order, at least 20 rows each. Returns the estimate of each block, [10].
     """
     x, y = checked(x), checked(y)
     size_x, size_y = (min(len(rows) // KERNEL_BLOCKS, KERNEL_BLOCK_AT_MOST) for rows in (x, y))

@@ -30,11 +30,7 @@ class Whitening:
 
 
 def fit_whitening(features: np.ndarray, components: int) -> Whitening:
-    """Fit a PCA whitening of at most so many components to real features [n, d], without those that hardly vary.
-
-    Raises:
-        ValueError: Fewer than two rows, a number that is not finite, or features that do not vary at all.
-    """
+    """Fit a PCA whitening of at most so many components to real features [n, d], without those that hardly vary."""
     mean, covariance = moments(features)
     eigenvalues, vectors = np.linalg.eigh(covariance)
     eigenvalues, vectors = eigenvalues[::-1][:components], vectors[:, ::-1][:, :components]
@@ -45,11 +41,7 @@ def fit_whitening(features: np.ndarray, components: int) -> Whitening:
 
 
 def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [d] and unbiased covariance [d, d] of features [n, d], in two passes.
-
-    Raises:
-        ValueError: Fewer than two rows, or a number that is not finite.
-    """
+    """Mean [d] and unbiased covariance [d, d] of features [n, d], in two passes."""
     features = checked(features)
     mean = features.mean(axis=0)
     centred = features - mean
@@ -57,11 +49,7 @@ def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def checked(features: np.ndarray) -> np.ndarray:
-    """Return features [n, d] as float64.
-
-    Raises:
-        ValueError: Fewer than two rows, or a number that is not finite.
-    """
+    """Return features [n, d] as float64; raise `ValueError` for fewer than two rows or a number that is not finite."""
     features = np.asarray(features, np.float64)
     if features.ndim != 2 or len(features) < 2:
         raise ValueError(f"at least two rows of features are needed, got an array of shape {features.shape}")

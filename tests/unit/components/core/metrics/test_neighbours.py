@@ -72,23 +72,9 @@ def test_one_distribution_has_the_expected_coverage_and_density() -> None:
     assert np.mean([one.density for one in found]) == pytest.approx(1, abs=0.05)
 
 
-def test_collapse_lowers_recall_and_coverage_but_not_precision() -> None:
-    random = np.random.default_rng(0)
-    real, fresh = (random.normal(size=(1000, 8)) for _ in range(2))
-    healthy, collapsed = (
-        neighbours.overlap(neighbours.make_balls(rows), neighbours.make_balls(real))
-        for rows in (fresh, np.repeat(fresh[:20], 50, axis=0))
-    )
-    assert collapsed.recall == 0
-    assert collapsed.covered.mean() < 0.2 < 0.9 < healthy.covered.mean()
-    assert abs(collapsed.precision - healthy.precision) < 0.2
-
-
-def test_too_few_rows_and_numbers_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 7 rows, got 6"):
+def test_too_few_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"7 .* 6"):
         neighbours.make_balls(np.zeros((6, 2)))
-    with pytest.raises(ValueError, match="finite"):
-        neighbours.make_balls(np.full((20, 2), math.nan))
 
 
 def test_the_nearest_against_a_double_loop() -> None:

@@ -1,10 +1,12 @@
 """Tests for whitening.py."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from components.core.metrics import neighbours, set_distances
 from components.core.metrics.whitening import fit_whitening
 
 
@@ -26,9 +28,19 @@ def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies() -> 
         fit_whitening(np.ones((10, 4)), 4)
 
 
+MEASURES: dict[str, Callable[[np.ndarray], object]] = {
+    "whitening": lambda rows: fit_whitening(rows, 3),
+    "balls": neighbours.make_balls,
+    "Fréchet": lambda rows: set_distances.frechet_distance(_gaussian(30, 3), rows),
+    "kernel": lambda rows: set_distances.kernel_distances(_gaussian(30, 3), rows),
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
+def test_numbers_that_are_not_finite_and_single_rows_are_refused(measure: str, bad: float) -> None:
     broken = _gaussian(30, 3)
     broken[4, 1] = bad
-    with pytest.raises(ValueError, match="finite"):
-        fit_whitening(broken, 3)
+    for rows in (broken, broken[:1]):
+        with pytest.raises(ValueError, match=r"finite|rows"):
+            MEASURES[measure](rows)
