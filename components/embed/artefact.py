@@ -58,9 +58,7 @@ def _make_embedding(
 ) -> None:
     image, classes = manifest.image, manifest.class_count
     images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
-    own = OwnNetwork(config, image) if config.own_embedding else None
-    if own:
-        own.try_on(images)
+    own = OwnNetwork(config, images) if config.own_embedding else None
     networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
     if classes > 1:
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)

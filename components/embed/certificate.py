@@ -34,7 +34,10 @@ _DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "kernel": lambda x, y: float(set_distances.kernel_distances(x, y).mean()),
 }
 
+# From images uint8 [n, height, width, channels] to whitened features [n, components], by space.
 Embed = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+# Distances of disturbed sets from the reference, by kind and strength, then by name of the distance, then by space.
+Measured = dict[tuple[str, float], dict[str, dict[str, float]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +61,7 @@ class Certificate:
 
     @property
     def failures(self) -> list[Check]:
-        """The checks that failed."""
         return [check for check in self.checks if not check.passed]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Measured:
-    """Distances of one disturbed set from the reference, by the name of the distance and of the space."""
-
-    disturbed: tuple[str, float]
-    distances: dict[str, dict[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +82,9 @@ def certify(
     classes: int,
     seed: int,
 ) -> Certificate:
-    """Make every check.
+    """Make every check, on training and test images uint8 [n, height, width, channels] with labels int32 [n].
 
-    Args:
-        embed: From images uint8 [n, height, width, channels] to whitened features [n, components], by space.
-        train, test: Real images, uint8 [n, height, width, channels].
-        train_labels: Classes of the training images, int32 [n]; -1 without classes.
-        classes: Number of classes; below 2 for none.
-        seed: Decides which images are taken, and all noise.
+    With fewer than two classes nothing is checked of classes. `seed` decides which images are taken, and all noise.
     """
     count = min(_AT_MOST, len(test) // 2, len(train) // 2)
     if count < LEAST:
@@ -107,16 +96,15 @@ def certify(
     train, train_labels = train[chosen], train_labels[chosen]
     in_train, in_reference, in_base = embed(train), embed(reference), embed(base)
     real = {space: _real(in_reference[space], in_base[space], in_train[space], random) for space in in_reference}
-    measured: list[_Measured] = []
+    measured: Measured = {}
     repeated: Mapping[str, np.ndarray] = {}
     for kind, strength, images in disturbances(base, train, train_labels, classes, random):
         log.info("embed: certificate: %s %g", kind, strength)
         features = embed(images)
-        distances = {
+        measured[kind, strength] = {
             name: {space: distance(features[space], of.reference) for space, of in real.items()}
             for name, distance in _DISTANCES.items()
         }
-        measured.append(_Measured((kind, strength), distances))
         if (kind, strength) == _REPEATED:
             repeated = features
     checks = []
@@ -155,11 +143,11 @@ def _of_real_images(space: str, real: _Real) -> list[Check]:
     ]
 
 
-def _monotone(space: str, measured: list[_Measured]) -> list[Check]:
+def _monotone(space: str, measured: Measured) -> list[Check]:
     """Distances grow with the disturbance; the first step of a kind may be lost among real images."""
     checks = []
-    for kind in dict.fromkeys(one.disturbed[0] for one in measured):
-        distances = [one.distances["Fréchet"][space] for one in measured if one.disturbed[0] == kind]
+    for kind in dict.fromkeys(kind for kind, _ in measured):
+        distances = [found["Fréchet"][space] for (of, _), found in measured.items() if of == kind]
         steps = np.diff(distances[1:]) if kind in ("noise", "blur", "shift") else np.diff(distances)
         if len(steps):
             smallest = _ratio(steps.min(), distances[-1])
@@ -190,19 +178,18 @@ def _of_neighbours(space: str, real: _Real, repeated: np.ndarray, train: np.ndar
     return checks
 
 
-def _across_spaces(real: Mapping[str, _Real], measured: list[_Measured]) -> list[Check]:
+def _across_spaces(real: Mapping[str, _Real], measured: Measured) -> list[Check]:
     """At least one space sees each fault, and the spaces agree on which disturbances are worse."""
     checks, count = [], len(next(iter(real.values())).reference)
     least = max(_LEAST_SENSITIVE, _SENSITIVE * count / _AT_MOST)
-    distances_of = {one.disturbed: one.distances for one in measured}
     for kind, strength in _MUST_BE_SEEN:
-        for name, distances in distances_of.get((kind, strength), {}).items():
+        for name, distances in measured.get((kind, strength), {}).items():
             floors = {space: of.floors[name] for space, of in real.items()}
             spreads = [_ratio(distances[space] - near.mean(), near.std(ddof=1)) for space, near in floors.items()]
             check = f"{kind} {strength:g}, {name} distance in spreads"
             checks.append(_between(check, "", max(spreads), least, math.inf))
     if len(real) > 1:
-        first, second = ([one.distances["Fréchet"][space] for one in measured] for space in real)
+        first, second = ([found["Fréchet"][space] for found in measured.values()] for space in real)
         agreement = float(scipy.stats.spearmanr(first, second).statistic)
         checks.append(_between("rank correlation of the spaces", "", agreement, 0.8, 1.0))
     return checks

@@ -1,7 +1,6 @@
 """Real images disturbed in ways whose order is known, to see whether an embedding's distances follow it."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import scipy.ndimage
@@ -13,46 +12,37 @@ _GARBAGE = (0.05, 0.2, 0.5)  # share of images that are uniform noise
 _DROPPED = (1, 2, 5, 9)  # of ten classes
 _REPEATED = (5, 25, 100, 500)  # how often each image comes
 
-
-class Disturbed(NamedTuple):
-    """A disturbed set."""
-
-    kind: str  # `noise`, `blur`, `shift`, `garbage`, `dropped classes`, `rare class` or `repeats`
-    strength: float  # grows within a kind
-    images: np.ndarray  # uint8 [n, height, width, channels]
+# Kind of disturbance, strength, which grows within a kind, and images, uint8 [n, height, width, channels].
+Disturbed = tuple[str, float, np.ndarray]
 
 
 def disturbances(
     base: np.ndarray, pool: np.ndarray, pool_labels: np.ndarray, classes: int, random: np.random.Generator
 ) -> Iterator[Disturbed]:
-    """Yield every disturbed set, each of as many images as `base`.
+    """Yield every disturbed set, each of as many images as `base`, uint8 [n, height, width, channels].
 
-    Args:
-        base: Real images, uint8 [n, height, width, channels].
-        pool: More real images, uint8 [m, height, width, channels], from which sets without some classes are drawn.
-        pool_labels: Their classes, int32 [m]; -1 without classes.
-        classes: Number of classes; below 2 no class is dropped.
-        random: Draws noise and images.
+    Sets without some classes are drawn from the pool of images uint8 [m, height, width, channels], whose labels are
+    int32 [m]; with fewer than two classes none is dropped.
     """
     for strength in _NOISE:
         noise = random.normal(0.0, strength * 127.5, base.shape)
-        yield Disturbed("noise", strength, np.clip(np.rint(base + noise), 0, 255).astype(np.uint8))
+        yield "noise", strength, np.clip(np.rint(base + noise), 0, 255).astype(np.uint8)
     for strength in _BLUR:
         blurred = scipy.ndimage.gaussian_filter(base.astype(np.float32), (0, strength, strength, 0))
-        yield Disturbed("blur", strength, np.clip(np.rint(blurred), 0, 255).astype(np.uint8))
+        yield "blur", strength, np.clip(np.rint(blurred), 0, 255).astype(np.uint8)
     for strength in _SHIFT:
         if strength < base.shape[2]:
             edge = np.repeat(base[:, :, :1], strength, axis=2)
-            yield Disturbed("shift", strength, np.concatenate([edge, base[:, :, :-strength]], axis=2))
+            yield "shift", strength, np.concatenate([edge, base[:, :, :-strength]], axis=2)
     for strength in _GARBAGE:
         replaced, count = base.copy(), round(strength * len(base))
         replaced[:count] = random.integers(0, 256, (count, *base.shape[1:]), np.uint8)
-        yield Disturbed("garbage", strength, replaced)
+        yield "garbage", strength, replaced
     for times in _REPEATED:
         if times <= len(base) // 4:
             repeated = np.tile(base[: -(-len(base) // times)], (times, 1, 1, 1))[: len(base)]
             # In random order: blocks of the kernel distance would else be without the repeats.
-            yield Disturbed("repeats", times, repeated[random.permutation(len(repeated))])
+            yield "repeats", times, repeated[random.permutation(len(repeated))]
     if classes > 1:
         yield from _without_classes(len(base), pool, pool_labels, classes, random)
 
@@ -64,7 +54,7 @@ def _without_classes(
     for dropped in sorted({max(1, round(share * classes / 10)) for share in _DROPPED}):
         if dropped < classes:
             kept = np.flatnonzero(~np.isin(labels, order[:dropped]))
-            yield Disturbed("dropped classes", dropped, pool[random.choice(kept, count, replace=len(kept) < count)])
+            yield "dropped classes", dropped, pool[random.choice(kept, count, replace=len(kept) < count)]
     weights = np.where(labels == order[0], 0.1, 1.0)
     drawn = random.choice(len(pool), count, replace=True, p=weights / weights.sum())
-    yield Disturbed("rare class", 0.1, pool[drawn])
+    yield "rare class", 0.1, pool[drawn]

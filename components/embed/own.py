@@ -1,9 +1,10 @@
 """A user's own embedding: a SavedModel, and how images are made to fit it."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.networks import saved_models
 from components.core.storage.location import Location
@@ -17,15 +18,12 @@ _TOLERANCE = 1e-3
 
 
 class OwnNetwork:
-    """From pixels to the features of a SavedModel.
+    """From pixels to the features of a SavedModel, which is refused if it does not fit images [n, height, width, c].
 
     Its signature `serving_default` must take float32 [n, height, width, 1 or 3] and give float32 [n, features].
-
-    Raises:
-        DataError: It is no such SavedModel, or cannot take such images.
     """
 
-    def __init__(self, config: EmbedConfig, image: ImageShape) -> None:
+    def __init__(self, config: EmbedConfig, images: np.ndarray) -> None:
         self.name, self._what = config.own_embedding_name, f"own_embedding {config.own_embedding}"
         self._model = saved_models.load(Location.of(config.own_embedding), "own_embedding")
         signed = _SIGNATURE in self._model.signatures
@@ -36,20 +34,22 @@ class OwnNetwork:
         alone = len(resources) <= len(self.variables)
         self._require(alone, "needs more than its variables, such as a table; save it without")
         self._input, shape = self._only_input()
+        _, height, width, channels = images.shape
         self._channels = shape[3]
         self._require(
-            image.channels in (1, self._channels),
-            f"takes grey images, and the dataset's have {image.channels} channels; make the dataset with color `grey`, "
-            "or give another",
+            channels in (1, self._channels),
+            f"takes grey images, and the dataset's have {channels} channels; make the dataset with color `grey`, or "
+            "give another",
         )
         wanted = config.own_embedding_size
-        self._size = (shape[1] or wanted or image.height, shape[2] or wanted or image.width)
+        self._size = (shape[1] or wanted or height, shape[2] or wanted or width)
         self._require(
             not wanted or self._size == (wanted, wanted),
             f"takes images of {self._size[0]}x{self._size[1]} only, and own_embedding_size is {wanted}; give 0",
         )
         self._output = self._chosen_output(config.own_embedding_output)
         self._divisor, self._offset = _SCALES[config.own_embedding_range]
+        self._try_on(images[:_TRIED])
 
     def features(self, images: tf.Tensor) -> tf.Tensor:
         """Features float32 [n, d] of images uint8 [n, height, width, channels]."""
@@ -60,15 +60,10 @@ class OwnNetwork:
             pixels = tf.repeat(pixels, self._channels, axis=3)
         return self._signature(**{self._input: pixels / self._divisor - self._offset})[self._output]
 
-    def try_on(self, images: np.ndarray) -> None:
-        """Embed the first few images, uint8 [n, height, width, channels], together and alone.
-
-        Raises:
-            DataError: The network cannot, or does not give one row of numbers for each image and by that image alone.
-        """
-        some = images[:_TRIED]
+    def _try_on(self, images: np.ndarray) -> None:
+        """Refuse a network that does not give one row of numbers for each image and by that image alone."""
         try:
-            together, alone = (self.features(tf.constant(given)).numpy() for given in (some, some[:1]))
+            together, alone = (self.features(tf.constant(given)).numpy() for given in (images, images[:1]))
         except (ValueError, TypeError, tf.errors.OpError) as error:
             height, width = self._size
             raise DataError(
@@ -76,8 +71,8 @@ class OwnNetwork:
                 f"{str(error).splitlines()[0]}"
             ) from None
         self._require(
-            together.ndim == 2 and together.shape[0] == len(some) and alone.shape[0] == 1,
-            f"gives {together.shape} for {len(some)} images in {self._output}, expected a row of features for each; "
+            together.ndim == 2 and together.shape[0] == len(images) and alone.shape[0] == 1,
+            f"gives {together.shape} for {len(images)} images in {self._output}, expected a row of features for each; "
             "name another by own_embedding_output, or save it with its features pooled",
         )
         size = together.shape[1]
@@ -93,30 +88,33 @@ class OwnNetwork:
     def _only_input(self) -> tuple[str, tf.TensorShape]:
         """The name and shape of its one input: float32 [n, height, width, channels] for any n."""
         inputs = self._signature.structured_input_signature[1]
-        expected = "expected one of images, float32 [any, height, width, 1 or 3]"
-        self._require(len(inputs) == 1, f"takes the inputs {', '.join(sorted(inputs)) or 'none'}, {expected}")
-        ((name, spec),) = inputs.items()
-        shape = spec.shape
-        fits = spec.dtype == tf.float32 and shape.rank == 4 and shape[0] is None and shape[3] in (1, 3)
-        self._require(fits, f"takes the input {name}, {spec.dtype.name} {shape}, {expected}")
-        return name, shape
+        fitting = {
+            name: spec.shape
+            for name, spec in inputs.items()
+            if spec.dtype == tf.float32 and spec.shape.rank == 4 and spec.shape[0] is None and spec.shape[3] in (1, 3)
+        }
+        only = len(fitting) == len(inputs) == 1
+        self._require(
+            only, f"takes {_listed(inputs)}, expected one input of images, float32 [any, height, width, 1 or 3]"
+        )
+        return next(iter(fitting.items()))
 
     def _chosen_output(self, wanted: str) -> str:
+        """The name of the output that was asked for, or of the only one: float32 [n, features] for any n."""
         outputs = self._signature.structured_outputs
-        listed = ", ".join(f"{name} {spec.shape}" for name, spec in sorted(outputs.items()))
-        known = not wanted or wanted in outputs
-        self._require(known, f"has no output {wanted!r}; own_embedding_output may be {listed}")
-        single = bool(wanted) or len(outputs) == 1
-        self._require(single, f"has several outputs; name one by own_embedding_output: {listed}")
-        chosen = wanted or next(iter(outputs))
-        spec = outputs[chosen]
+        chosen = wanted or (next(iter(outputs)) if len(outputs) == 1 else "")
+        spec = outputs.get(chosen)
         self._require(
-            spec.dtype == tf.float32 and spec.shape.rank in (2, None),
-            f"gives {spec.dtype.name} {spec.shape} in {chosen}, expected float32 [any, features]; name another by "
-            "own_embedding_output, or save it with its features pooled",
+            spec is not None and spec.dtype == tf.float32 and spec.shape.rank in (2, None),
+            f"gives {_listed(outputs)}, and own_embedding_output is {wanted!r}; name one that is float32 "
+            "[any, features], or save it with its features pooled",
         )
         return str(chosen)
 
     def _require(self, holds: bool, otherwise: str) -> None:
         if not holds:
             raise DataError(f"{self._what} {otherwise}")
+
+
+def _listed(specs: Mapping[str, tf.TensorSpec]) -> str:
+    return ", ".join(f"{name} {spec.dtype.name} {spec.shape}" for name, spec in sorted(specs.items())) or "nothing"

@@ -58,12 +58,8 @@ class ClassifierStep(Resumable):
     def _run_block(self, pixels: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         """Make one update per entry of the first axis.
 
-        Args:
-            pixels: uint8 [steps, global batch, height, width, channels].
-            labels: int32 [steps, global batch].
-
-        Returns:
-            Scalar means over the block: `loss`, `accuracy`, and `finite`, below 1 if an update was not finite.
+        Pixels are uint8 [steps, global batch, height, width, channels], labels int32 [steps, global batch]. Returns
+        scalar means over the block: `loss`, `accuracy`, and `finite`, below 1 if an update was not finite.
         """
         steps = tf.shape(pixels)[0]
         sums = {name: tf.zeros([], self._float) for name in ("loss", "accuracy", "finite")}
@@ -91,7 +87,6 @@ class ClassifierStep(Resumable):
         return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
 
     def state(self) -> dict[str, tf.Variable]:
-        """Return every variable of classifier and optimiser, by a name that outlives this process."""
         weights = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
         return weights | self._adam.state("adam", [variable.path for variable in self.model.trainable_variables])
 
@@ -105,12 +100,7 @@ def train_classifier(
     strategy: tf.distribute.Strategy,
     workers: Agreement,
 ) -> ClassifierStep:
-    """Train for `config.classifier_epochs` passes over the images and return the trained classifier.
-
-    Args:
-        images: uint8 [count, height, width, channels].
-        labels: int32 [count], each below `classes`.
-    """
+    """Train a classifier on images uint8 [count, height, width, channels] and labels int32 [count]."""
     batch = config.classifier_batch_size
     per_epoch = max(1, len(images) // batch)
     total = per_epoch * config.classifier_epochs

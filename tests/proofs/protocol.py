@@ -44,12 +44,12 @@ def disturbed(
     balls = neighbours.make_balls(references[0][embeddings.CLASSIFIER])
     overlaps = {"real images": overlap(first.embed(base)[0], balls)}
     distances = []
-    for found in disturbances(base, pool, labels, manifest.class_count, random):
-        seen, other = first.embed(found.images)[0], second.embed(found.images)[0]
+    for kind, strength, images in disturbances(base, pool, labels, manifest.class_count, random):
+        seen, other = first.embed(images)[0], second.embed(images)[0]
         of_second = set_distances.frechet_distance(other[embeddings.CLASSIFIER], references[1][embeddings.CLASSIFIER])
         distances.append({**fcd(seen, references[0]), "second": of_second})
-        if (found.kind, found.strength) in (("blur", 0.5), ("repeats", 5)):
-            overlaps[f"{found.kind} {found.strength:g}"] = overlap(seen, balls)
+        if (kind, strength) in (("blur", 0.5), ("repeats", 5)):
+            overlaps[f"{kind} {strength:g}"] = overlap(seen, balls)
     return distances, overlaps
 
 

@@ -113,9 +113,8 @@ def test_too_few_images_prove_nothing(train: tuple[np.ndarray, np.ndarray], test
 
 def test_disturbances_are_what_they_say(train: tuple[np.ndarray, np.ndarray], test_images: np.ndarray) -> None:
     base = test_images[:1000]
-    found = {
-        (one.kind, one.strength): one.images for one in disturbances(base, *train, CLASSES, np.random.default_rng(0))
-    }
+    sets = disturbances(base, *train, CLASSES, np.random.default_rng(0))
+    found = {(kind, strength): images for kind, strength, images in sets}
     assert all(images.shape == base.shape and images.dtype == np.uint8 for images in found.values())
     shifted = found["shift", 2]
     np.testing.assert_array_equal(shifted[:, :, 2:], base[:, :, :-2])

