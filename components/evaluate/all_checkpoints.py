@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 _SHOWN = ("fcd", "fcd_error", "fcd_ratio", "kcd", "precision", "recall", "coverage")  # of the first space
 _OF_GROUPS = ("class_ratio", "bin_ratio")
 _TABLE_WIDTH = 200  # columns, as a log has no width of its own
-_TRAININGS_NAMED = 3
 
 Described = TypeVar("Described", datasets.Manifest, embeddings.Description)
+Found = tuple[Location, Described]
 
 
 def run(config: AllCheckpointsConfig) -> StageResult:
@@ -40,19 +40,13 @@ def run(config: AllCheckpointsConfig) -> StageResult:
         raise DataError(f"there is no whole checkpoint in {training}")
     digest = newest[1].dataset_digest
     manifests = _described(config.dataset, training, "datasets", _manifest_of)
-    dataset, manifest = _only("dataset", digest, {of.digest: (at, of) for at, of in manifests if of.digest == digest})
+    dataset, manifest = _only("dataset", digest, [each for each in manifests if each[1].digest == digest])
     found = _described(config.embedding, training, "embeddings", _certified)
-    fitting = {of.digest: (at, of) for at, of in found if of.dataset_digest == digest}
+    fitting = [each for each in found if each[1].dataset_digest == digest]
     embedding, description = _only("embedding", digest, fitting)
     dataset.require(datasets.MANIFEST, "dataset")
-    rows = Scorer(
-        dataset=dataset,
-        manifest=manifest,
-        embedding=embedding,
-        description=description,
-        sample_count=config.sample_count,
-        seed=config.seed,
-    ).score_all(training)
+    scorer = Scorer(dataset, manifest, embedding, description, sample_count=config.sample_count, seed=config.seed)
+    rows = scorer.score_all(training)
     compared = rows[0].comparison
     print(
         f"{compared.samples:,} samples of each checkpoint, {compared.compared:,} of them compared with as many "
@@ -75,11 +69,9 @@ def _training(given: str) -> Location:
     if not _has_checkpoints(training):
         below = [each for place in (training, training / "checkpoints") for each in place.children()]
         found = [each.uri for each in below if _has_checkpoints(each)]
-        more = f", or one of {len(found) - _TRAININGS_NAMED} more" if len(found) > _TRAININGS_NAMED else ""
-        remedy = f"; give {' or '.join(found[:_TRAININGS_NAMED])}{more}" if found else ""
         raise ConfigError(
-            "checkpoints must be the folder of one training, ROOT/checkpoints/KEY, "
-            f"but {given} holds no folders step-NNNNNNNNNN{remedy}"
+            "checkpoints must be the folder of one training, ROOT/checkpoints/KEY, but "
+            f"{given} holds no folders step-NNNNNNNNNN; it has the trainings {', '.join(found) or 'none'}"
         )
     training_folder.fetch(training)
     training.fetch_intact(checkpoints.MANIFEST)
@@ -102,7 +94,7 @@ def _certified(embedding: Location) -> embeddings.Description:
 
 def _described(
     given: str, training: Location, kind: str, describe: Callable[[Location], Described]
-) -> Iterator[tuple[Location, Described]]:
+) -> Iterator[Found[Described]]:
     """Yield the folder that was given, or all of a kind in the training's root, each with its description."""
     if given:
         yield Location.of(given), describe(Location.of(given))
@@ -116,14 +108,14 @@ def _described(
                 yield folder, found
 
 
-def _only(kind: str, dataset: str, found: dict[str, tuple[Location, Described]]) -> tuple[Location, Described]:
+def _only(kind: str, dataset: str, found: list[Found[Described]]) -> Found[Described]:
     """The only artefact of a dataset, which may lie there under several keys."""
     if not found:
         raise DataError(f"the training is of dataset {dataset}, and there is no {kind} of it; give one by --{kind}")
-    if len(found) > 1:
-        folders = ", ".join(str(folder) for folder, _ in found.values())
+    if len({of.digest for _, of in found}) > 1:
+        folders = ", ".join(str(folder) for folder, _ in found)
         raise ConfigError(f"{kind} must be given, as there are several of dataset {dataset}: {folders}")
-    return next(iter(found.values()))
+    return found[0]
 
 
 def _print_table(spaces: list[str], rows: list[Row], best: Row | None) -> None:

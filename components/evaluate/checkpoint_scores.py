@@ -6,6 +6,7 @@ better there than it is.
 
 import dataclasses
 import logging
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,11 +36,9 @@ class Choice:
 
     @property
     def digest(self) -> str:
-        """sha256 that names the checkpoints that it was chosen among."""
         return digests.digest_of([row.checkpoint_digest for row in self.rows])
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON value for `metrics.json`."""
         rows = [
             {"step": row.step, "checkpoint_digest": row.checkpoint_digest, "distance": row.distance}
             for row in self.rows
@@ -62,7 +61,7 @@ class Choice:
         return f"{text} {distance:.3g}{of_last}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Scorer:
     """Scores checkpoints against the validation images of a dataset in the spaces of an embedding."""
 
@@ -73,24 +72,16 @@ class Scorer:
     sample_count: int
     seed: int  # decides the samples, and which real images are taken
 
-    def score_all(self, training: Location, last_step: int | None = None) -> list[Row]:
-        """Score every checkpoint of a training that has no row in its table yet; each row is added there at once.
+    def score_all(self, training: Location, last_step: float = math.inf) -> list[Row]:
+        """Score the checkpoints of a training, up to a step, that have no row in its table yet.
 
-        Args:
-            training: The folder of its checkpoints.
-            last_step: The last checkpoint to score.
-
-        Returns:
-            The rows of its checkpoints, by step. Damaged checkpoints are logged and skipped.
-
-        Raises:
-            DataError: No checkpoint can be scored, there are too few validation images, or an input is damaged.
+        Each row is added to the table at once. Returns the rows of all of them, by step; logs and skips damaged ones.
         """
         comparison = self._comparison()
         found = [
             (folder, description)
             for folder, description in checkpoints.all_whole(training)
-            if self._fits(training, folder, description) and (last_step is None or description.step <= last_step)
+            if self._fits(training, folder, description) and description.step <= last_step
         ]
         with atomic_files.only_one(training.path / _LOCK):
             rows = {row.checkpoint_digest: row for row in scores_table.read(training, comparison)}
@@ -105,11 +96,7 @@ class Scorer:
         return scored
 
     def choose(self, training: Location, last_step: int) -> Choice:
-        """Return the best of a training's checkpoints up to a step; the last if none has a distance.
-
-        Raises:
-            DataError: As of `score_all`.
-        """
+        """Return the best of a training's checkpoints up to a step; the last if none has a distance."""
         rows = self.score_all(training, last_step)
         return Choice(chosen=scores_table.best(rows) or rows[-1], rows=rows)
 

@@ -8,6 +8,7 @@ from components.core.settings import Setting, require_valid
 
 BEST, JUDGE = "best", "judge"
 _folder = functools.partial(Setting, in_key=False)
+_digest = functools.partial(Setting, digest=True)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 _sample_count = functools.partial(Setting, at_least=100, at_most=1_000_000)
 _Seed = Annotated[int, Setting("Decides the samples.", at_least=0, below=2**31)]
@@ -27,13 +28,9 @@ class EvaluateConfig:
     embedding: Annotated[str, _folder("Folder of the embedding.")]
     evaluation: Annotated[str, _folder("Folder to make; `{key}` in it becomes a digest.")]
     registry: Annotated[str, _folder("Folder of the registry whose champion is compared with; none when empty.")] = ""
-    checkpoint_digest: Annotated[
-        str, Setting("The digest that the checkpoint must have; any when empty.", digest=True)
-    ] = ""
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
-    embedding_digest: Annotated[
-        str, Setting("The digest that the embedding must have; any when empty.", digest=True)
-    ] = ""
+    checkpoint_digest: Annotated[str, _digest("The digest that the checkpoint must have; any when empty.")] = ""
+    dataset_digest: Annotated[str, _digest("The digest that the dataset must have; any when empty.")] = ""
+    embedding_digest: Annotated[str, _digest("The digest that the embedding must have; any when empty.")] = ""
     export_checkpoint: Annotated[
         str,
         Setting(

@@ -30,6 +30,7 @@ class Inputs:
 
     @property
     def digests(self) -> dict[str, str]:
+        """Their digests, by the name of the field in the evaluation's description."""
         found = {
             "checkpoint_digest": self.checkpoint.digest,
             "dataset_digest": self.manifest.digest,

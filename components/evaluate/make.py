@@ -70,12 +70,9 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         **contents.provenance(config, inputs, origin),
     )
     with location.new_folder(evaluations.MANIFEST) as folder:
-        for name, value in (
-            (evaluations.METRICS, numbers),
-            (evaluations.LINEAGE, origin.to_json()),
-            (evaluations.TRAINING, training),
-        ):
-            atomic_files.write_json(folder / name, value)
+        atomic_files.write_json(folder / evaluations.METRICS, numbers)
+        atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
+        atomic_files.write_json(folder / evaluations.TRAINING, training)
         sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
         atomic_files.write_file(folder / evaluations.SAMPLES, sheet)
         atomic_files.write_file(folder / evaluations.REPORT, page.encode())

@@ -54,15 +54,10 @@ def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inp
     """Replace the last checkpoint by the best of the training."""
     from components.evaluate.checkpoint_scores import Scorer
 
+    dataset, embedding, training = Location.of(config.dataset), Location.of(config.embedding), training_of(config)
     scorer = Scorer(
-        dataset=Location.of(config.dataset),
-        manifest=inputs.manifest,
-        embedding=Location.of(config.embedding),
-        description=inputs.embedding,
-        sample_count=config.sample_count,
-        seed=config.seed,
+        dataset, inputs.manifest, embedding, inputs.embedding, sample_count=config.sample_count, seed=config.seed
     )
-    training = training_of(config)
     training_folder.fetch(training)
     training.fetch_intact(checkpoints.MANIFEST)
     choice = scorer.choose(training, inputs.checkpoint.step)

@@ -26,7 +26,6 @@ class Difference:
 
     @property
     def better(self) -> bool:
-        """Whether the challenger is significantly better."""
         return self.excess.high < 0
 
     @property
@@ -43,13 +42,8 @@ class Difference:
 def compare(challenger: Sequence[float], champion: Sequence[float], floor_error: float, spaces: int) -> Difference:
     """Compare two models in one space by Student's t for paired differences.
 
-    Args:
-        challenger, champion: Kernel distance of each block, both from the same real images, in the same order.
-        floor_error: Standard error of the kernel distance of real images.
-        spaces: Number of spaces that they are compared in; they share the level, as one is enough to be better.
-
-    Raises:
-        ValueError: Fewer than two blocks, unequally many, or a number that is not finite.
+    Both have the kernel distance of each block, from the same real images in the same order; `floor_error` is the
+    standard error of that of real images. So many spaces share the level, as one is enough to be better.
     """
     if len(challenger) != len(champion) or len(challenger) < 2:
         raise ValueError(f"two blocks or more of each are needed, got {len(challenger)} and {len(champion)}")

@@ -25,7 +25,6 @@ class Measured:
 
     @property
     def finite(self) -> bool:
-        """Whether the value is finite and no end is NaN."""
         return math.isfinite(self.value) and not math.isnan(self.low) and not math.isnan(self.high)
 
 
@@ -64,9 +63,7 @@ def corrected(distance: float, halves: np.ndarray, directions: int) -> Measured:
 def paired_shares(of: np.ndarray, less: np.ndarray, count: float) -> Measured:
     """The difference of two shares of the same images (McNemar's standard error, with a continuity correction).
 
-    Args:
-        of, less: Which images each has, bool [n].
-        count: Effective number of independent images.
+    `of` and `less` say which images each has, bool [n]; `count` is the effective number of independent images.
     """
     difference = of.astype(float) - less
     half_width = float(scipy.stats.norm.isf(LEVEL)) * math.sqrt(float(difference.var()) / count) + 1 / count
@@ -85,10 +82,7 @@ def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray, m: np.nd
     variance estimates recovery; Zou and Donner, 2008). The low end needs no correction for the number of ratios: the
     bound of the truly smallest ratio is valid, and no bound is chosen in its place unless it is lower still. The high
     end does: it is the lowest of all, so the ratios share its level.
-
-    Args:
-        p, q: Shares [k].
-        n, m: Effective numbers of observations of each share, [k] or one number.
+    The shares p and q are [k]; the effective numbers of observations of each, n and m, are [k] or one number.
     """
     p, q, n, m = (np.broadcast_to(array, p.shape)[q > 0] for array in (p, q, np.asarray(n), np.asarray(m)))
     level = LEVEL / len(p)
@@ -103,16 +97,12 @@ def smallest_ratio(p: np.ndarray, n: np.ndarray | float, q: np.ndarray, m: np.nd
 
 
 def total_variation(p: np.ndarray, n: int, q: np.ndarray, m: int) -> Measured:
-    """Half the sum of absolute differences between two distributions, from samples of n and m.
+    """Half the sum of absolute differences between the shares p and q of classes, [classes], in samples of n and m.
 
     It is the largest difference between the shares of any set of classes. High end: the set that truly differs most
     differs by no more than the estimate in the sample, but for the error of that one set's shares. Low end: the
     estimate's bias is at most half the sum of the classes' standard errors (Jensen), and it strays from its mean by
     no more than its bounded differences allow (McDiarmid, 1989).
-
-    Args:
-        p, q: Shares of classes in the two samples, [classes].
-        n, m: Sizes of the samples.
     """
     value = float(np.abs(p - q).sum() / 2)
     error = math.sqrt(1 / n + 1 / m)
@@ -123,15 +113,12 @@ def total_variation(p: np.ndarray, n: int, q: np.ndarray, m: int) -> Measured:
 
 
 def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int, q: np.ndarray, m: int) -> Measured:
-    """How much further p is from q in total variation than `other` is, all three from samples (delta method).
+    """How much further p is from q in total variation than `other` is (delta method).
 
+    All three are shares of classes, [classes], in samples of n, m and k.
     Both estimates are biased upwards where shares are nearly equal, as the mean of a folded normal distribution is. The
     value is corrected by that bias; each end allows for a share's difference being up to two standard errors smaller
     than it seems, so that its bias is larger.
-
-    Args:
-        p, other, q: Shares of classes, [classes].
-        n, k, m: Sizes of the samples.
     """
     of_p, of_other = (_folded_bias(*sample, q, m) for sample in ((p, n), (other, k)))
     value = float(np.abs(p - q).sum() - np.abs(other - q).sum()) / 2 - of_p[0] + of_other[0]
@@ -170,11 +157,7 @@ def share_below(drawn: np.ndarray, held_out: np.ndarray, tail: float) -> Measure
 
 
 def chance_of_less(x: np.ndarray, y: np.ndarray) -> Measured:
-    """The chance that a value of x is less than one of y, ties counting half (DeLong et al., 1988).
-
-    Args:
-        x, y: Independent values, [n] and [m].
-    """
+    """The chance that a value of x [n] is less than one of y [m], ties counting half (DeLong et al., 1988)."""
     n, m = len(x), len(y)
     ranks = scipy.stats.rankdata(np.concatenate([x, y]))
     # For each value the share of the other sample that is on its far side.

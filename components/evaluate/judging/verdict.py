@@ -76,16 +76,12 @@ def judge(
     uncertified: str = "",
     remarks: Sequence[str] = (),
 ) -> Verdict:
-    """Judge a model.
+    """Judge the scores of a model, `bad_samples` among them.
 
     Args:
-        model: Its scores, with `bad_samples`.
-        config: The limits, and whether a missing certificate holds the model.
         champion: Scored in the same run; None only if the registry certainly has none.
         floor_errors: Standard error of the kernel distance of real images in each space, the most important first.
         labelled: Whether the images have classes, so that there must be scores of classes.
-        checkpoint_digest: The checkpoint under judgement.
-        image: Shape of the images of the dataset.
         uncertified: Why the spaces have no certificate; empty if they have.
         remarks: Sentences to add to the reasons.
     """

@@ -21,21 +21,10 @@ _BLANK = 255  # as the ground of a sheet
 
 
 def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
-    """The content of the section.
+    """The content of the section: `sheets`, `counts` by class and split, `rejected` images, `remarks`.
 
-    Args:
-        dataset: The dataset's folder.
-        manifest: Its description.
-        loaded: The splits that are in memory, whole. Of the others the first records are read.
-
-    Returns:
-        sheets: A `png` of each split that has images, and of the leaks if any is known and loaded, with `caption`.
-        counts: A row for each class with its `name` and the `counts` of the splits.
-        rejected: The first quarantined images, with `name` and `reason`.
-        remarks: `text`, each with whether it is `serious`.
-
-    Raises:
-        DataError: A shard is missing or is not the one that the manifest describes.
+    There is a sheet of each split that has images, and one of the leaks if any is known and loaded. Of splits that are
+    not loaded the first records are read.
     """
     image = manifest.image
     most = min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // (image.height * image.width * image.channels)))
@@ -64,13 +53,8 @@ def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
 def contact_sheet(images: np.ndarray, labels: np.ndarray, class_count: int) -> np.ndarray:
     """The images of a sheet of 8 columns: a row of the first of each class, filled up with blanks.
 
-    Args:
-        images: uint8 [n, height, width, channels].
-        labels: int32 [n].
-        class_count: How many classes are shown, the first ones; 0 for the first images of any label.
-
-    Returns:
-        uint8 [8 x rows, height, width, channels]; without classes 8 rows at most.
+    From images uint8 [n, height, width, channels] and labels int32 [n], of the first `class_count` classes; if 0, the
+    first 64 images of any label.
     """
     if not class_count:
         return images[: GRID_COLUMNS**2]

@@ -7,7 +7,6 @@ and the training's settings as `settings`. Rows of one checkpoint differ in the 
 import dataclasses
 import json
 import math
-import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ class Comparison:
     code: str  # digest of the evaluate stage's code
 
 
-_KINDS = typing.get_type_hints(Comparison)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
     """The scores of one checkpoint."""
@@ -53,7 +49,6 @@ class Row:
         return value if value is not None and math.isfinite(value) else None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON value of a line."""
         own = {"step": self.step, "checkpoint_digest": self.checkpoint_digest, "settings": self.settings}
         return {**own, **dataclasses.asdict(self.comparison), **self.scores}
 
@@ -84,9 +79,8 @@ def _rows(path: Path) -> list[Row]:
 
 def _parse(value: dict[str, Any]) -> Row | None:
     try:
-        comparison = {name: value.pop(name) for name in _KINDS}
+        comparison = Comparison(**{field.name: value.pop(field.name) for field in dataclasses.fields(Comparison)})
         own = {name: value.pop(name) for name in ("step", "checkpoint_digest", "settings")}
-        whole = all(type(comparison[name]) is kind for name, kind in _KINDS.items())
-        return Row(**own, comparison=Comparison(**comparison), scores=value) if whole else None
+        return Row(**own, comparison=comparison, scores=value)
     except KeyError:
         return None

@@ -36,40 +36,27 @@ def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
 
 
 def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
-    """The warnings of a training up to a step, by signal; None if it was not monitored.
+    """The warnings of a training up to a step, one for each signal; None if it was not monitored.
 
-    Returns:
-        `warning` (the first of the signal), `first` and `last` (steps), and `windows` (how many).
+    Each has `warning` (the first of the signal), `first` and `last` (steps), and `windows` (how many).
     """
     if not (folder / training_log.HEALTH).is_file():
         return None
     found: dict[str, dict[str, Any]] = {}
     for row in training_log.read(folder / training_log.HEALTH, last_step):
-        warnings = row.get("warnings")
-        for warning in warnings if isinstance(warnings, list) else []:
-            match warning:
-                case {"signal": str(signal), "message": str(message)}:
-                    pass
-                case str(message):  # as earlier versions wrote it
-                    signal = message
-                case _:
-                    continue
-            one = found.setdefault(signal, {"warning": message, "first": row["step"], "windows": 0})
+        for warning in row.get("warnings", []):
+            # Earlier versions wrote the message alone.
+            given = {"signal": warning, "message": warning} if isinstance(warning, str) else warning
+            one = found.setdefault(given["signal"], {"warning": given["message"], "first": row["step"], "windows": 0})
             one |= {"last": row["step"], "windows": one["windows"] + 1}
     return list(found.values())
 
 
 def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str, list[dict[str, float]]]:
-    """Scores of a training's checkpoints up to a step, by the name of the split that they were taken on.
+    """Scores of a training's checkpoints up to a step, by split, of rows whose comparison has the `same` fields.
 
-    Args:
-        folder: The training's.
-        last_step: The step of the last row.
-        same: Fields that a row's comparison must have, such as `embedding_digest`.
-
-    Returns:
-        Rows by step: the finite numbers by their names. Of a split that was scored in several ways, with other seeds
-        for instance, those of the way with most rows.
+    The rows are by step: the finite numbers by their names. Of a split that was scored in several ways, with other
+    seeds for instance, those of the way with most rows.
     """
     ways: dict[str, dict[Comparison, list[dict[str, float]]]] = {}
     for row in scores_table.read(folder):

@@ -33,11 +33,7 @@ class Candidate:
 
 
 def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Generator:
-    """Load the averaged generator of a checkpoint.
-
-    Raises:
-        DataError: It is missing, damaged or another, or does not fit the networks of this version.
-    """
+    """Load the averaged generator of a checkpoint."""
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
@@ -53,11 +49,7 @@ def averaged(folder: Place, checkpoint: checkpoints.Description) -> samples.Gene
 
 
 def published(folder: Path, model: models.Description) -> samples.Generator:
-    """Load a published generator, to be drawn from as in serving.
-
-    Raises:
-        DataError: TensorFlow cannot load it.
-    """
+    """Load a published generator, to be drawn from as in serving."""
     served = saved_models.load(folder, "model")
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
@@ -79,13 +71,7 @@ def score(
 ) -> Candidate:
     """Draw a generator's samples and score them; without scores if one of them is not finite.
 
-    Args:
-        generator: The model.
-        reference: What samples are compared with; its seed decides the samples.
-        train: The training images that `reference` was made of, uint8 [n, height, width, channels].
-        manifest: Of the dataset.
-        sample_count: Samples to draw.
-        what: The name of the samples in the log.
+    The seed of `reference` decides the samples; `train` are its images, uint8 [n, height, width, channels].
     """
     first: list[np.ndarray] = []
     bad, seed = 0, reference.seed
@@ -107,8 +93,7 @@ def score(
     copies = None
     if len(found.copies):
         drawn = samples.draw_chosen(generator, sample_count, seed, found.copies)
-        pairs = np.stack([drawn, train[found.originals]], axis=1)
-        copies = pairs.reshape(-1, *train.shape[1:])
+        copies = np.stack([drawn, train[found.originals]], axis=1).reshape(-1, *train.shape[1:])
     return Candidate(
         first=np.stack(first),
         rows=samples.draw_rows(generator, seed),

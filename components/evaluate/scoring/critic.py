@@ -18,13 +18,8 @@ def gaps(
 ) -> dict[str, float]:
     """Measure how much higher the critic scores real images than samples.
 
-    Only differences of its scores mean anything, and only within one training.
-
-    Args:
-        critic: From images, and one-hot labels if it takes any, to scores.
-        classes: How many classes it takes; 0 for none.
-        samples: Drawn images, in batches.
-        train, test: Real images that it was and was not trained on.
+    Only differences of its scores mean anything, and only within one training. Of the images, `train` are those that
+    it was trained on.
 
     Returns:
         critic_gap_train, critic_gap_test: Mean score of the real images less that of the samples.

@@ -31,11 +31,6 @@ class Groups:
         return np.bincount(members, minlength=self.count) / len(members)
 
 
-def classes(count: int) -> Groups:
-    """The classes of a classifier."""
-    return Groups("class", count)
-
-
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
     """Cluster real features [n, k] by k-means into at most 20 bins of about 50 images or more."""
     count = max(2, min(_BINS_AT_MOST, len(features) // _REAL_PER_BIN))

@@ -28,11 +28,8 @@ class Generator:
 def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iterator[tuple[np.ndarray, int]]:
     """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
 
-    Two generators with latents of one size get the same latents from a seed.
-
-    Yields:
-        Batch after batch, uint8 [n, height, width, channels], and how many of its samples have a pixel that is not
-        finite; such pixels are grey.
+    Two generators with latents of one size get the same latents from a seed. Yields batches uint8
+    [n, height, width, channels], each with how many of its samples have a pixel that is not finite; such are grey.
     """
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
     batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))
@@ -66,7 +63,6 @@ def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:
 
 
 def _pixels(images: tf.Tensor) -> tuple[np.ndarray, int]:
-    """Images as pixels, and how many are not finite."""
     finite = tf.math.is_finite(images)
     bad = int(tf.reduce_sum(tf.cast(tf.reduce_any(~finite, axis=[1, 2, 3]), tf.int32)))
     return gan.to_pixels(tf.where(finite, images, 0.0)).numpy(), bad

@@ -57,7 +57,6 @@ class Seen:
 
     @property
     def finite(self) -> bool:
-        """Whether every number is finite."""
         arrays = [*self.features.values(), *([] if self.logits is None else [self.logits])]
         return all(np.isfinite(array).all() for array in arrays)
 
@@ -90,7 +89,6 @@ class Reference:
 
     @property
     def spaces(self) -> list[str]:
-        """Names of the spaces."""
         return list(self.real)
 
     @property
@@ -126,11 +124,7 @@ class Reference:
 
 
 def image_count(sample_count: int, train: int, held_out: int, split: str = "test") -> int:
-    """How many images of each kind are compared, of training images and of another split.
-
-    Raises:
-        DataError: There are too few.
-    """
+    """How many images of each kind are compared, of training images and of another split; refuses too few."""
     count = min(sample_count, held_out, train)
     if count < LEAST:
         raise DataError(
@@ -143,16 +137,9 @@ def image_count(sample_count: int, train: int, held_out: int, split: str = "test
 def make_reference(
     embedding: feature_spaces.FeatureSpaces, train: np.ndarray, test: np.ndarray, count: int, seed: int
 ) -> Reference:
-    """Embed real images and noise, and measure real against real and noise against real.
+    """Embed real images, uint8 [n, height, width, channels], and noise, and measure them against real ones.
 
-    Args:
-        embedding: From images to whitened features and logits.
-        train, test: Real images, uint8 [n, height, width, channels].
-        count: Images of each kind, as of `image_count`.
-        seed: Decides which images are taken, their order, and the noise.
-
-    Raises:
-        DataError: The embedding gives numbers that are not finite.
+    There are `count` images of each kind, as of `image_count`; `seed` decides which, their order, and the noise.
     """
     random = np.random.default_rng(seed)
     chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
@@ -173,17 +160,13 @@ def measure_reference(
 ) -> Reference:
     """Measure real against real and noise against real.
 
-    Args:
-        embedding: What all images were seen with.
-        train: Training images; all of them are searched for copies.
-        drawn: Indices of those that are compared with the test images, as many as there are test images.
-        test, noise: Test images, and as many images of noise.
-        seed: Decides the bins, and the halves that standard errors are taken from.
+    All training images are searched for copies; those `drawn`, indices [n], are compared with as many test images.
     """
     first = next(iter(test.features))
-    found_groups = (
-        groups.fit_bins(train.features[first], seed) if test.logits is None else groups.classes(test.logits.shape[1])
-    )
+    if test.logits is None:
+        found_groups = groups.fit_bins(train.features[first], seed)
+    else:
+        found_groups = groups.Groups("class", test.logits.shape[1])
     reference = Reference(
         embedding=embedding,
         seed=seed,
@@ -202,10 +185,7 @@ def measure_reference(
 
 
 def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels: np.ndarray | None = None) -> Scores:
-    """Score samples, given in batches uint8 [n, height, width, channels].
-
-    `labels`, int32 [samples], are the classes that were asked for, if any were.
-    """
+    """Score samples, in batches uint8 [n, height, width, channels]; `labels`, int32 [samples], were asked for."""
     return score_seen(reference, see(reference.embedding, samples, what), labels)
 
 

@@ -11,6 +11,7 @@ from tests.unit.components.evaluate.conftest import score_row as row
 
 
 def test_what_was_appended_is_what_is_read_and_a_line_is_flat(tmp_path: Path) -> None:
+    assert scores_table.read(tmp_path) == []
     rows = [row(200, 1 / 3), row(100, None), row(100, 5.0, seed=1)]
     for each in rows:
         scores_table.append(tmp_path, each)
@@ -25,17 +26,7 @@ def test_what_was_appended_is_what_is_read_and_a_line_is_flat(tmp_path: Path) ->
     }
 
 
-def test_no_table_is_no_rows(tmp_path: Path) -> None:
-    assert scores_table.read(tmp_path) == []
-
-
-STRANGE: list[dict[str, object]] = [{"step": True}, {"split": []}, {"seed": "0"}]
-OF_OTHER_TYPES = [json.dumps({**row(300).to_json(), **value}) for value in STRANGE]
-
-
-@pytest.mark.parametrize(
-    "broken", ['{"step": 300, "checkp', "[]", "null", "3", '{"step": 300}', "\x00", *OF_OTHER_TYPES]
-)
+@pytest.mark.parametrize("broken", ['{"step": 300, "checkp', '{"step": 300}'])
 def test_a_line_that_is_no_row_is_passed_over_and_does_not_stay(tmp_path: Path, broken: str) -> None:
     path = tmp_path / scores_table.FILE
     scores_table.append(tmp_path, row(100))

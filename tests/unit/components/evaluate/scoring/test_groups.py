@@ -8,7 +8,7 @@ from components.evaluate.scoring import groups
 
 def test_classes_are_those_of_the_largest_logits() -> None:
     logits = np.eye(4)[[0, 0, 1, 2, 2, 2, 2, 2]]
-    found = groups.classes(4)
+    found = groups.Groups("class", 4)
     np.testing.assert_array_equal(found.shares(found.of(np.empty((8, 0)), logits)), [2 / 8, 1 / 8, 5 / 8, 0])
 
 

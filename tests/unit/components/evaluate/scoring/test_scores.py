@@ -56,6 +56,9 @@ def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) 
     assert (found["copy_share"] or 0) < 0.04
     assert reference.floor["fcd_ratio"] == 1
     assert reference.floor["copy_z"] is None
+    for space, expected in reference.formula_floors.items():
+        assert 0.7 < (reference.floor[reference.name("fcd", space)] or 0) / expected < 1.6
+        assert (reference.noise[reference.name("fcd_ratio", space)] or 0) > 5
 
 
 def test_copies_of_training_images_are_found_and_shown(reference: scores.Reference, splits: Splits) -> None:
