@@ -46,15 +46,9 @@ class Rows(Generic[Item]):
 
 
 class Catalog:
-    """The files of a source.
+    """The files of a source, given in any order, each with the number of its kind.
 
-    Args:
-        source: The source, for messages.
-        files: Its files in any order, each with the number of its kind.
-
-    Raises:
-        DataError: Two files have one name.
-        OSError: The disk is full or fails; so do all that read or write.
+    Raises `DataError` if two have one name. All that read or write raise `OSError` if the disk is full or fails.
     """
 
     def __init__(self, source: str, files: Iterable[tuple[int, SourceFile]]) -> None:

@@ -35,9 +35,7 @@ class SourceFile(NamedTuple):
 def open_file(place: str, checksum: str = "") -> BinaryIO:
     """Open a source's file for reading, as stored: a gzipped one stays gzipped.
 
-    Args:
-        place: The file's path, or gs://BUCKET/NAME.
-        checksum: The bucket's checksum of it when it was listed; empty if that is unknown. Not compared for a path.
+    In a bucket `checksum` is compared: what it was when it was listed; empty if that is unknown.
 
     Raises:
         DataError: The file is missing, has changed, or may not be read.

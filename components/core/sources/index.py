@@ -40,9 +40,7 @@ def stamp_of(found: os.stat_result) -> str:
 class SourceIndex:
     """The index of one source on this machine: a SQLite file, of which a digest protects each row.
 
-    Args:
-        folder: Folder of the indexes of all sources, also in a bucket.
-        source: The folder that the files are in.
+    It lies in the folder of the indexes of all sources, which may be in a bucket.
     """
 
     def __init__(self, folder: str, source: str) -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from components.core.errors import ConfigError, DataError
 from components.core.sources import hashing
@@ -49,6 +49,7 @@ _IDX_NAME = re.compile(r"(images|labels).*(idx|ubyte)|(idx|ubyte).*(images|label
 _TFRECORD_NAME = re.compile(r"\.tfrec(ords?)?(-\d+-of-\d+)?(\.gz)?$", re.IGNORECASE)
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
+_ARCHIVES_PLURAL = "archives (zip, tar, tar.gz, tar.bz2)"
 _UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 3
@@ -56,8 +57,7 @@ _DIGESTED_AT_ONCE = 500  # files
 _SECONDS_BETWEEN_LINES = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     """A kind of source."""
 
     name: str
@@ -73,53 +73,27 @@ _KINDS = (
     _Kind(IMAGES, "PNG, JPEG or WebP images", lambda name: is_image_name(name), False, True),
     _Kind(TFRECORDS, "TFRecord files", lambda name: bool(_TFRECORD_NAME.search(name)), True, False),
     _Kind(ARRAYS, "NPZ files", lambda name: name.lower().endswith(".npz"), True, False),
-    _Kind(
-        ARCHIVES,
-        "archives (zip, tar, tar.gz, tar.bz2)",
-        lambda name: name.lower().endswith(_ARCHIVE_SUFFIXES),
-        True,
-        True,
-    ),
+    _Kind(ARCHIVES, _ARCHIVES_PLURAL, lambda name: name.lower().endswith(_ARCHIVE_SUFFIXES), True, True),
 )
 _LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of `labels.csv` and of files of no kind
 
 
-@dataclasses.dataclass(frozen=True)
 class Listing:
     """The files of a source, by name."""
 
-    catalog: Catalog
-    number: int  # in `_KINDS`
-
-    @property
-    def kind(self) -> str:
-        """`IDX`, `IMAGES`, `TFRECORDS`, `ARRAYS` or `ARCHIVES`."""
-        return _KINDS[self.number].name
-
-    @property
-    def files(self) -> Rows[SourceFile]:
-        """Those that hold images."""
-        return self.catalog.files(self.number)
-
-    @property
-    def names(self) -> Rows[str]:
-        """Their names."""
-        return self.catalog.names(self.number)
+    def __init__(self, catalog: Catalog, number: int) -> None:
+        found = _KINDS[number]
+        self.kind, self.plural = found.name, found.plural
+        self.catalog = catalog
+        # Numbers in the catalog of the files that are read.
+        self.numbers = [number, _LABELS] if found.has_labels else [number]
+        self.files, self.names = catalog.files(number), catalog.names(number)  # of those that hold images
+        self.left_out = catalog.names_without(*self.numbers)
 
     @property
     def labels(self) -> SourceFile | None:
         """The file `labels.csv` of a source of images or archives."""
         return next(iter(self.catalog.files(_LABELS)), None) if _LABELS in self.numbers else None
-
-    @property
-    def left_out(self) -> Rows[str]:
-        """Names of those that are not read."""
-        return self.catalog.names_without(*self.numbers)
-
-    @property
-    def numbers(self) -> list[int]:
-        """Numbers in the catalog of the files that are read."""
-        return [self.number, _LABELS] if _KINDS[self.number].has_labels else [self.number]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,11 +113,8 @@ def is_image_name(name: str) -> bool:
 def list_source(source: str) -> Listing:
     """List a folder, a glob or one file: the files of the first kind of `_KINDS` that there are any of.
 
-    Hidden files and folders do not count.
-
-    Args:
-        source: Which. In a glob `*` and `?` stay within a name, `[...]` is one of some characters, `**` is any folders;
-            names are those below the last folder before the first of them.
+    Hidden files and folders do not count. In a glob `*` and `?` stay within a name, `[...]` is one of some characters,
+    `**` is any folders; names are those below the last folder before the first of them.
 
     Raises:
         ConfigError: It is a URI of another scheme than gs://.
@@ -205,12 +176,9 @@ def fingerprint(source: str, index: str = "") -> tuple[str, str]:
 def contents(source: str, index: str = "") -> Contents:
     """Say what a source holds now, without decoding it; raises as `list_source`.
 
-    In a bucket the checksums of the storage stand for the content; for `fashion-mnist` the published sums.
-
-    Args:
-        source: A source.
-        index: Folder of what was read of sources on this machine, so that only files that changed since are read (see
-            `components.core.sources.index`); empty for none. What is returned does not depend on it.
+    In a bucket the checksums of the storage stand for the content; for `fashion-mnist` the published sums. `index` is
+    the folder of what was read before (see `components.core.sources.index`), empty for none; the result does not depend
+    on it.
     """
     if source == DIGITS:
         content = digests.sha256_of_file(digits_file())
@@ -219,9 +187,9 @@ def contents(source: str, index: str = "") -> Contents:
         found = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
         return Contents(found, "4 official IDX files, 30.9 MB")
     listing = list_source(source)
-    kind, left_out = _KINDS[listing.number], listing.left_out
+    left_out = listing.left_out
     if len(left_out):
-        log.info("left out %d files that are not %s by name: %s", len(left_out), kind.plural, _some(left_out))
+        log.info("left out %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
     # As `digests.digest_of`, whose argument would not fit in memory.
@@ -234,7 +202,7 @@ def contents(source: str, index: str = "") -> Contents:
         size += sum(file.bytes for file in some)
     digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
     size -= listing.labels.bytes if listing.labels else 0
-    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, kind.plural)
+    what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
     return Contents(digest.hexdigest(), f"{len(listing.files):,} {what}, {size / 1e6:,.1f} MB", listing)
 
 

@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 _ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second is that of an archive without members
 _LOCAL_HEADER = struct.Struct("<4s2xH18xHH")  # of a zip member: signature, flags, lengths of name and extra field
-_METHODS = {zipfile.ZIP_STORED: False, zipfile.ZIP_DEFLATED: True}
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # bits of a zip member's flags
 _LARGEST_OVERHEAD = 1024  # bytes that deflate may add to what does not shrink, beside as many as that has
 _BLOCK = 512  # bytes, of tar
@@ -59,28 +58,25 @@ class Member:
 def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
     """Return the images of an archive by name, in the order in which they lie there, and its `labels.csv`, if any.
 
-    Logs what else it holds, but for hidden files and folders.
-
-    Raises:
-        DataError: The archive is damaged, encrypted, packed by another method, or made to do harm: members overlap,
-            have one name, or lead out of it.
+    Logs what else it holds, but for hidden files and folders. Raises `DataError` if the archive is damaged, encrypted,
+    packed by another method, or made to do harm: members overlap, have one name, or lead out of it.
     """
     no_files: list[str] = []
     with open_archive(file) as (opened, is_zip):
         found = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
-    if no_files:
-        shown = ", ".join(no_files[:_NAMES_SHOWN])
-        log.warning("left out %d of %s that are links, devices or sparse files: %s", len(no_files), file.name, shown)
-    images = [member for member in found if is_image_name(member.name)]
+    images = sorted((each for each in found if is_image_name(each.name)), key=lambda member: member.offset)
     table = next((member for member in found if member.name.rpartition("/")[2] == sources.LABELS), None)
     others = [member.name for member in found if member is not table and not is_image_name(member.name)]
-    if others:
-        shown = ", ".join(others[:_NAMES_SHOWN])
-        log.info("left out %d files of %s that are no images by name: %s", len(others), file.name, shown)
+    for level, names, what in (
+        (logging.WARNING, no_files, "links, devices or sparse files"),
+        (logging.INFO, others, "no images by name"),
+    ):
+        if names:
+            shown = ", ".join(names[:_NAMES_SHOWN])
+            log.log(level, "left out %d members of %s that are %s: %s", len(names), file.name, what, shown)
     for one, other in itertools.pairwise(sorted(member.name for member in images)):
         if one == other:
             raise DataError(f"{file.name} holds two members whose names are both written {one}; pack it again")
-    images.sort(key=lambda member: member.offset)
     if images and images[0].offset < 0:
         raise _damaged(file, f"{images[0].name} is before its start")
     for before, after in itertools.pairwise(images):
@@ -109,14 +105,11 @@ def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
 @contextlib.contextmanager
 def open_archive(file: SourceFile) -> Iterator[tuple[BinaryIO, bool]]:
     """Open an archive, unpacked if its content (not its name) is gzip or bzip2, and tell whether it is a zip file."""
-    with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_unpacked(file))
-        stack.enter_context(as_data_error(file))
+    with open_unpacked(file) as opened, as_data_error(file):
         magic = opened.read(4)
         opened.seek(0)
-        if magic.startswith(b"BZh"):
-            opened = stack.enter_context(cast(BinaryIO, bz2.BZ2File(opened)))
-        yield opened, magic in _ZIP_SIGNATURES
+        unpacked = cast(BinaryIO, bz2.BZ2File(opened)) if magic.startswith(b"BZh") else opened
+        yield unpacked, magic in _ZIP_SIGNATURES
 
 
 @contextlib.contextmanager
@@ -162,13 +155,12 @@ def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
         if is_image_name(name):
             if found.flag_bits & _ENCRYPTED:
                 raise DataError(f"{file.name} is encrypted ({name}); pack it again without a password")
-            if found.compress_type not in _METHODS:
+            if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
                     f"{file.name} has {name} packed by method {found.compress_type}; only stored and deflated members "
                     "are read: pack it again"
                 )
-        deflated = _METHODS.get(found.compress_type, False)
-        packed = _LOCAL_HEADER.size + found.compress_size
+        packed, deflated = _LOCAL_HEADER.size + found.compress_size, found.compress_type == zipfile.ZIP_DEFLATED
         yield Member(name, found.header_offset, packed, found.file_size, deflated, found.CRC)
 
 
@@ -245,7 +237,8 @@ def _tar_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Ite
 
 def _tar_content(file: SourceFile, opened: BinaryIO, member: Member) -> bytes:
     opened.seek(member.offset)
-    content = opened.read(min(member.bytes, LARGEST_FILE + 1))
-    if len(content) < min(member.bytes, LARGEST_FILE + 1):
+    wanted = min(member.bytes, LARGEST_FILE + 1)
+    content = opened.read(wanted)
+    if len(content) < wanted:
         raise _damaged(file, f"it ends within {member.name}")
     return content

@@ -7,8 +7,9 @@
 
 import csv
 import dataclasses
+import functools
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from components.core.artifacts import datasets
@@ -34,9 +35,7 @@ class Row(NamedTuple):
 class Labelled:
     """Where each image of a source belongs."""
 
-    place: str  # the source, for messages
-    table: dict[str, Row] | None  # what `labels.csv` says; None if there is none
-    split_folders: bool  # whether the folders at the top are splits
+    place_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
     classes: list[str]  # names of the classes by label
     counts: dict[str, int]  # number of images in each split
 
@@ -44,24 +43,23 @@ class Labelled:
         """Yield the split and the label of each of some images of the source."""
         label_of = {name: label for label, name in enumerate(self.classes)} | {"": datasets.NO_LABEL}
         for name in names:
-            split, class_name = _split_and_class(self.place, name, self.table, self.split_folders)
+            split, class_name = self.place_of(name)
             yield split, label_of[class_name]
 
 
 def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
     """Find the splits and the classes of the images of a source, given by their paths within it.
 
-    Raises:
-        DataError: Some images have a class and others none, folders contradict each other, no image is to train on, or
-            `labels.csv` misses an image or has one that is not there.
+    Raises `DataError` if some images have a class and others none, folders contradict each other, no image is to train
+    on, or `labels.csv` misses an image or has one that is not there.
     """
-    split_folders = has_split_folders(names)
     if table is not None:
         _require_same_files(names, table)
+    place_of = functools.partial(_split_and_class, place, table, has_split_folders(names))
     counts: dict[str, int] = {}
     first: dict[str, str] = {}  # image of each class
     for name in names:
-        split, class_name = _split_and_class(place, name, table, split_folders)
+        split, class_name = place_of(name)
         counts[split] = counts.get(split, 0) + 1
         first.setdefault(class_name, name)
     classes = sorted(first.keys() - {""})
@@ -73,7 +71,7 @@ def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | N
     if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
         raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
-    return Labelled(place, table, split_folders, classes, counts)
+    return Labelled(place_of, classes, counts)
 
 
 def read_table(file: SourceFile) -> dict[str, Row]:
@@ -83,7 +81,7 @@ def read_table(file: SourceFile) -> dict[str, Row]:
 
 
 def parsed_table(name: str, content: bytes) -> dict[str, Row]:
-    """Return what the content of a file `labels.csv` says; raises as `read_table`."""
+    """Return what the content of a file `labels.csv` says."""
     if len(content) > _LARGEST_FILE:
         raise DataError(f"{name} has more than {_LARGEST_FILE:,} bytes")
     try:
@@ -120,12 +118,12 @@ def _add(table: dict[str, Row], cells: list[str], columns: list[str], where: str
     table[name] = Row(label, split and SPLIT_FOLDERS[split])
 
 
-def _split_and_class(place: str, name: str, table: dict[str, Row] | None, split_folders: bool) -> tuple[str, str]:
+def _split_and_class(place: str, table: dict[str, Row] | None, split_folders: bool, name: str) -> tuple[str, str]:
+    """The split and the class of an image, which is empty where there is none."""
     if table is None:
-        return _by_folders(place, name, split_folders)
+        return _by_folders(place, split_folders, name)
     row = table[name]
-    split = row.split if row.split is not None else _by_folders(place, name, split_folders)[0]
-    return split, row.label
+    return row.split or _by_folders(place, split_folders, name)[0], row.label
 
 
 def _require_same_files(names: Rows[str] | list[str], table: dict[str, Row]) -> None:
@@ -148,8 +146,8 @@ def _require_same_files(names: Rows[str] | list[str], table: dict[str, Row]) -> 
         )
 
 
-def _by_folders(place: str, name: str, split_folders: bool) -> tuple[str, str]:
-    """The split of an image, and its class: the first folder below the split; empty where there is none."""
+def _by_folders(place: str, split_folders: bool, name: str) -> tuple[str, str]:
+    """The split of an image, and its class: the first folder below the split."""
     folders = name.split("/")[:-1]
     if not split_folders:
         return "train", folders[0] if folders else ""
