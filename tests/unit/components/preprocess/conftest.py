@@ -3,6 +3,7 @@
 import functools
 import gzip
 import io
+import pickle
 import struct
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.sources import sources
+from components.core.sources.files import SourceFile
+from components.preprocess.formats.survey import Survey, read, survey
 from components.preprocess.plan import Plan
 
 
@@ -18,6 +22,29 @@ def idx(values: np.ndarray) -> bytes:
     """The IDX file of an array of bytes."""
     header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
     return header + values.astype(np.uint8).tobytes()
+
+
+def stored(path: Path, content: bytes) -> SourceFile:
+    """Write a file of a source."""
+    path.write_bytes(content)
+    return SourceFile(path.name, str(path), len(content))
+
+
+def held(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+    """What a source is surveyed as, and its images in order, each part read by itself as a worker gets it.
+
+    With content, it is first written to the source, which is a file.
+    """
+    if content is not None:
+        Path(source).write_bytes(content)
+    found = survey(str(source), sources.contents(str(source)).listing)
+    parts = [pickle.loads(pickle.dumps(part)) for part in found.parts]  # noqa: S301 - our own
+    return found, [image[:4] for part in parts for some in read(part) for image in some]
+
+
+def sizes(found: Survey) -> list[list[int]]:
+    """How many images of each part are read at a time."""
+    return [[len(some) for some in read(part)] for part in found.parts]
 
 
 def plan(**changes: object) -> Plan:

@@ -10,9 +10,10 @@ from components.core.errors import DataError
 from components.core.sources import sources
 from components.core.storage import buckets, tfrecord
 from components.preprocess import formats
-from components.preprocess.formats.survey import Survey, read, survey
+from components.preprocess.formats.survey import read, survey
 from tests.fakes.gcs.server import Server
 from tests.faults.image_cases import JPEG, WEBP
+from tests.unit.components.preprocess.conftest import held
 
 
 def files(folder: Path) -> None:
@@ -31,11 +32,6 @@ def files(folder: Path) -> None:
     shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labelled")
 
 
-def held(place: str) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
-    found = survey(place, sources.contents(place).listing)
-    return found, sorted(image[:4] for part in found.parts for some in read(part) for image in some)
-
-
 @pytest.mark.parametrize("place", ["npz", "tfrecord", "zip", "labelled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
 def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, place: str) -> None:
     files(tmp_path)
@@ -44,7 +40,7 @@ def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, place: str) -> None:
         buckets.create(f"gs://photos/{path.relative_to(tmp_path)}", path)
     there, images = held(f"gs://photos/{place}")
     here, expected = held(str(tmp_path / place))
-    assert images == expected
+    assert sorted(images) == sorted(expected)
     assert len(images) > 1
     assert (there.kind, there.counts, there.classes) == (here.kind, here.counts, here.classes)
     assert (there.stored, there.natural) == (here.stored, here.natural)
@@ -56,15 +52,9 @@ def test_an_archive_that_is_another_by_now(gcs: Server, tmp_path: Path) -> None:
     buckets.create("gs://photos/photos.zip", tmp_path / "zip" / "photos.zip")
     found = survey("gs://photos/photos.zip", sources.contents("gs://photos/photos.zip").listing)
     buckets.put("gs://photos/photos.zip", b"another")
-    with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed since the source was fingerprinted"):
+    with pytest.raises(DataError, match=r"gs://photos/photos\.zip changed"):
         list(read(next(iter(found.parts))))
 
 
-def test_every_kind_of_source_has_a_reader_and_another_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_kind_of_source_has_a_reader() -> None:
     assert formats.survey._FORMATS.keys() == {kind.name for kind in sources._KINDS}
-    (tmp_path / "1.png").write_bytes(b"")
-    monkeypatch.setattr(sources.Listing, "kind", "video")
-    with pytest.raises(KeyError, match="video"):
-        survey("films", sources.list_source(str(tmp_path)))

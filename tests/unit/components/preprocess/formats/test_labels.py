@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -42,21 +43,20 @@ def test_a_table_is_read_as_the_library_writes_it(
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "words"),
     [
-        (b"", "labels.csv begins with '', expected a header file,label or file,label,split"),
-        (b"name,class\na.png,cat\n", "begins with 'name,class', expected a header"),
-        (b"file,label\na.png,cat\nb.png\n", "labels.csv, line 3 has 1 cells, expected 2 (file,label)"),
-        (b"file,label\na.png,cat\na.png,dog\n", "labels.csv, line 3 has a.png for the second time"),
-        (b"file,label,split\na.png,cat,hold\n", "labels.csv, line 2 has split 'hold', expected one of train"),
-        (b"file,label\na\xff.png,cat\n", "labels.csv is not UTF-8"),
-        (b'file,label\n"a.png,cat\n', "is no CSV"),
+        (b"", "begins with '', expected a header file,label or file,label,split"),
+        (b"name,class\na.png,cat\n", "begins with 'name,class'"),
+        (b"file,label\na.png,cat\nb.png\n", "line 3 has 1 cells, expected 2 (file,label)"),
+        (b"file,label\na.png,cat\na.png,dog\n", "line 3 has a.png for the second time"),
+        (b"file,label,split\na.png,cat,hold\n", "line 2 has split 'hold', expected one of train"),
+        (b"file,label\na\xff.png,cat\n", "UTF-8"),
+        (b'file,label\n"a.png,cat\n', "CSV"),
     ],
 )
-def test_wrong_tables_are_refused(content: bytes, message: str) -> None:
-    with pytest.raises(DataError) as raised:
+def test_wrong_tables_are_refused(content: bytes, words: str) -> None:
+    with pytest.raises(DataError, match=f"^labels.csv.*{re.escape(words)}"):
         table(content)
-    assert message in str(raised.value)
 
 
 def test_a_table_decides_whatever_folders_there_are() -> None:
@@ -78,22 +78,21 @@ def test_splits_come_from_folders_where_the_table_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "words"),
     [
-        (b"file,label\n1.png,a\n2.png,a\n3.png,a\n", "labels.csv has 1 files that are not there, first 3.png"),
-        (b"file,label\n1.png,a\n", "labels.csv has no row for 1 images, first 2.png"),
-        (b"file,label\n1.png,a\n2.png,\n", "src has images with a label in labels.csv and without one (2.png)"),
-        (b"file,label,split\n1.png,a,test\n2.png,a,test\n", "src has images for test but none to train on"),
+        (b"file,label\n1.png,a\n2.png,a\n3.png,a\n", "labels.csv has 1 files .* first 3.png"),
+        (b"file,label\n1.png,a\n", "labels.csv .* 1 images, first 2.png"),
+        (b"file,label\n1.png,a\n2.png,\n", r"^src .* labels.csv .*\(2.png\)"),
+        (b"file,label,split\n1.png,a,test\n2.png,a,test\n", "^src has images for test"),
     ],
 )
-def test_a_table_of_other_files_is_refused(content: bytes, message: str) -> None:
-    with pytest.raises(DataError) as raised:
+def test_a_table_of_other_files_is_refused(content: bytes, words: str) -> None:
+    with pytest.raises(DataError, match=words):
         labels.labelled("src", ["1.png", "2.png"], table(content))
-    assert message in str(raised.value)
 
 
 def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "_LARGEST_FILE", 20)
     (tmp_path / "labels.csv").write_bytes(b"file,label\n" + bytes(10))
-    with pytest.raises(DataError, match=r"labels.csv has more than 20 bytes"):
+    with pytest.raises(DataError, match=r"labels\.csv .* 20 bytes"):
         labels.read_table(SourceFile("labels.csv", str(tmp_path / "labels.csv"), 21))
