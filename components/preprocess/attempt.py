@@ -5,18 +5,16 @@ exception would reach the user as a page of Beam's tracebacks, whose form depend
 """
 
 import contextlib
-import json
+import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from components.core.errors import ConfigError, DataError, StageError, TransientError
-from components.core.sources.files import printable
+from components.core.errors import StageError, TransientError
 from components.core.storage import atomic_files
 
 Result = TypeVar("Result")
-_FAILED = "failed.json"
-_STAGE_ERRORS = {kind.__name__: kind for kind in (ConfigError, DataError, TransientError)}
+_FAILED = "failed"
 
 
 def results(place: str, work: Callable[[], Iterable[Result]]) -> list[Result]:
@@ -25,34 +23,31 @@ def results(place: str, work: Callable[[], Iterable[Result]]) -> list[Result]:
         return []
     try:
         return [*work()]
-    except (OSError, StageError, MemoryError) as error:
-        with contextlib.suppress(OSError):  # the driver notices what is missing
-            write(Path(place) / _FAILED, _as_json(error))
-        return []
+    except StageError as error:
+        failure: Exception = error
+    except OSError as error:  # some kinds of which cannot be pickled
+        file = error.filename or str(Path(place).parent)
+        failure = OSError(error.errno or 0, error.strerror or str(error), file)
+    except MemoryError:
+        failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
+    with contextlib.suppress(OSError):  # the driver notices what is missing
+        write(Path(place) / _FAILED, failure)
+    return []
 
 
 def raise_failure(place: Path) -> None:
-    """Raise the error that ended the attempt, if one did; an `OSError` names at least the folder above."""
-    if not (place / _FAILED).exists():
-        return
-    failure = atomic_files.read_json(place / _FAILED, "failure")
-    kind, message = failure["kind"], failure["message"]
-    if kind == "OSError":
-        raise OSError(failure["number"], message, failure["file"] or str(place.parent))
-    if kind == "MemoryError":
-        raise TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
-    raise _STAGE_ERRORS.get(kind, StageError)(message)
+    """Raise the error that ended the attempt, if one did."""
+    if (place / _FAILED).exists():
+        raise read(place / _FAILED)
 
 
 def write(path: Path, value: Any) -> None:
-    """Write a value as JSON, whole or not at all. It is not synced, as no attempt outlives the machine."""
+    """Write a value, whole or not at all. It is not synced, as no attempt outlives the machine."""
     aside = atomic_files.make_unique(path.parent, ".tmp-")
-    aside.write_text(json.dumps(value), encoding="ascii")
+    aside.write_bytes(pickle.dumps(value))
     aside.replace(path)
 
 
-def _as_json(error: BaseException) -> dict[str, Any]:
-    if isinstance(error, OSError):
-        file = "" if error.filename is None else printable(str(error.filename))
-        return {"kind": "OSError", "message": error.strerror or str(error), "number": error.errno or 0, "file": file}
-    return {"kind": type(error).__name__, "message": str(error)}
+def read(path: Path) -> Any:
+    """Read a value that a worker of this attempt wrote."""
+    return pickle.loads(path.read_bytes())  # noqa: S301 - written by this stage, in a folder of its own

@@ -18,8 +18,7 @@ these whose 4x4 fields are nearest: of more near copies of one training image so
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +40,6 @@ _BYTES_AT_ONCE = 1 << 20  # of pixels
 _SHOWN = 10
 _DIGEST_BYTES = 16
 COMPARED = ("test", "train")  # splits; what of a source is validation is usually taken from train at random
-_SIGNED = "signed-"
 
 
 class Signed(NamedTuple):
@@ -77,20 +75,6 @@ class Leak(NamedTuple):
 def digests(hashes: Sequence[bytes]) -> np.ndarray:
     """Return what stands for images in `Signed`, from the sha256 of the pixels of each."""
     return np.array([each[:_DIGEST_BYTES] for each in hashes], f"S{_DIGEST_BYTES}")
-
-
-def write_signed(folder: Path, signed: Signed) -> None:
-    """Leave it beside the shards for `read_signed`; it goes before the dataset is complete."""
-    path = folder / f"{_SIGNED}{signed.shard}.npz"
-    np.savez(path, thumbnails=signed.thumbnails, digests=signed.digests)
-
-
-def read_signed(folder: Path, names: str) -> Iterator[Signed]:
-    """Yield what `write_signed` left of the shards whose names begin so."""
-    for path in sorted(folder.glob(f"{_SIGNED}{names}*.npz")):
-        shard = path.name.removeprefix(_SIGNED).removesuffix(".npz")
-        with np.load(path) as found:
-            yield Signed(shard, **found)
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.storage import atomic_files
-from components.preprocess import attempt, plan, reuse
+from components.preprocess import plan, reuse
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -85,19 +85,6 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> 
                 writer.add(batch, found)
     writer.write_run()
     return writer.outcome
-
-
-def write_outcome(path: Path, outcome: Outcome) -> None:
-    """Write what became of a chunk to its index, as JSON."""
-    attempt.write(path, vars(outcome))
-
-
-def read_outcome(path: Path) -> Outcome:
-    """Read what became of a chunk from its index."""
-    found = Outcome(**atomic_files.read_json(path, "index of rows"))
-    found.places = {shard: [(*place,) for place in places] for shard, places in found.places.items()}
-    found.quarantined = [Quarantined(*each) for each in found.quarantined]
-    return found
 
 
 def blocks_in_order(places: Iterable[Place], rows_at: Path, kind: np.dtype, at_once: int) -> Iterator[np.ndarray]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess import attempt, leaks, reuse, rows
-from components.preprocess.leaks import Leak
+from components.preprocess.leaks import Leak, Signed
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome, Place
 
 _LEVELS = np.arange(256, dtype=np.int64)
 _BLOCK_BYTES = 1 << 20  # of rows, which become records together
-_FACTS = ".facts.json"  # ending of the facts of a shard, which is the last file that is written of it
-LEAKS = ".leaks.json"  # ending of the leaks that are found in a training shard
+# Endings of what is left beside a shard: what finds leaks among its images, the leaks that are found in it, and last,
+# once all of it is written, its facts.
+SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,41 +62,31 @@ def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Path, f
     atomic_files.write_parts(folder / name, writing.parts())
     if writing.thumbnails:
         digests = leaks.digests(writing.hashes)
-        leaks.write_signed(folder, leaks.Signed(name, np.concatenate(writing.thumbnails), digests))
+        attempt.write(folder / f"{name}{SIGNED}", Signed(name, np.concatenate(writing.thumbnails), digests))
     facts = writing.facts()
     if plan.recipe:
         contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
         reuse.write_members(folder, facts.shard, plan.recipe, contents, writing.hashes, offsets)
-    attempt.write(facts_at, dataclasses.asdict(facts))
+    attempt.write(facts_at, facts)
     return name
 
 
 def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
     """Read what the workers left; `TransientError` if something is missing, although no step failed."""
-    made = Made(_read_facts(folder), Outcome(), [])
-    names: set[str] = set()
-    indexes = sorted(rows_at.glob(f"*{rows.INDEX}"))
+    facts: list[ShardFacts] = [attempt.read(path) for path in sorted(folder.glob(f"*{_FACTS}"))]
+    found: dict[str, list[Leak]] = {path.stem: attempt.read(path) for path in folder.glob(f"*{LEAKS}")}
+    indexes, wanted, total = [*rows_at.glob(f"*{rows.INDEX}")], set[str](), Outcome()
     for index in indexes:
-        outcome = rows.read_outcome(index)
-        names |= outcome.places.keys()
-        made.outcome.taken_over.update(outcome.taken_over)
-        made.outcome.damaged.update(outcome.damaged)
-        made.outcome.quarantined_count += outcome.quarantined_count
-        quarantined = sorted(made.outcome.quarantined + outcome.quarantined)
-        made.outcome.quarantined = quarantined[: rows.MOST_QUARANTINED + 1]
-    found_leaks = {path.name.removesuffix(LEAKS): path for path in folder.glob(f"*{LEAKS}")}
-    written = {facts.shard.file: facts.split for facts in made.shards}
-    searched = {name for name, split in written.items() if split == "train"}
-    if len(indexes) < chunk_count or names != written.keys() or searched - found_leaks.keys():
+        outcome: Outcome = attempt.read(index)
+        wanted |= outcome.places.keys()
+        total.taken_over.update(outcome.taken_over)
+        total.damaged.update(outcome.damaged)
+        total.quarantined_count += outcome.quarantined_count
+        total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
+    training = {each.shard.file for each in facts if each.split == "train"}
+    if len(indexes) < chunk_count or wanted != {each.shard.file for each in facts} or training - found.keys():
         raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
-    for path in found_leaks.values():
-        made.leaks += [Leak(*leak) for leak in atomic_files.read_json(path, "list of leaks")]
-    return made
-
-
-def _read_facts(folder: Path) -> list[ShardFacts]:
-    found = (atomic_files.read_json(path, "shard") for path in sorted(folder.glob(f"*{_FACTS}")))
-    return [ShardFacts(**{**facts, "shard": datasets.Shard(**facts["shard"])}) for facts in found]
+    return Made(facts, total, list(itertools.chain.from_iterable(found.values())))
 
 
 class _Writing:

@@ -37,7 +37,6 @@ WRITE_THEMSELVES = {
     "components/export/make.py": "into a scratch folder",
     "components/preprocess/attempt.py": "an attempt's notes to itself, renamed",
     "components/preprocess/beam/pipeline.py": "into an attempt's folder",
-    "components/preprocess/leaks.py": "into an attempt's folder",
     "components/preprocess/reuse.py": "a temporary file",
     "components/preprocess/rows.py": "into an attempt's folder",
     "components/publish/run.py": "into a folder that is aside",

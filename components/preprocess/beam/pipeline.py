@@ -18,7 +18,7 @@ from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Place
+from components.preprocess.rows import Outcome, Place
 from components.preprocess.shards import Made
 
 ROWS_FOLDER = "rows"  # within the attempt's, as every worker sees that one
@@ -77,10 +77,9 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int)
 
     def work() -> list[tuple[str, Place]]:
         if not index.exists():
-            outcome = rows.make(_read_parts(chunk, folder / _PARTS), plan, folder, decoders)
-            rows.write_outcome(index, outcome)
-        places = rows.read_outcome(index).places
-        return [(shard, place) for shard, found in places.items() for place in found]
+            attempt.write(index, rows.make(_read_parts(chunk, folder / _PARTS), plan, folder, decoders))
+        found: Outcome = attempt.read(index)
+        return [(shard, place) for shard, places in found.places.items() for place in places]
 
     return attempt.results(place, work)
 
@@ -92,11 +91,11 @@ def write_shard(shard: tuple[str, Iterable[Place]], plan: Plan, rows_at: str, pl
 
 def find_leaks(shard: str, place: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
-    folder = Path(place)
+    signed = Path(place, f"{shard}{shards.SIGNED}")
 
     def work() -> list[str]:
-        for train in leaks.read_signed(folder, shard):
-            attempt.write(folder / f"{shard}{shards.LEAKS}", leaks.find(_held(place), train))
+        if signed.exists():
+            attempt.write(signed.with_suffix(shards.LEAKS), leaks.find(_held(place), attempt.read(signed)))
         return []
 
     return attempt.results(place, work)
@@ -104,7 +103,7 @@ def find_leaks(shard: str, place: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _held(place: str) -> Held:
-    return leaks.hold(leaks.read_signed(Path(place), "test-"))
+    return leaks.hold(map(attempt.read, Path(place).glob(f"test-*{shards.SIGNED}")))
 
 
 def _training_shards(written: int, plan: Plan) -> list[str]:

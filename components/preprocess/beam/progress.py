@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from components.preprocess import rows
+from components.preprocess import attempt, rows
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def done(rows_at: Path, folder: Path, row_bytes: int, seen: dict[str, int]) -> D
     """Return what all workers have done; `seen` keeps the count of each index, so that each is read once."""
     for path in rows_at.glob(f"*{rows.INDEX}"):
         if path.name not in seen:
-            seen[path.name] = rows.read_outcome(path).quarantined_count
+            seen[path.name] = attempt.read(path).quarantined_count
     images = 0
     for path in rows_at.glob(f"*{rows.ROWS}"):
         with contextlib.suppress(OSError):  # removed, as the disk is full

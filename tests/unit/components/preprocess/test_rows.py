@@ -117,14 +117,6 @@ def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     assert set(made) == images
 
 
-def test_the_outcome_of_a_chunk_is_read_as_it_was_written(tmp_path: Path) -> None:
-    outcome = rows.make(parts_of(tmp_path, [(number, 0) for number in range(9)], True), of_files(), tmp_path, 1)
-    rows.write_outcome(tmp_path / "index", outcome)
-    found = rows.read_outcome(tmp_path / "index")
-    assert found == outcome
-    assert len(found.quarantined) == 1
-
-
 def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
     names = [f"{number:07d}.png" for number in range(3 * rows.MOST_QUARANTINED)]
     random.Random(0).shuffle(names)

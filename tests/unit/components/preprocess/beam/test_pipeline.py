@@ -62,7 +62,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     assert sorted(before) == sorted(name for (name,) in names)
     (tmp_path / "rows" / "parts.pickle").unlink()  # whoever reads it again fails
     assert pipeline.make_rows(chunk, DIGITS, rows_at, place, 1) == made
-    for path in tmp_path.glob("*.facts.json"):
+    for path in tmp_path.glob("*.facts"):
         path.unlink()  # as of workers that died before they wrote it
     for group in grouped(made).items():
         pipeline.write_shard(group, DIGITS, rows_at, place)
@@ -82,14 +82,14 @@ def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
     for group in grouped(first).items():
         pipeline.write_shard(group, DIGITS, rows_at, place)
     before = content(tmp_path)
-    for path in tmp_path.glob("*.facts.json"):
+    for path in tmp_path.glob("*.facts"):
         path.unlink()
     for group in grouped(second).items():
         pipeline.write_shard(group, DIGITS, rows_at, place)
     assert content(tmp_path) == before
 
 
-@pytest.mark.parametrize("missing", ["*.facts.json", "rows/*.index", "*.leaks.json"])
+@pytest.mark.parametrize("missing", ["*.facts", "rows/*.index", "*.leaks"])
 def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> None:
     (chunk,), rows_at, place = chunks_of_digits(tmp_path)
     for group in grouped(pipeline.make_rows(chunk, DIGITS, rows_at, place, 1)).items():

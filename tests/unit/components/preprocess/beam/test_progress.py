@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.preprocess import rows
+from components.preprocess import attempt, rows
 from components.preprocess.beam import progress
 from components.preprocess.beam.progress import Done
 
@@ -15,7 +15,7 @@ def leave(rows_at: Path, name: str, images: int, quarantined: int | None = None)
     """Files as a worker leaves them: rows of ten bytes, and the outcome of a chunk once it is done."""
     (rows_at / f"run-{name}.rows").write_bytes(bytes(10 * images))
     if quarantined is not None:
-        rows.write_outcome(rows_at / f"{name}.index", rows.Outcome(quarantined_count=quarantined))
+        attempt.write(rows_at / f"{name}.index", rows.Outcome(quarantined_count=quarantined))
 
 
 def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
