@@ -27,20 +27,24 @@ Row = tuple[bytes, int, bytes, bytes]  # order, label, content, image
 
 
 def of_files(**changes: object) -> Plan:
-    shares, counts = {"test": 0.2, "validation": 0.1}, {"train": 3, "validation": 1, "test": 2}
-    decided = {"stored": None, "image": SHAPE, "made_splits": shares, "shard_counts": counts, "seed": 5}
+    counts = {"train": 3, "validation": 1, "test": 2}
+    decided = {"stored": None, "image": SHAPE, "made_splits": {"test": 0.2}, "shard_counts": counts, "seed": 5}
     return plan(**(decided | changes))
 
 
 def parts_of(folder: Path, given: list[tuple[int, int]], known: bool) -> list[ImagesPart]:
-    """Files of pictures, each by its number and label, a few in a part; with their sha256 if it is known."""
+    """Files of pictures, each by its number and label, a few in a part; with their sha256 if it is known.
+
+    The source has every third of them in its validation split.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for index, (number, label) in enumerate(given):
         path = folder / f"{index}.png"
         path.write_bytes(picture(number))
         sha256 = hashlib.sha256(picture(number)).hexdigest() if known else ""
-        files.append((SourceFile(path.name, str(path), len(picture(number)), checksum=sha256), "train", label))
+        split = "train" if index % 3 else "validation"
+        files.append((SourceFile(path.name, str(path), len(picture(number)), checksum=sha256), split, label))
     return [ImagesPart(tuple(files[start : start + 4])) for start in range(0, len(files), 4)]
 
 
@@ -57,7 +61,8 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
             quarantined.append(Quarantined(f"{index}.png", sha256.hex(), str(error)))
             continue
         position = int.from_bytes(sha256[:8], "big") / 2**64
-        split = "test" if position < 0.2 else "validation" if position < 0.3 else "train"
+        made = "test" if position < 0.2 else "train"
+        split = made if index % 3 else "validation"
         shard = int.from_bytes(sha256[8:16], "big") % decided.shard_counts[split]
         row = hashlib.sha256(b"5:" + sha256).digest(), label, sha256, image
         expected.setdefault(decided.shard_name(split, shard), []).append(row)

@@ -28,7 +28,6 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     assert progress.done(tmp_path, tmp_path, 10, seen) == Done(7, 1, 1)
     leave(tmp_path, "1", 5, 2)
     assert progress.done(tmp_path, tmp_path, 10, seen) == Done(10, 3, 1)
-    assert progress.done(tmp_path / "gone", tmp_path / "gone", 10, {}) == Done(0, 0, 0)
 
 
 @pytest.mark.parametrize(
