@@ -21,18 +21,13 @@ NOISE = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
 
 
 class Case(NamedTuple):
-    """An image file and its verdict.
-
-    Attributes:
-        make: Makes the bytes of the file.
-        expected: The pixels that must come of it, [16, 16, 3]; the beginning of the reason to set it aside; or None for
-            a JPEG that was damaged and decodes to something else, which nothing tells (D4).
-        tolerance: Levels by which pixels may be off, before they are rounded.
-    """
+    """An image file and its verdict."""
 
     make: Callable[[], bytes]
+    # The pixels that must come of it, [16, 16, 3], or the one of all; the beginning of the reason to set it aside;
+    # or None for a JPEG that was damaged and decodes to something else, which nothing tells (D4).
     expected: Any
-    tolerance: int
+    tolerance: int = 0  # levels by which pixels may be off, before they are rounded
 
     def problem(self, found: np.ndarray | UndecodableImage) -> str:
         """What is wrong with the pixels, uint8 [16, 16, 3], or the reason, that came of the file; empty if nothing."""
@@ -50,15 +45,16 @@ def chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png(values: np.ndarray, colour: int, *extra: bytes, interlace: int = 0) -> bytes:
-    """A PNG file by the specification, since Pillow writes not all of them."""
-    values = values[..., None] if values.ndim == 2 else values
-    height, width = values.shape[:2]
-    bits = 8 * values.itemsize
+def png_of(width: int, height: int, bits: int, colour: int, data: bytes, *extra: bytes, interlace: int = 0) -> bytes:
+    """A PNG file by the specification, of rows that are compressed; Pillow does not write all kinds."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, interlace))
-    rows = b"".join(b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes() for row in values)
-    data = chunk(b"IDAT", zlib.compress(rows))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + data + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def png(values: np.ndarray, colour: int, *extra: bytes, interlace: int = 0) -> bytes:
+    rows = (b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes() for row in values)
+    height, width, bits = *values.shape[:2], 8 * values.itemsize
+    return png_of(width, height, bits, colour, zlib.compress(b"".join(rows)), *extra, interlace=interlace)
 
 
 def blank_png(side: int, colour: int, bits: int, *extra: bytes) -> bytes:
@@ -66,22 +62,26 @@ def blank_png(side: int, colour: int, bits: int, *extra: bytes) -> bytes:
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
     packer, row = zlib.compressobj(1), bytes(1 + side * channels * bits // 8)
     data = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, bits, colour, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return png_of(side, side, bits, colour, data, *extra)
 
 
 def sized(width: int, height: int) -> bytes:
     """A PNG file that says a size and has no pixels to speak of."""
-    return png(NOISE, 2).replace(
-        chunk(b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0)),
-        chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-    )
+    return png_of(width, height, 8, 2, zlib.compress(NOISE.tobytes()))
 
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
+
+
+def one_colour(mode: str, colour: tuple[int, ...], kind: str, **options: Any) -> bytes:
+    return saved(Image.new(mode, (16, 16), colour), kind, quality=100, **options)
+
+
+def animated(kind: str) -> bytes:
+    return saved(Image.fromarray(NOISE), kind, save_all=True, append_images=[Image.fromarray(NOISE[::-1])])
 
 
 def grey(values: np.ndarray) -> np.ndarray:
@@ -127,137 +127,87 @@ GIF = saved(Image.fromarray(NOISE), "GIF")
 ALPHA = LEVELS.astype(np.uint8)
 SHORT = "cannot be decoded: "
 CASES: dict[str, Case] = {
-    "PNG, 8 bit grey": Case(lambda: png(ALPHA, 0), grey(LEVELS), 0),
-    "PNG, 8 bit colour": Case(lambda: png(NOISE, 2), NOISE, 0),
-    "PNG, 16 bit grey": Case(lambda: png(RAMP, 0), grey(LEVELS), 0),
+    "PNG, 8 bit grey": Case(lambda: png(ALPHA, 0), grey(LEVELS)),
+    "PNG, 8 bit colour": Case(lambda: png(NOISE, 2), NOISE),
+    "PNG, 16 bit grey": Case(lambda: png(RAMP, 0), grey(LEVELS)),
     "PNG, 16 bit grey, one value transparent": Case(
         lambda: png(RAMP, 0, chunk(b"tRNS", struct.pack(">H", RAMP[2, 3]))),
         grey(np.where(LEVELS[2, 3] == LEVELS, 255, LEVELS)),
-        0,
     ),
-    "PNG, 16 bit colour": Case(lambda: png(grey(RAMP), 2), grey(LEVELS), 0),
-    "PNG, 16 bit grey with alpha": Case(
-        lambda: png(np.dstack([RAMP, np.full_like(RAMP, 65535)]), 4),
-        grey(LEVELS),
-        0,
-    ),
+    "PNG, 16 bit colour": Case(lambda: png(grey(RAMP), 2), grey(LEVELS)),
+    "PNG, 16 bit grey with alpha": Case(lambda: png(np.dstack([RAMP, np.full_like(RAMP, 65535)]), 4), grey(LEVELS)),
     "PNG, 16 bit colour with alpha": Case(
-        lambda: png(np.dstack([grey(RAMP), RAMP[::-1]]), 6),
-        on_white(grey(LEVELS), LEVELS[::-1]),
-        1,
+        lambda: png(np.dstack([grey(RAMP), RAMP[::-1]]), 6), on_white(grey(LEVELS), LEVELS[::-1]), 1
     ),
     "PNG, 8 bit colour with alpha": Case(lambda: png(np.dstack([NOISE, ALPHA]), 6), on_white(NOISE, LEVELS), 1),
     "PNG, 8 bit grey with alpha": Case(
-        lambda: png(np.dstack([ALPHA[::-1], ALPHA]), 4),
-        on_white(grey(LEVELS[::-1]), LEVELS),
-        1,
+        lambda: png(np.dstack([ALPHA[::-1], ALPHA]), 4), on_white(grey(LEVELS[::-1]), LEVELS), 1
     ),
     "PNG, palette with transparency": Case(
         lambda: png(ALPHA, 3, chunk(b"PLTE", NOISE.tobytes()), chunk(b"tRNS", bytes(range(256)))),
         on_white(NOISE, LEVELS),
         1,
     ),
-    "PNG, 1 bit": Case(
-        lambda: saved(Image.fromarray(LEVELS % 3 == 0), "PNG"),
-        grey(np.where(LEVELS % 3 == 0, 255, 0)),
-        0,
-    ),
-    "PNG, interlaced": Case(lambda: png(NOISE[:1, :1], 2, interlace=1), np.broadcast_to(NOISE[0, 0], (16, 16, 3)), 0),
-    "PNG named .jpg": Case(lambda: png(NOISE, 2), NOISE, 0),
+    "PNG, 1 bit": Case(lambda: saved(Image.fromarray(LEVELS % 3 == 0), "PNG"), grey(np.where(LEVELS % 3 == 0, 255, 0))),
+    "PNG, interlaced": Case(lambda: png(NOISE[:1, :1], 2, interlace=1), NOISE[0, 0]),
+    "PNG named .jpg": Case(lambda: png(NOISE, 2), NOISE),
     "JPEG, grey": Case(lambda: saved(Image.fromarray(ALPHA), "JPEG", quality=100), grey(LEVELS), 2),
-    "JPEG, progressive": Case(
-        lambda: saved(Image.new("RGB", (16, 16), (200, 30, 90)), "JPEG", quality=100, progressive=True),
-        np.broadcast_to([200, 30, 90], (16, 16, 3)),
-        2,
-    ),
-    "JPEG, CMYK": Case(
-        lambda: saved(Image.new("CMYK", (16, 16), (255, 0, 0, 0)), "JPEG", quality=100),
-        np.broadcast_to([0, 255, 255], (16, 16, 3)),
-        2,
-    ),
+    "JPEG, progressive": Case(lambda: one_colour("RGB", (200, 30, 90), "JPEG", progressive=True), [200, 30, 90], 2),
+    "JPEG, CMYK": Case(lambda: one_colour("CMYK", (255, 0, 0, 0), "JPEG"), [0, 255, 255], 2),
     "JPEG, CMYK as Adobe inverts it": Case(
-        lambda: saved(Image.new("CMYK", (16, 16), (51, 102, 0, 51)), "JPEG", quality=100),
-        np.broadcast_to([204 * 0.8, 153 * 0.8, 204], (16, 16, 3)),
-        3,
+        lambda: one_colour("CMYK", (51, 102, 0, 51), "JPEG"), [204 * 0.8, 153 * 0.8, 204], 3
     ),
     "JPEG, YCCK": Case(
         # Pillow writes 255 minus each value, so that these are Y 180, Cb 100, Cr 150, K 204 in the file.
-        lambda: ycck(saved(Image.new("CMYK", (16, 16), (75, 155, 105, 51)), "JPEG", quality=100)),
-        np.broadcast_to(rgb_of_ycck(180, 100, 150, 204), (16, 16, 3)),
+        lambda: ycck(one_colour("CMYK", (75, 155, 105, 51), "JPEG")),
+        rgb_of_ycck(180, 100, 150, 204),
         4,
     ),
-    "JPEG with a flipped bit that decodes": Case(lambda: flipped(JPEG, len(JPEG) - 40), None, 0),
-    "WebP, lossless": Case(lambda: WEBP, NOISE, 0),
-    "WebP, lossy": Case(
-        lambda: saved(Image.new("RGB", (16, 16), (200, 30, 90)), "WEBP", quality=100),
-        np.broadcast_to([200, 30, 90], (16, 16, 3)),
-        3,
-    ),
+    "JPEG with a flipped bit that decodes": Case(lambda: flipped(JPEG, len(JPEG) - 40), None),
+    "WebP, lossless": Case(lambda: WEBP, NOISE),
+    "WebP, lossy": Case(lambda: one_colour("RGB", (200, 30, 90), "WEBP"), [200, 30, 90], 3),
     "WebP, lossless with alpha": Case(
         lambda: saved(Image.fromarray(np.dstack([NOISE, ALPHA])), "WEBP", lossless=True, exact=True),
         on_white(NOISE, LEVELS),
         1,
     ),
-    "WebP named .png": Case(lambda: WEBP, NOISE, 0),
-    "PNG, animated": Case(
-        lambda: saved(Image.fromarray(NOISE), "PNG", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
-        "is animated",
-        0,
-    ),
-    "PNG, cut short": Case(lambda: png(NOISE, 2)[:-100], "is cut short", 0),
-    "PNG, flipped bit": Case(
-        lambda: flipped(png(NOISE, 2), 300), "is damaged: a chunk b'IDAT' has another checksum", 0
-    ),
+    "WebP named .png": Case(lambda: WEBP, NOISE),
+    "PNG, animated": Case(lambda: animated("PNG"), "is animated"),
+    "PNG, cut short": Case(lambda: png(NOISE, 2)[:-100], "is cut short"),
+    "PNG, flipped bit": Case(lambda: flipped(png(NOISE, 2), 300), "is damaged: a chunk b'IDAT' has another checksum"),
     "PNG, chunk of text that unpacks to 300 MB": Case(
-        lambda: text_bomb(b"zTXt"), SHORT + "Decompressed data too large", 0
+        lambda: text_bomb(b"zTXt"), SHORT + "Decompressed data too large"
     ),
     "PNG, compressed international text that unpacks to 300 MB": Case(
-        lambda: text_bomb(b"iTXt"),
-        SHORT + "Decompressed data too large",
-        0,
+        lambda: text_bomb(b"iTXt"), SHORT + "Decompressed data too large"
     ),
-    "PNG, pixels missing": Case(lambda: png(NOISE, 2)[:33] + chunk(b"IEND", b""), SHORT, 0),
-    "PNG of 60000x60000": Case(lambda: sized(60_000, 60_000), "is 60000x60000, more than 25,000,000 pixels", 0),
-    "PNG of 5000x5001": Case(
-        lambda: sized(5000, 5001),
-        "is 5000x5001, more than 25,000,000 pixels",
-        0,
-    ),
+    "PNG, pixels missing": Case(lambda: png(NOISE, 2)[:33] + chunk(b"IEND", b""), SHORT),
+    "PNG of 60000x60000": Case(lambda: sized(60_000, 60_000), "is 60000x60000, more than 25,000,000 pixels"),
+    "PNG of 5000x5001": Case(lambda: sized(5000, 5001), "is 5000x5001, more than 25,000,000 pixels"),
     "JPEG of 65500x65500": Case(
         lambda: JPEG.replace(b"\x08\0\x10\0\x10\x03", b"\x08\xff\xdc\xff\xdc\x03"),
         "is 65500x65500, more than 25,000,000 pixels",
-        0,
     ),
-    "JPEG, cut short": Case(lambda: JPEG[:-100], SHORT, 0),
-    "WebP, animated": Case(
-        lambda: saved(Image.fromarray(NOISE), "WEBP", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
-        "is animated",
-        0,
-    ),
-    "WebP, cut short": Case(lambda: WEBP[:-100], "is cut short", 0),
+    "JPEG, cut short": Case(lambda: JPEG[:-100], SHORT),
+    "WebP, animated": Case(lambda: animated("WEBP"), "is animated"),
+    "WebP, cut short": Case(lambda: WEBP[:-100], "is cut short"),
     "WebP of 16383x16383": Case(
         lambda: WEBP.replace(WEBP[20:25], b"\x2f" + (16382 << 14 | 16382).to_bytes(4, "little"), 1),
         "is 16383x16383, more than 25,000,000 pixels",
-        0,
     ),
     "WebP of 16777216x16777216": Case(
         lambda: riff(b"VP8X" + struct.pack("<I", 10) + bytes(4) + b"\xff" * 6 + WEBP[12:]),
         "is 16777216x16777216, more than 25,000,000 pixels",
-        0,
     ),
-    "file of more than 64 MiB": Case(lambda: png(NOISE, 2) + bytes(64 << 20), "has more than 67,108,864 bytes", 0),
-    "GIF named .png": Case(lambda: GIF, "is no PNG, JPEG or WebP file: it starts with b'GIF8", 0),
-    "GIF, animated": Case(
-        lambda: saved(Image.fromarray(NOISE), "GIF", save_all=True, append_images=[Image.fromarray(NOISE[::-1])]),
-        "is no PNG, JPEG or WebP file",
-        0,
-    ),
-    "TIFF named .jpg": Case(lambda: saved(Image.fromarray(NOISE), "TIFF"), "is no PNG, JPEG or WebP file", 0),
-    "PostScript named .png": Case(lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is no PNG, JPEG or WebP file", 0),
-    "HTML named .jpg": Case(lambda: b"<!DOCTYPE html><title>404</title>", "is no PNG, JPEG or WebP file", 0),
-    "ZIP named .png": Case(lambda: b"PK\3\4" + bytes(40), "is no PNG, JPEG or WebP file", 0),
-    "nothing": Case(lambda: b"", "is empty", 0),
-    "PNG signature alone": Case(lambda: b"\x89PNG\r\n\x1a\n", SHORT, 0),
-    "JPEG signature alone": Case(lambda: b"\xff\xd8\xff", SHORT, 0),
-    "WebP signature alone": Case(lambda: riff(b""), "is cut short", 0),
+    "file of more than 64 MiB": Case(lambda: png(NOISE, 2) + bytes(64 << 20), "has more than 67,108,864 bytes"),
+    "GIF named .png": Case(lambda: GIF, "is no PNG, JPEG or WebP file: it starts with b'GIF8"),
+    "GIF, animated": Case(lambda: animated("GIF"), "is no PNG, JPEG or WebP file"),
+    "TIFF named .jpg": Case(lambda: saved(Image.fromarray(NOISE), "TIFF"), "is no PNG, JPEG or WebP file"),
+    "PostScript named .png": Case(lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is no PNG, JPEG or WebP file"),
+    "HTML named .jpg": Case(lambda: b"<!DOCTYPE html><title>404</title>", "is no PNG, JPEG or WebP file"),
+    "ZIP named .png": Case(lambda: b"PK\3\4" + bytes(40), "is no PNG, JPEG or WebP file"),
+    "nothing": Case(lambda: b"", "is empty"),
+    "PNG signature alone": Case(lambda: b"\x89PNG\r\n\x1a\n", SHORT),
+    "JPEG signature alone": Case(lambda: b"\xff\xd8\xff", SHORT),
+    "WebP signature alone": Case(lambda: riff(b""), "is cut short"),
 }

@@ -1,5 +1,6 @@
 """Sources, the dataset that the direct runner makes of each, and the stage as a program."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -8,15 +9,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.system.runners.sources import write_idx, write_images
+from tests.unit.components.preprocess.conftest import idx, write_images
 
 ROOT = Path(__file__).parents[3]
 _MARK = "WGAN_TEST_STAGE"
+
+
+def write_idx(folder: Path, images: int) -> Path:
+    """IDX files of grey noise of 28x28 in 10 classes: so many images to train on, and a tenth to test on."""
+    generator = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for split, count in (("train", images), ("t10k", images // 10)):
+        noise = generator.integers(0, 256, (count, 28, 28), np.uint8)
+        labels = np.arange(count, dtype=np.uint8) % 10
+        (folder / f"{split}-images-idx3-ubyte").write_bytes(idx(noise))
+        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    return folder
+
+
+def image_settings(folder: Path) -> dict[str, Any]:
+    """Settings for several shards of a folder of images, which is made; one of them cannot be decoded."""
+    write_images(folder, 200)
+    (folder / "cats" / "page.png").write_bytes(b"<html>")
+    return {"source": str(folder), "height": 12, "width": 10, "images_per_shard": 30}
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -26,11 +47,11 @@ def content(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session", params=["idx", "images"])
 def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the stage is told of a source, for several shards: IDX files, or images, one of which cannot be decoded."""
+    """Settings for several shards of IDX files, or of images."""
     folder = tmp_path_factory.mktemp("source")
     if request.param == "idx":
         return {"source": str(write_idx(folder / "idx", 2000)), "images_per_shard": 500}
-    return {"source": str(write_images(folder / "pets", 200)), "height": 12, "width": 10, "images_per_shard": 30}
+    return image_settings(folder / "pets")
 
 
 @pytest.fixture(scope="session")

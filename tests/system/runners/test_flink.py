@@ -14,9 +14,8 @@ import pytest
 from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.system.runners.conftest import ROOT, Stage, content
+from tests.system.runners.conftest import ROOT, Stage, content, image_settings
 from tests.system.runners.flink_cluster import OPENED, FlinkCluster, until
-from tests.system.runners.sources import write_images
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 
@@ -43,10 +42,9 @@ def java_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def settings_of(fashion_mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What the stage is told of Fashion-MNIST, and of a folder of images of which one cannot be decoded."""
-    images = write_images(tmp_path_factory.mktemp("source") / "pets", 200)
-    of_images = {"source": str(images), "height": 12, "width": 10, "images_per_shard": 30}
-    return {"idx": {"source": str(fashion_mnist)}, "images": of_images}
+    """Settings of Fashion-MNIST, and of a folder of images."""
+    images = image_settings(tmp_path_factory.mktemp("source") / "pets")
+    return {"idx": {"source": str(fashion_mnist)}, "images": images}
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.dispositions import ignoring
-from tests.system.runners.conftest import ROOT, Stage, content
-from tests.system.runners.sources import write_idx
+from tests.system.runners.conftest import ROOT, Stage, content, write_idx
 
 
 @pytest.fixture(scope="session")

@@ -76,18 +76,19 @@ def test_only_the_service_that_the_stage_sends_to_is_asked(
     ("words", "message"),
     [
         ("--runner=PortableRunner", "PortableRunner: You must specify a --job_endpoint"),
-        (
-            "--runner=PortableRunner --job_endpoint=here",
-            "--job_endpoint must be HOST:PORT of a job server of Beam, got",
-        ),
-        ("--runner=PortableRunner --job_endpoint=here:70000", "got here:70000: Port out of range 0-65535"),
+        ("--runner=PortableRunner --job_endpoint=here", "--job_endpoint .* got here"),
+        ("--runner=PortableRunner --job_endpoint=here:70000", "--job_endpoint .* got here:70000"),
         ("--runner=FlinkRunner --job_server_java_launcher=nojava --flink_job_server_jar={jar}", "directory: 'nojava'"),
         ("--runner=SparkRunner --spark_submit_uber_jar", "Option spark_rest_url must be set"),
         ("--runner=PrismRunner --prism_location=/nowhere", 'Unable to parse binary URL "/nowhere"'),
         ("--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL", "external_service_address"),
         ("--runner=DataflowRunner", "Missing required option: project"),
         ("--runner=apache_beam.runners.nowhere.NoRunner", "No module named 'apache_beam.runners.nowhere'"),
-        ("--direct_running_mode=multi_processing", "leave it out, give multi_threading, or give the --runner of a"),
+        ("--direct_running_mode=multi_processing", "--direct_running_mode=multi_processing"),
+        ("--nonsense=3", "--nonsense=3"),
+        ("--direct_num_workers=many", "'many'"),
+        ("--runner=NoRunner", "NoRunner"),
+        ("'open", "'open"),
     ],
 )
 def test_options_that_cannot_work(tmp_path: Path, words: str, message: str) -> None:

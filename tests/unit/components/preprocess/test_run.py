@@ -16,6 +16,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.storage import digests, tfrecord
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
+from tests.unit.components.preprocess.conftest import write_images
 
 
 def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:
@@ -33,16 +34,6 @@ def content(folder: Path) -> dict[str, str]:
 
 def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:
     return sorted(image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True))
-
-
-def write_images(folder: Path, count: int, classes: tuple[str, ...] = ("cats", "dogs"), seed: int = 0) -> None:
-    """PNG and JPEG images of sizes between 10 and 40; flat when there are no classes."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        place = folder / classes[number % len(classes)] if classes else folder
-        place.mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray(generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), np.uint8))
-        image.save(place / (f"{seed}-{number}.png" if number % 3 else f"{seed}-{number}.JPG"))
 
 
 def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
@@ -186,20 +177,6 @@ def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path
 def test_a_source_that_changed_since_it_was_fingerprinted(idx_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="changed since it was fingerprinted: it was abc and is"):
         run(idx_folder, tmp_path / "dataset", source_fingerprint="abc")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--nonsense=3", "Beam does not know --nonsense=3"),
-        ("--direct_num_workers=many", "invalid int value: 'many'"),
-        ("--runner=NoRunner", "Unexpected pipeline runner: NoRunner"),
-        ("'open", "No closing quotation"),
-    ],
-)
-def test_options_that_beam_does_not_know(idx_folder: Path, tmp_path: Path, words: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        run(idx_folder, tmp_path / "dataset", beam_options=words)
 
 
 CONTRADICTIONS = [
