@@ -20,27 +20,19 @@ def test_epochs_and_seeds_differ() -> None:
 
 def test_the_order_is_pinned() -> None:
     """Changing it would make every kept training impossible to repeat; do so only with a new schema version."""
-    assert permutation(8, 0, 0).tolist() == PINNED
+    assert permutation(8, 0, 0).tolist() == [4, 0, 1, 7, 6, 2, 5, 3]
 
 
 @given(st.integers(1, 50), st.lists(st.integers(1, 60), min_size=1, max_size=6))
-def test_any_cut_gives_the_same_stream(count: int, lengths: list[int]) -> None:
-    whole = EndlessOrder(count, seed=3).at(0, sum(lengths))
+def test_any_cut_gives_one_epoch_after_another(count: int, lengths: list[int]) -> None:
+    whole = np.concatenate([permutation(count, 3, epoch) for epoch in range(sum(lengths) // count + 1)])
     cut, start = EndlessOrder(count, seed=3), 0
     for length in lengths:
         assert cut.at(start, length).tolist() == whole[start : start + length].tolist()
         start += length
 
 
-def test_each_epoch_shows_every_example_once() -> None:
-    stream = EndlessOrder(7, seed=5).at(0, 21).reshape(3, 7)
-    assert all(sorted(epoch) == list(range(7)) for epoch in stream)
-
-
 def test_uniform_over_first_places() -> None:
     """Chi-square of which example comes first over 6,000 epochs; limit is the 99.99% point for 5 degrees of freedom."""
     firsts = np.bincount([permutation(6, 0, epoch)[0] for epoch in range(6000)], minlength=6)
     assert ((firsts - 1000) ** 2 / 1000).sum() < 25.7
-
-
-PINNED = [4, 0, 1, 7, 6, 2, 5, 3]

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 import random
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -69,12 +70,14 @@ def test_published_sums_are_those_of_the_real_files(fashion_mnist: Path) -> None
 
 def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for source, message in (
-        (tmp_path / "nowhere", "does not exist; give a folder or a glob of IDX files, or PNG"),
-        (pets / "cats" / "1.png", "is a file; give the folder that holds it"),
+    for source, words in (
+        (tmp_path / "nowhere", "IDX files, or PNG"),
+        (pets / "birds" / "*.png", "birds"),
+        (pets / "*.gif", "holds nothing"),
+        (pets / "cats" / "1.png", "is a file"),
         (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
     ):
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=words):
             sources.fingerprint(str(source))
 
 
@@ -83,7 +86,7 @@ def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
     assert "cats/again.png" in names(pets)
     (tmp_path / "outside.png").write_bytes(b"")
     (pets / "out.png").symlink_to(tmp_path / "outside.png")
-    with pytest.raises(DataError, match=r"out\.png is a link out of the source"):
+    with pytest.raises(DataError, match=r"out\.png is a link"):
         names(pets)
     (pets / "out.png").unlink()
     (pets / "folder").symlink_to(tmp_path)
@@ -95,25 +98,15 @@ def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
     "source", ["s3://bucket/pets", "hdfs://host/pets/*.png", "file:///pets", "https://host/pets.zip"]
 )
 def test_no_other_storage_is_read(source: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=re.escape(source)):
         sources.fingerprint(source)
-    assert str(raised.value) == (
-        "source must be a folder or file of this machine or of a bucket, gs://BUCKET/FOLDER, or `digits`, or "
-        f"`fashion-mnist`, got {source}; copy it to one of these"
-    )
 
 
 @pytest.fixture
 def photos(gcs: Server) -> Server:
     gcs.create_bucket("photos")
-    for name in (
-        "pets/cats/1.png",
-        "pets/cats/",
-        "pets/.thumbs/1.png",
-        "pets/dogs/2.JPG",
-        "pets/dogs/3.png",
-        "petshop/4",
-    ):
+    pets = ("pets/cats/1.png", "pets/cats/", "pets/.thumbs/1.png", "pets/dogs/2.JPG", "pets/dogs/3.png")
+    for name in (*pets, "petshop/4"):
         Client().bucket("photos").blob(name).upload_from_string(name)
     gcs.requests.clear()
     return gcs
@@ -128,7 +121,7 @@ def test_globs_and_single_objects_of_a_bucket(photos: Server) -> None:
     listing = sources.list_source("gs://photos/packed.zip")
     assert (listing.kind, [file.name for file in listing.files]) == (sources.ARCHIVES, ["packed.zip"])
     assert next(iter(listing.files)).checksum == buckets.checksum(b"packed")
-    with pytest.raises(DataError, match=r"source gs://photos/none\.zip does not exist or is empty"):
+    with pytest.raises(DataError, match=r"gs://photos/none\.zip"):
         sources.list_source("gs://photos/none.zip")
 
 
@@ -153,43 +146,23 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
     with open_file(file.place, file.checksum) as opened:
         assert opened.read() == b"x"
     buckets.put(file.place, b"y")
-    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed since"):
+    with pytest.raises(DataError, match=r"^gs://photos/pets/cats/\\x1b\[31m\.png changed"):
         open_file(file.place, file.checksum)
 
 
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
-    with pytest.raises(DataError, match="source gs://photos/nothing does not exist or is empty"):
+    with pytest.raises(DataError, match="gs://photos/nothing"):
         sources.fingerprint("gs://photos/nothing")
-    with pytest.raises(
-        ConfigError, match=r"^gs://paintings cannot be listed: there is no bucket paintings; create"
-    ) as raised:
+    with pytest.raises(ConfigError, match=r"^gs://paintings"):
         sources.fingerprint("gs://paintings")
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.npz", "x.tgz"])
-def test_archives_are_a_source_alone_and_not_beside_images(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / name).write_bytes(b"packed")
-    (folder / "notes.txt").write_bytes(b"")
-    kind = sources.ARRAYS if name.endswith("npz") else sources.ARCHIVES
-    for source in (folder, folder / name, folder / "x.*"):
-        listing = sources.list_source(str(source))
-        assert (listing.kind, [file.name for file in listing.files]) == (kind, [name])
-    assert sources.fingerprint(str(folder / name))[0] == sources.fingerprint(str(folder))[0]
-    (folder / "1.png").write_bytes(b"")
-    listing = sources.list_source(str(folder))
-    assert ([file.name for file in listing.files], [*listing.left_out]) == (["1.png"], ["notes.txt", name])
 
 
 @pytest.mark.parametrize("name", ["x.7z", "x.tar.xz", "x.rar", "x.csv.gz"])
 def test_what_is_packed_otherwise_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"packed")
-    with pytest.raises(DataError, match=f"{name} is a file; unpack it and give the folder"):
-        sources.contents(str(tmp_path / name))
-    with pytest.raises(DataError, match=f"holds only {name}, expected .* tar.bz2.; unpack what is packed"):
-        sources.contents(str(tmp_path))
+    for source in (tmp_path / name, tmp_path):
+        with pytest.raises(DataError, match=f"{name}.* unpack"):
+            sources.contents(str(source))
 
 
 def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
@@ -210,10 +183,6 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
     labels = sources.list_source(f"{pets}/**").labels
     assert labels is not None
     assert labels.place == str(pets / "labels.csv")
-    with pytest.raises(DataError, match=r"/\*\.gif holds nothing, expected IDX files"):
-        sources.list_source(f"{pets}/*.gif")
-    with pytest.raises(DataError, match="does not exist; give a folder or a glob"):
-        sources.list_source(f"{pets}/birds/*.png")
     named = pets / "[cats]"
     named.mkdir()
     (named / "5.png").write_bytes(b"")
@@ -225,10 +194,7 @@ def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Pat
     (pets / "labels.csv").write_bytes(b"file,label")
     listing = sources.contents(str(pets)).listing
     assert listing is not None
-    assert ([file.name for file in listing.files], [*listing.left_out]) == (
-        ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"],
-        [],
-    )
+    assert ([*listing.names], [*listing.left_out]) == (["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"], [])
     assert listing.labels is not None
     assert listing.labels.sha256 == hashlib.sha256(b"file,label").hexdigest()
     after = sources.fingerprint(str(pets))[0]
@@ -244,12 +210,21 @@ def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Pat
         ("x.TFRECORDS.gz", sources.TFRECORDS),
         ("x.tfrec", sources.TFRECORDS),
         ("x.NPZ", sources.ARRAYS),
-        ("x.tbz2", sources.ARCHIVES),
+        *((f"x{suffix}", sources.ARCHIVES) for suffix in sources._ARCHIVE_SUFFIXES),
     ],
 )
-def test_kinds_are_told_by_name(tmp_path: Path, name: str, kind: str) -> None:
-    (tmp_path / name).write_bytes(b"")
-    assert sources.list_source(str(tmp_path)).kind == sources.list_source(str(tmp_path / name)).kind == kind
+def test_files_of_many_images_are_a_source_alone_and_not_beside_images(tmp_path: Path, name: str, kind: str) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / name).write_bytes(b"packed")
+    (folder / "notes.txt").write_bytes(b"")
+    for source in (folder, folder / name, folder / f"{name[0]}*"):
+        listing = sources.list_source(str(source))
+        assert (listing.kind, [*listing.names]) == (kind, [name])
+        assert sources.fingerprint(str(source)) == sources.fingerprint(str(folder))
+    (folder / "1.png").write_bytes(b"")
+    listing = sources.list_source(str(folder))
+    assert ([*listing.names], {*listing.left_out}) == (["1.png"], {"notes.txt", name})
 
 
 def test_idx_files_at_the_top_make_it_a_source_of_idx_files(pets: Path) -> None:
@@ -265,10 +240,10 @@ def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.Log
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(os.path.relpath(pets / "cats" / "socket.png"))  # the whole path may be too long for one
         assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
-    assert "left out 3 that are pipes, sockets or devices: " in caplog.text
+    assert all(name in caplog.text for name in ("pipe.png", "linked.png", "socket.png"))
     sources.contents(str(pets))
     # One that came in a file's place after the listing is not waited for either.
-    with pytest.raises(DataError, match=r"pipe\.png is gone; the source changed while it was read"):
+    with pytest.raises(DataError, match=r"pipe\.png is gone"):
         open_file(str(pets / "cats" / "pipe.png"))
 
 
@@ -277,7 +252,7 @@ def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
     assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
     (pets / "loop.png").symlink_to("pool.png")
     (pets / "pool.png").symlink_to("loop.png")
-    with pytest.raises(DataError, match=r"(loop|pool)\.png cannot be followed: Too many levels of symbolic links"):
+    with pytest.raises(DataError, match=r"(loop|pool)\.png .*: Too many levels"):
         names(pets)
 
 
@@ -304,7 +279,7 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
     for file in found.listing.files:
         with open_file(file.place) as opened:
             assert opened.read()
-    assert r"left out 1 files that are not PNG, JPEG or WebP images by name: cats/\x80.txt" in caplog.text
+    assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
     assert all(record.getMessage().isprintable() for record in caplog.records)
     assert sources.contents(str(pets)).fingerprint == found.fingerprint
 
@@ -312,13 +287,13 @@ def test_hostile_names_are_listed_and_written_as_one_printable_line(
 def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
     (pets / "cats" / "a\x1b.png").write_bytes(b"1")
     (pets / "cats" / r"a\x1b.png").write_bytes(b"2")
-    with pytest.raises(DataError, match=r"two files whose names are both written cats/a\\x1b\.png; rename one of them"):
+    with pytest.raises(DataError, match=r"two files .* cats/a\\x1b\.png"):
         names(pets)
     (pets / "cats" / "a\x1b.png").unlink()
     for folder in ("b\n", r"b\n"):
         (pets / folder).mkdir()
         (pets / folder / f"{len(folder)}.png").write_bytes(b"")
-    with pytest.raises(DataError, match=r"two folders whose names are both written b\\n/; rename one of them"):
+    with pytest.raises(DataError, match=r"two folders .* b\\n/"):
         names(pets)
 
 
