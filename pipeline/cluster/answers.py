@@ -62,8 +62,6 @@ def of_kubeflow(doing: str, host: str, namespace: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except StageError:
-        raise
     except Exception as error:
         known = explain_kubeflow(error, doing, host, namespace)
         if known is None:
@@ -101,11 +99,8 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
         remedy = "log in to {host} again"
     remedy = remedy.format(host=host, namespace=f"namespace {namespace}" if namespace else "the namespace")
     says = f"the server says: {what} ({status})" if what else f"the server answers {status}"
-    return _kind(code)(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
-
-
-def _kind(code: str) -> type[StageError]:
-    return TransientError if code in _PASSING else ConfigError
+    kind = TransientError if code in _PASSING else ConfigError
+    return kind(": ".join(filter(None, (f"cannot {doing}", says, remedy))))
 
 
 def _said(body: Any) -> str:
@@ -175,8 +170,9 @@ def _of_vertex(doing: str, error: Exception, perhaps_done: str) -> StageError:
         said += [f"{each.field}: {each.description}" for each in getattr(detail, "field_violations", ())]
     line = f"cannot {doing}: Vertex answers {code}: {'; '.join(_one_line(each).rstrip('.') for each in said)}"
     remedy = _ACT_AS if code == "PERMISSION_DENIED" and "actAs" in line else _OF_VERTEX.get(code, "")
-    perhaps = perhaps_done if code in _PASSING else ""
-    return _kind(code)("; ".join(filter(None, (line, remedy, perhaps))))
+    if code in _PASSING:
+        return TransientError("; ".join(filter(None, (line, remedy, perhaps_done))))
+    return ConfigError("; ".join(filter(None, (line, remedy))))
 
 
 def _of_login(doing: str, error: Exception) -> StageError:

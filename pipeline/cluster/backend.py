@@ -41,10 +41,6 @@ class RunStatus:
     message: str = ""  # why it failed, if the backend says so
     stages: tuple[StageStatus, ...] = ()  # those that the backend knows by now
 
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
@@ -60,7 +56,7 @@ class Schedule:
     catch_up: bool = False  # whether it makes up for missed runs
 
     def content(self) -> dict[str, Any]:
-        """Everything that a backend is sent, except whether the schedule is enabled: JSON values, without paths."""
+        """Return all that a backend is sent, except whether the schedule is enabled, as JSON."""
         submission = self.submission
         return {
             "cron": self.cron,
@@ -76,7 +72,6 @@ class Schedule:
         }
 
     def digest(self) -> str:
-        """Digest of the content."""
         return digests.digest_of(self.content())
 
 

@@ -17,20 +17,13 @@ _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 _VALUES = ("0-59", "0-23", "1-31", "1-12, jan-dec", "0-7, sun-sat")
 _VALUE = "([0-9]{1,2}|[a-z]{3})"
 _PART = rf"({_VALUE}|(\*|{_VALUE}-{_VALUE})(/[0-9]{{1,2}})?)"
-# What IANA has for UTC: the same at all times.
-_UTC_NAMES = ("UTC", "UCT", "Zulu", "Universal", "GMT", "GMT0", "GMT+0", "GMT-0", "Greenwich")
-_UTC = {place + name for place in ("", "Etc/") for name in _UTC_NAMES}
 
 
 def parse(text: str) -> str:
-    """The five fields in one form, which every program reads alike: minute, hour, day of month, month, day of week.
+    """Return the five fields in a form that every program reads alike.
 
-    A field is a star or a list of numbers and ranges, `a-b`; a star and a range may have a step, `*/n`. Months and days
-    of the week have names as well, and Sunday is 0 or 7.
-
-    Raises:
-        ValueError: With the rest of a sentence that begins with "cron": it is no cron, programs read it differently, or
-            it never comes true.
+    Raise a `ValueError`, which continues a sentence that begins with "cron", for what is no cron, is read differently
+    by programs, or never comes true.
     """
     words = text.split()
     if len(words) != len(_FIELDS):
@@ -82,8 +75,3 @@ def _written(numbers: list[int]) -> str:
     runs = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     lists = [[number for _, number in run] for _, run in runs]
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in lists)
-
-
-def same_zone(one: str, other: str) -> bool:
-    """Whether two time zones, as IANA names them, are one: of one name, or both UTC under any of its names."""
-    return one == other or {one, other} <= _UTC

@@ -82,10 +82,10 @@ def main(verb: str, words: list[str]) -> int:
     return errors.OK
 
 
-def _parser(verb: str, add_help: bool = True) -> cli.Parser:
+def _parser(verb: str, *parents: cli.Parser) -> cli.Parser:
     waits = f" {waiting.EXIT_CODES_HELP}" if verb in ("submit", "status", "retry") else ""
     description = f"{HELP[verb][0].upper()}{HELP[verb][1:]}.{waits}"
-    return cli.Parser(prog=f"wgan {verb}", description=description, allow_abbrev=False, add_help=add_help)
+    return cli.Parser(prog=f"wgan {verb}", description=description, allow_abbrev=False, parents=parents)
 
 
 def _add_waiting(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +100,12 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
 
 def _submit(words: list[str]) -> int:
     # The package decides which flags there are, so it is read first.
-    first = _parser("submit", add_help=False)
-    _add_package(first)
+    first = cli.Parser(allow_abbrev=False, add_help=False)
+    first.add_argument(
+        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
+    )
     path = first.parse_known_args(words)[0].package
-    parser = _parser("submit")
+    parser = _parser("submit", first)
     _add_submit_flags(parser)
     if not path.exists() and {"-h", "--help"} & set(words):
         backends.add_flags(parser)
@@ -120,14 +122,7 @@ def _submit(words: list[str]) -> int:
     return _wait(place, run.run_id, parsed.timeout, False) if parsed.wait else errors.OK
 
 
-def _add_package(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)"
-    )
-
-
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
-    _add_package(parser)
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     parser.add_argument(
         *("--run_name", "--run-name"), help="what people call the run (default: the pipeline's name and the time)"
@@ -154,7 +149,7 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
         given["root"] = parsed.root
         problems += submission.root_problems(parsed.root)
     if backends.BACKENDS[package.target].needs_pipeline_root:
-        problems += submission.pipeline_root_problems(parsed.pipeline_root)
+        problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
     now = datetime.datetime.now(datetime.UTC)
     experiment = package.name if parsed.experiment is None else parsed.experiment
     run_name = f"{package.name} {now:%Y-%m-%d %H:%M:%S}" if parsed.run_name is None else parsed.run_name

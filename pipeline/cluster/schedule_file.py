@@ -27,6 +27,12 @@ from pipeline.profiles.yaml_files import shown
 _UTC = "UTC"
 _MOST_RUNS = 10  # that Kubeflow takes
 _LONGEST_EXPERIMENT = 128  # that Kubeflow keeps
+# What IANA has for UTC: the same at all times.
+_NAMES_OF_UTC = {
+    place + name
+    for place in ("", "Etc/")
+    for name in ("UTC", "UCT", "Zulu", "Universal", "GMT", "GMT0", "GMT+0", "GMT-0", "Greenwich")
+}
 # Names in IANA's database that are no zones.
 _NO_ZONES = {"localtime", "posixrules", "Factory"}
 
@@ -72,11 +78,7 @@ class FileSettings(Settings):
 
 
 def read(path: Path) -> list[Schedule]:
-    """Read a file of schedules, and the packages that it names.
-
-    Raises:
-        ConfigError: With every mistake in the file, a line each; if there is none, with all that the packages show.
-    """
+    """Read a file of schedules and its packages; raise all mistakes in the file, or else all that the packages show."""
     try:
         text = yaml_files.read_bytes(path)
     except OSError as error:
@@ -108,14 +110,15 @@ def _schedule(
     """Return one schedule with its package, or raise every problem, each beginning with the setting's name."""
     problems = []
     backend = backends.BACKENDS[settings.target]
-    if backend.has_one_clock and not cron.same_zone(settings.time_zone, controller_time_zone):
+    zones = {settings.time_zone, controller_time_zone}
+    if backend.has_one_clock and len(zones) > 1 and not zones <= _NAMES_OF_UTC:
         problems.append(
             f"time_zone must be {controller_time_zone}, the one clock of Kubeflow's controller, "
             f"got {settings.time_zone!r}: write the cron in {controller_time_zone}, or say controller_time_zone at "
             "the top of the file if the controller has another (its CRON_SCHEDULE_TIMEZONE)"
         )
     if backend.needs_pipeline_root:
-        problems += submission.pipeline_root_problems(settings.pipeline_root)
+        problems += submission.bucket_problems("pipeline_root", settings.pipeline_root)
     try:
         package = read_package(folder / settings.package, settings.target)
         given = _parameters(package.found, settings.parameters)

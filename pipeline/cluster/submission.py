@@ -58,24 +58,16 @@ class Submission:
 
 def root_problems(root: str) -> list[str]:
     """Return what is wrong with `root` where stages run on other machines than this."""
-    if buckets.is_uri(root):
-        return _bucket_problems("root", root)
     if root.startswith("/"):
         return []
-    return [
-        "root must be in a bucket, gs://BUCKET/runs, or a folder that every stage sees by an absolute path, such as "
-        f"/data/runs on a volume, got {root}"
-    ]
+    folder = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"
+    return bucket_problems("root", root, folder)
 
 
-def pipeline_root_problems(root: str) -> list[str]:
-    """Return what is wrong with `pipeline_root` where the target has none of its own."""
-    if buckets.is_uri(root):
-        return _bucket_problems("pipeline_root", root)
-    return [f"pipeline_root must be in a bucket, gs://BUCKET/FOLDER, got {root!r}"]
-
-
-def _bucket_problems(name: str, uri: str) -> list[str]:
+def bucket_problems(name: str, uri: str, otherwise: str = "") -> list[str]:
+    """Return what is wrong with a setting that names a place in a bucket, or else what `otherwise` says."""
+    if not buckets.is_uri(uri):
+        return [f"{name} must be in a bucket, gs://BUCKET/FOLDER{otherwise}, got {uri!r}"]
     try:
         buckets.split(uri)
     except ConfigError as error:

@@ -59,7 +59,7 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
             elif answered - logged >= HEARTBEAT_SECONDS:
                 log.info("still %s after %s%s", state.lower(), _span(answered - began), _active(found))
                 logged = answered
-            if found.ended:
+            if found.state in backend.ENDED:
                 return found
         left = POLL_SECONDS if timeout is None else began + timeout - time.monotonic()
         if left <= 0:

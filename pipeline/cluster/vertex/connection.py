@@ -47,12 +47,14 @@ class VertexConnection:
         """Prefix of every resource name."""
         return f"projects/{self.project}/locations/{self.location}"
 
+    @functools.cached_property
     def pipelines(self) -> Any:
-        """Return a client for runs, logged in."""
+        """Client for runs, logged in."""
         return self._client("PipelineServiceClient")
 
+    @functools.cached_property
     def schedules(self) -> Any:
-        """Return a client for schedules; see `pipelines`."""
+        """Client for schedules, logged in."""
         return self._client("ScheduleServiceClient")
 
     def _client(self, name: str) -> Any:

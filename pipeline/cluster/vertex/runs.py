@@ -34,7 +34,6 @@ _LONGEST_LABEL = 63
 # Seconds before each further attempt to start a run, which has its id already and so is started once.
 _WAITS = (2.0, 8.0)
 _CONSOLE = "https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run_id}?project={project}"
-_RUN_ID = re.compile(r"[a-z][-a-z0-9]{0,127}")
 # States of Vertex that are another word here. Of a task, it says SKIPPED where it reused a result, and NOT_TRIGGERED
 # where a condition is false.
 _WORDS = {
@@ -57,10 +56,6 @@ class VertexRuns:
     def __init__(self, connection: VertexConnection) -> None:
         self._connection = connection
 
-    @functools.cached_property
-    def _client(self) -> Any:
-        return self._connection.pipelines()
-
     def submit(self, submission: Submission) -> RunStatus:
         return self._start(message("PipelineJob", job_content(submission)), submission.package.name)
 
@@ -79,7 +74,7 @@ class VertexRuns:
             "read_mask": FieldMask(paths=_OF_A_LIST),
         }
         with answers.of_vertex("list runs"):
-            jobs = self._client.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
+            jobs = self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS)
             return [self._status_of(job) for job in itertools.islice(jobs, count)]
 
     def logs(self, run_id: str, stage: str, follow: bool = False) -> Iterator[str]:
@@ -99,7 +94,7 @@ class VertexRuns:
     def cancel(self, run_id: str) -> None:
         job = self._job(run_id)
         with answers.of_vertex(f"cancel run {run_id}"):
-            self._client.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
+            self._connection.pipelines.cancel_pipeline_job(name=job.name, timeout=REQUEST_SECONDS)
 
     def retry(self, run_id: str) -> RunStatus:
         """Start a run anew, as another run: Vertex goes on with none that has ended."""
@@ -128,13 +123,17 @@ class VertexRuns:
         """Start a job under an id of its own, so that asking again after a lost answer starts no second one."""
         from google.api_core.exceptions import AlreadyExists, DeadlineExceeded, ServiceUnavailable
 
-        run_id = _new_run_id(pipeline)
+        now = datetime.datetime.now(datetime.UTC)
+        name = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:80]
+        run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         perhaps = f"`wgan status {run_id} --target vertex` tells whether it was started"
         with answers.of_vertex(f"start run {run_id}", perhaps):
             for attempt, seconds in enumerate((*_WAITS, None)):
                 try:
-                    return self._status_of(self._client.create_pipeline_job(request=request, timeout=REQUEST_SECONDS))
+                    return self._status_of(
+                        self._connection.pipelines.create_pipeline_job(request=request, timeout=REQUEST_SECONDS)
+                    )
                 except AlreadyExists:
                     if attempt == 0:
                         raise
@@ -146,11 +145,9 @@ class VertexRuns:
         raise AssertionError("every attempt returns or raises")
 
     def _job(self, run_id: str) -> Any:
-        if not _RUN_ID.fullmatch(run_id):
-            raise ConfigError(f"run_id must be the id of a run on Vertex, such as wgan-gp-20261122-..., got {run_id!r}")
         with answers.of_vertex(f"find run {run_id}"):
             name = f"{self._connection.parent}/pipelineJobs/{run_id}"
-            return self._client.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
+            return self._connection.pipelines.get_pipeline_job(name=name, timeout=REQUEST_SECONDS)
 
     def _status_of(self, job: Any) -> RunStatus:
         """Return the state of a job in our words."""
@@ -215,12 +212,6 @@ def state_of(theirs: Any) -> str:
 def utc(time_or_none: datetime.datetime | None) -> datetime.datetime | None:
     """Return a time of Google's as Python's, in UTC."""
     return datetime.datetime.fromtimestamp(time_or_none.timestamp(), datetime.UTC) if time_or_none is not None else None
-
-
-def _new_run_id(pipeline: str) -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    name = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:80]
-    return f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _stages(job: Any) -> list[Any]:

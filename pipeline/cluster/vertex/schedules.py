@@ -7,7 +7,6 @@ A schedule has neither labels nor a description: what it was made from is noted 
 
 import contextlib
 import datetime
-import functools
 import json
 from typing import Any
 
@@ -26,7 +25,6 @@ _NOT_YET = datetime.timedelta(hours=1)
 _DELETION_SECONDS = 120.0
 # Enough to find the runs that have not ended among: they are the newest.
 _RUNS_LOOKED_AT = 100
-_OF_A_RUN = ("name", "state", "create_time")
 
 
 class VertexSchedules:
@@ -35,34 +33,26 @@ class VertexSchedules:
     def __init__(self, connection: VertexConnection) -> None:
         self._connection = connection
 
-    @functools.cached_property
-    def _client(self) -> Any:
-        return self._connection.schedules()
-
-    @functools.cached_property
-    def _pipelines(self) -> Any:
-        return self._connection.pipelines()
-
     def live(self) -> list[LiveSchedule]:
         request = {"parent": self._connection.parent, "filter": "create_pipeline_job_request:*", "page_size": 100}
         with answers.of_vertex("list schedules"):
-            found = list(self._client.list_schedules(request=request, timeout=REQUEST_SECONDS))
+            found = list(self._connection.schedules.list_schedules(request=request, timeout=REQUEST_SECONDS))
         return [self._live(schedule) for schedule in found if _digest(schedule)]
 
     def create(self, schedule: Schedule) -> LiveSchedule:
         wanted = message("Schedule", _content(schedule, self._connection, _now()))
         with answers.of_vertex(f"create schedule {schedule.name}"):
-            made = self._client.create_schedule(
+            made = self._connection.schedules.create_schedule(
                 parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
             )
-            self._client.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
+            self._connection.schedules.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
         return self._live(made)
 
     def pause(self, schedule_id: str) -> None:
         found = self._found(schedule_id)
         if found.state.name == "ACTIVE":
             with answers.of_vertex(f"pause schedule {found.display_name}"):
-                self._client.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
+                self._connection.schedules.pause_schedule(name=found.name, timeout=REQUEST_SECONDS)
 
     def resume(self, schedule_id: str) -> None:
         """Let a schedule start runs; it makes up for those missed while it was paused if its file said so."""
@@ -74,16 +64,18 @@ class VertexSchedules:
                 # Not before what Vertex' own clock has shown, if ours is slow.
                 shown = (found.create_time, found.update_time, found.last_pause_time)
                 found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
-                self._client.update_schedule(
+                self._connection.schedules.update_schedule(
                     schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
                 )
             if found.state.name != "ACTIVE":
-                self._client.resume_schedule(name=found.name, catch_up=found.allow_queueing, timeout=REQUEST_SECONDS)
+                self._connection.schedules.resume_schedule(
+                    name=found.name, catch_up=found.allow_queueing, timeout=REQUEST_SECONDS
+                )
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs stay, and active ones go on."""
         with answers.of_vertex(f"delete schedule {schedule_id}"):
-            deletion = self._client.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            deletion = self._connection.schedules.delete_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
             deletion.result(timeout=_DELETION_SECONDS)
 
     def _name(self, schedule_id: str) -> str:
@@ -91,7 +83,7 @@ class VertexSchedules:
 
     def _found(self, schedule_id: str) -> Any:
         with answers.of_vertex(f"find schedule {schedule_id}"):
-            return self._client.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
+            return self._connection.schedules.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
 
     def _live(self, schedule: Any) -> LiveSchedule:
         enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule, _now())
@@ -113,10 +105,12 @@ class VertexSchedules:
             "filter": f"schedule_name={schedule.name}",
             "order_by": "create_time desc",
             "page_size": _RUNS_LOOKED_AT,
-            "read_mask": FieldMask(paths=_OF_A_RUN),
+            "read_mask": FieldMask(paths=("name", "state", "create_time")),
         }
         with answers.of_vertex(f"list the runs of schedule {schedule.display_name}"):
-            page = next(iter(self._pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS).pages))
+            page = next(
+                iter(self._connection.pipelines.list_pipeline_jobs(request=request, timeout=REQUEST_SECONDS).pages)
+            )
         return tuple(
             job.name.rpartition("/")[2] for job in page.pipeline_jobs if state_of(job.state) not in backend.ENDED
         )

@@ -125,10 +125,3 @@ def test_one_form(text: str, form: str) -> None:
 def test_what_is_refused(text: str, shown: str) -> None:
     with pytest.raises(ValueError, match=re.escape(shown)):
         cron.parse(text)
-
-
-def test_zones() -> None:
-    assert cron.same_zone("Etc/UTC", "GMT")
-    assert cron.same_zone("Asia/Tokyo", "Asia/Tokyo")
-    assert not cron.same_zone("Europe/London", "GMT")
-    assert not cron.same_zone("Etc/GMT+1", "UTC")

@@ -91,6 +91,10 @@ def test_every_setting_is_read(read: Reads) -> None:
     assert not found.enabled
 
 
+def test_utc_has_many_names(read: Reads) -> None:
+    assert len(read(weekly(time_zone="Etc/UTC") | {"controller_time_zone": "GMT"})) == 1
+
+
 def test_one_file_is_for_both_targets(read: Reads) -> None:
     content = weekly()
     content["schedules"]["nightly"] = {
@@ -120,7 +124,7 @@ def parameters(**settings: Any) -> dict[str, Any]:
         ({"cron": 9}, "cron", "9"),
         ({"time_zone": "Europe/Berlni"}, "time_zone", "Europe/Berlin?"),
         ({"time_zone": "America"}, "time_zone", "'America'"),
-        ({"time_zone": "Europe/Berlin"}, "time_zone", "controller_time_zone"),
+        *(({"time_zone": zone}, "time_zone", "controller_time_zone") for zone in ("Europe/Berlin", "Etc/GMT+1")),
         ({"package": "absent.yaml"}, "package", "absent.yaml"),
         ({"package": "."}, "package", "directory"),
         ({"package": "vertex.yaml"}, "package", "vertex"),

@@ -97,14 +97,14 @@ def log_in(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def connection() -> VertexConnection:
     return VertexConnection(project="my-project-1", location="us-central1")
 
 
 def refusal_of(connection: VertexConnection, kind: type[StageError]) -> str:
     with pytest.raises(kind) as refusal:
-        connection.pipelines()
+        _ = connection.pipelines
     assert len(str(refusal.value).splitlines()) == 1
     return str(refusal.value)
 
@@ -119,11 +119,11 @@ def test_a_token_is_given_out(
     answer = {"access_token": "given-out", "expires_in": 3600}
     tokens.status, tokens.given = 200, answer
     log_in(monkeypatch, tmp_path, tokens.url)
-    client = connection.pipelines()
+    client = connection.pipelines
     assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
     assert client.transport._credentials.token == answer["access_token"]
     other = VertexConnection(project="my-project-1", location="us-central1", api_endpoint="vertex.internal:443")
-    assert other.schedules().api_endpoint == "vertex.internal:443"
+    assert other.schedules.api_endpoint == "vertex.internal:443"
 
 
 def test_a_token_is_refused(
@@ -159,7 +159,7 @@ def test_a_key_of_a_service_account_needs_nobody(
     }
     log_in(monkeypatch, tmp_path, "")
     (tmp_path / "credentials.json").write_text(json.dumps(account))
-    credentials = connection.pipelines().transport._credentials
+    credentials = connection.pipelines.transport._credentials
     credentials.refresh(None)
     assert credentials.token
 
@@ -170,6 +170,6 @@ def test_the_library_is_missing(
     monkeypatch.delattr("google.cloud.aiplatform_v1", raising=False)
     monkeypatch.setitem(sys.modules, "google.cloud.aiplatform_v1", None)
     runs = VertexRuns(connection)
-    for ask in (connection.schedules, lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
+    for ask in (lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
         with pytest.raises(ConfigError, match="google-cloud-aiplatform"):
             ask()

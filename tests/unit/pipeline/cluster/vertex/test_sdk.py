@@ -63,7 +63,7 @@ def test_a_schedule(wanted: Submission, profile: Profile, connection: VertexConn
     vertex.create(nightly)
     theirs = aiplatform.PipelineJobSchedule(of_the_sdk(wanted), "nightly", **PLACE)
     # It knows no server without TLS.
-    theirs.api_client = vertex._client
+    theirs.api_client = connection.schedules
     theirs.create(
         cron="TZ=Europe/Berlin 0 3 * * 1-5",
         start_time="2099-01-01T00:00:00Z",
