@@ -17,7 +17,8 @@ from pipeline.profiles.profiles import KFP, VERTEX
 class Backend(NamedTuple):
     """What a folder offers, and what is different there."""
 
-    add_flags: Callable[[argparse.ArgumentParser], None]  # that say where it is and whom we are there
+    title: str  # of its flags in the help
+    flags: dict[str, tuple[str, str]]  # that say where it is and whom we are there: by name, metavar and help
     from_flags: Callable[[argparse.Namespace], Any]  # the connection that they name; sends nothing
     runs: Callable[[Any], Runs]  # of a connection
     schedules: Callable[[Any], Schedules]
@@ -26,15 +27,32 @@ class Backend(NamedTuple):
 
 
 BACKENDS = {
-    KFP: Backend(kubeflow.add_flags, kubeflow.from_flags, KubeflowRuns, KubeflowSchedules, has_one_clock=True),
-    VERTEX: Backend(vertex.add_flags, vertex.from_flags, VertexRuns, VertexSchedules, needs_pipeline_root=True),
+    KFP: Backend(
+        "the Kubeflow server",
+        kubeflow.FLAGS,
+        kubeflow.from_flags,
+        KubeflowRuns,
+        KubeflowSchedules,
+        has_one_clock=True,
+    ),
+    VERTEX: Backend(
+        "Vertex AI, with application default credentials (gcloud auth application-default login)",
+        vertex.FLAGS,
+        vertex.from_flags,
+        VertexRuns,
+        VertexSchedules,
+        needs_pipeline_root=True,
+    ),
 }
 
 
 def add_flags(parser: argparse.ArgumentParser, targets: Iterable[str] = BACKENDS) -> None:
-    """Add the flags of these backends."""
+    """Add the flags of these backends, each with dashes as well."""
     for target in targets:
-        BACKENDS[target].add_flags(parser)
+        group = parser.add_argument_group(BACKENDS[target].title)
+        for name, (metavar, help_text) in BACKENDS[target].flags.items():
+            spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+            group.add_argument(*spellings, default="", metavar=metavar, help=help_text)
 
 
 def runs(target: str, parsed: argparse.Namespace) -> Runs:

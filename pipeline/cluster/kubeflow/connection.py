@@ -26,46 +26,28 @@ INSTALLED_IN = "kubeflow"
 _IN_CLUSTER = f"http://ml-pipeline.{INSTALLED_IN}.svc.cluster.local:8888"
 _SERVICE_PROXY = f"/api/v1/namespaces/{INSTALLED_IN}/services/ml-pipeline:http/proxy"
 _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
-_FLAGS: dict[str, dict[str, Any]] = {
-    "host": {
-        "metavar": "URL",
-        "help": "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)",
-    },
-    "namespace": {"default": "", "help": "whose runs these are, on a server of many users"},
-    "kube_context": {
-        "metavar": "NAME",
-        "default": "",
-        "help": "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
-    },
-    "token_file": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "bearer token, read anew for each request (default: KFP_TOKEN holds the token)",
-    },
-    "cookie_file": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)",
-    },
-    "ca_cert": {"type": Path, "metavar": "FILE", "help": "CA bundle that verifies the server's certificate"},
+# By name: what stands for the value in the help, and the help.
+FLAGS = {
+    "host": ("URL", "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)"),
+    "namespace": ("NAME", "whose runs these are, on a server of many users"),
+    "kube_context": (
+        "NAME",
+        "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
+    ),
+    "token_file": ("FILE", "bearer token, read anew for each request (default: KFP_TOKEN holds the token)"),
+    "cookie_file": ("FILE", "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)"),
+    "ca_cert": ("FILE", "CA bundle that verifies the server's certificate"),
 }
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `from_flags` reads."""
-    group = parser.add_argument_group("the Kubeflow server")
-    for name, options in _FLAGS.items():
-        group.add_argument(*dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")), **options)
 
 
 def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
     """Return the connection that flags and environment ask for; nothing is sent yet."""
     problems: list[str] = []
-    host, token_file = parsed.host or "", parsed.token_file
+    host, token_file = parsed.host, parsed.token_file
     if not host and not parsed.kube_context:
         host = os.environ.get("KF_PIPELINES_ENDPOINT", "")
-        volume = Path(os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME))
-        if not host and volume.exists():
+        volume = os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", _TOKEN_VOLUME)
+        if not host and Path(volume).exists():
             # We are in a pod of the cluster.
             host, token_file = _IN_CLUSTER, token_file or volume
         elif not host:
@@ -83,7 +65,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
             secrets.append(_secret(name, path, variable))
         except ConfigError as error:
             problems += error.problems
-    if parsed.ca_cert is not None and not parsed.ca_cert.is_file():
+    if parsed.ca_cert and not Path(parsed.ca_cert).is_file():
         problems.append(f"ca_cert must be a file, got {parsed.ca_cert}")
     if problems:
         raise ConfigError(*problems)
@@ -94,18 +76,18 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         token=secrets[0],
         token_file=token_file,
         cookie=secrets[1],
-        ca_cert=str(parsed.ca_cert or ""),
+        ca_cert=parsed.ca_cert,
         ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if host == _IN_CLUSTER else host),
     )
 
 
-def _secret(name: str, path: Path | None, variable: str = "") -> str:
+def _secret(name: str, path: str, variable: str = "") -> str:
     """Return what a file, or without one a variable, holds; it is sent as a header and never shown."""
-    if path is None:
+    if not path:
         name, found = variable, os.environ.get(variable, "").strip()
     else:
         try:
-            found = path.read_text(errors="replace").strip()
+            found = Path(path).read_text(errors="replace").strip()
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
         if not found:
@@ -123,7 +105,7 @@ class KubeflowConnection:
     namespace: str = ""  # whose runs, on a server of many users
     kube_context: str = ""  # context of the kubeconfig: for pods, and where there is no host
     token: str = dataclasses.field(default="", repr=False)
-    token_file: Path | None = None  # read anew for each request, because such files are renewed
+    token_file: str = ""  # read anew for each request, because such files are renewed
     cookie: str = dataclasses.field(default="", repr=False)
     ca_cert: str = ""  # file with the CA bundle; empty for the usual one
     ui: str = ""  # URL of the pages that people look at
@@ -164,7 +146,7 @@ class KubeflowConnection:
             if self.token:
                 found.api_key["authorization"] = self.token
                 found.api_key_prefix["authorization"] = "Bearer"
-            if self.token_file is not None:
+            if self.token_file:
                 found.refresh_api_key_hook = self._renew
         if self.ca_cert:
             found.ssl_ca_cert = self.ca_cert

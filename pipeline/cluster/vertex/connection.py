@@ -111,7 +111,8 @@ def _credentials() -> Any:
     return credentials
 
 
-_FLAGS = {
+# By name: what stands for the value in the help, and the help.
+FLAGS = {
     "project": ("ID", f"id of the Google Cloud project (default: {_PROJECT_VARIABLE})"),
     "location": ("REGION", f"its region, such as us-central1 (default: {_LOCATION_VARIABLES[0]})"),
     "api_endpoint": (
@@ -119,16 +120,6 @@ _FLAGS = {
         "another address of the API, such as one of Private Service Connect (default: that of the region)",
     ),
 }
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `from_flags` reads."""
-    group = parser.add_argument_group(
-        "Vertex AI", "Credentials are the application default ones: gcloud auth application-default login."
-    )
-    for name, (metavar, help_text) in _FLAGS.items():
-        spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-        group.add_argument(*spellings, default="", metavar=metavar, help=help_text)
 
 
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster import backends
 from pipeline.cluster.kubeflow import connection as kubeflow_connection
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
@@ -26,7 +27,7 @@ _PROXY = "/api/v1/namespaces/kubeflow/services/ml-pipeline:http/proxy"
 
 def connected(*words: str) -> KubeflowConnection:
     parser = argparse.ArgumentParser()
-    kubeflow_connection.add_flags(parser)
+    backends.add_flags(parser, ["kfp"])
     return kubeflow_connection.from_flags(parser.parse_args(words))
 
 

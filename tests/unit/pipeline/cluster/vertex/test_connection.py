@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import ConfigError, StageError, TransientError
+from pipeline.cluster import backends
 from pipeline.cluster.submission import Submission
 from pipeline.cluster.vertex import connection as vertex_connection
 from pipeline.cluster.vertex.connection import VertexConnection
@@ -30,7 +31,7 @@ def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def read(**flags: str) -> VertexConnection:
     parser = argparse.ArgumentParser()
-    vertex_connection.add_flags(parser)
+    backends.add_flags(parser, ["vertex"])
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
     return vertex_connection.from_flags(parser.parse_args(words))
 
