@@ -29,17 +29,11 @@ class Call:
 
 @dataclasses.dataclass
 class Access:
-    """What is asked of a request.
+    """What is asked of a request."""
 
-    Attributes:
-        token: The bearer token that every request must have; empty to ask none.
-        cookie: Likewise the cookie, as `name=value`.
-        multi_user: Whether namespaces are kept apart.
-    """
-
-    token: str
-    cookie: str
-    multi_user: bool
+    token: str  # bearer token that every request must have; empty to ask none
+    cookie: str  # likewise the cookie, as `name=value`
+    multi_user: bool  # whether namespaces are kept apart
 
     def require_entry(self, headers: Message) -> None:
         """Refuses whom the proxy in front of a cluster, or the server itself, does not let in."""
@@ -66,19 +60,12 @@ class Access:
 
 @dataclasses.dataclass
 class Api:
-    """The operations on what a server holds.
-
-    Attributes:
-        store: What it holds.
-        access: Who may do what.
-        version: Of the server that it stands for.
-        hangs: Requests that the real server would never answer.
-    """
+    """The operations on what a server holds."""
 
     store: Store
     access: Access
-    version: tuple[int, int]
-    hangs: list[str]
+    version: tuple[int, int]  # of the server that it stands for
+    hangs: list[str]  # requests that the real server would never answer
 
     def upload_pipeline(self, call: Call) -> Item:
         filename, spec = self._uploaded(call)
@@ -178,8 +165,7 @@ class Api:
         reference = body.get("pipeline_version_reference", {})
         version = self.store.versions.get(reference.get("pipeline_version_id", ""))
         if version is None:
-            with requests.failing_at("Failed to create a run due to error fetching manifest"):
-                raise requests.not_found("PipelineVersion", reference.get("pipeline_version_id", ""))
+            raise requests.internal("Failed to create a run due to error fetching manifest: no such version")
         runtime = {key: value for key, value in body.get("runtime_config", {}).items() if value}
         pipelines.check_run(version["pipeline_spec"], runtime.get("parameters", {}), self.version)
         return {
@@ -269,12 +255,9 @@ class Api:
             raise requests.not_found("Job", call.ids[0])
         return self.store.recurring_runs[call.ids[0]]
 
-    def enable_recurring_run(self, call: Call) -> Item:
-        self._recurring_run(call).update(mode="ENABLE", status="ENABLED")
-        return {}
-
-    def disable_recurring_run(self, call: Call) -> Item:
-        self._recurring_run(call).update(mode="DISABLE", status="DISABLED")
+    def switch_recurring_run(self, call: Call) -> Item:
+        mode = call.ids[1].upper()
+        self._recurring_run(call).update(mode=mode, status=f"{mode}D")
         return {}
 
     def delete_recurring_run(self, call: Call) -> Item:
@@ -318,7 +301,6 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Operation], ...] = tuple(
         ("POST", "/recurringruns", Api.create_recurring_run),
         ("GET", "/recurringruns", Api.list_recurring_runs),
         ("DELETE", f"/recurringruns/{_ID}", Api.delete_recurring_run),
-        ("POST", f"/recurringruns/{_ID}:enable", Api.enable_recurring_run),
-        ("POST", f"/recurringruns/{_ID}:disable", Api.disable_recurring_run),
+        ("POST", f"/recurringruns/{_ID}:(enable|disable)", Api.switch_recurring_run),
     )
 )

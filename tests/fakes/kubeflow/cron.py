@@ -13,11 +13,7 @@ _PART = re.compile(r"([0-9]+)|(?:[*?]|([0-9]+)-([0-9]+))(?:/([0-9]+))?")
 
 
 def fields(text: str) -> list[set[int]]:
-    """The values that each field allows.
-
-    Raises:
-        Refusal: It is no schedule, or none that our client sends.
-    """
+    """Return the values that each field allows; refuse what is no cron, or none that our client sends."""
     words = text.split()
     if len(words) != len(_BOUNDS):
         raise invalid(f"Schedule cron is not a supported format: Expected {len(_BOUNDS)} fields, found {len(words)}")

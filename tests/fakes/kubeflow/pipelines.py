@@ -8,20 +8,16 @@ from google.protobuf import json_format
 from kfp.kubernetes import kubernetes_executor_config_pb2
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from tests.fakes.kubeflow.requests import Refusal, internal, invalid
+from tests.fakes.kubeflow.requests import internal, invalid
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 # Since which version of the server a setting for Kubernetes is known.
 _SINCE = {"emptyDirMounts": (2, 3), "securityContext": (2, 16)}
-_TYPES = {
-    "NUMBER_DOUBLE": "double or integer",
-    "NUMBER_INTEGER": "double or integer",
-    "STRING": "string",
-    "BOOLEAN": "bool",
-    "LIST": "list",
-    "STRUCT": "struct",
+_NUMBER = (int, float)
+_TYPES: dict[str, tuple[type, ...]] = {
+    **{"NUMBER_DOUBLE": _NUMBER, "NUMBER_INTEGER": _NUMBER, "STRING": (str,), "BOOLEAN": (bool,)},
+    **{"LIST": (list,), "STRUCT": (dict,)},
 }
-_CLASSES: dict[str, tuple[type, ...]] = {"STRING": (str,), "BOOLEAN": (bool,), "LIST": (list,), "STRUCT": (dict,)}
 
 Spec = dict[str, Any]
 
@@ -31,12 +27,7 @@ class SyntaxNeverAnsweredError(Exception):
 
 
 def read(name: str, text: bytes) -> Spec:
-    """Reads an uploaded file: the pipeline, or the pipeline and its settings for a platform under a key each.
-
-    Raises:
-        Refusal: The server would refuse it.
-        SyntaxNeverAnsweredError: The server would not answer.
-    """
+    """Read an uploaded file: the pipeline, or the pipeline and its settings for a platform under a key each."""
     if not name.endswith((".yaml", ".yml", ".json")):
         raise invalid("Unexpected pipeline file format. Support .zip, .tar.gz, .json or YAML")
     try:
@@ -63,11 +54,7 @@ def _check(pipeline: Spec, platform: Spec) -> None:
 
 
 def check_run(spec: Spec, values: dict[str, Any], version: tuple[int, int]) -> None:
-    """Refuses parameters that a pipeline cannot be run with, and settings that a server's version does not know.
-
-    Raises:
-        Refusal: One is missing, unknown or of another type.
-    """
+    """Refuse parameters that a pipeline cannot be run with, and settings that a server's version does not know."""
     pipeline = spec.get("pipeline_spec", spec)
     defined = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
     for name, parameter in defined.items():
@@ -84,20 +71,15 @@ def check_run(spec: Spec, values: dict[str, Any], version: tuple[int, int]) -> N
 
 
 def _check_type(name: str, kind: str, value: Any) -> None:
-    wanted = _CLASSES.get(kind, (int, float))
-    if not isinstance(value, wanted) or (isinstance(value, bool) and kind != "BOOLEAN"):
-        raise invalid(f"input parameter {name} requires type {_TYPES[kind]}, but the value is of another type")
+    if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "BOOLEAN"):
+        raise invalid(f"input parameter {name} requires type {kind}, but the value is of another type")
 
 
 def _check_settings(settings: Spec, version: tuple[int, int]) -> None:
-    for name in settings:
-        if version < _SINCE.get(name, (0, 0)):
-            raise _not_compiled(f'proto: (line 1:2): unknown field "{name}"')
     try:
+        for name in settings:
+            if version < _SINCE.get(name, (0, 0)):
+                raise json_format.ParseError(f'(line 1:2): unknown field "{name}"')
         json_format.ParseDict(settings, kubernetes_executor_config_pb2.KubernetesExecutorConfig())
     except json_format.ParseError as error:
-        raise _not_compiled(str(error)) from None
-
-
-def _not_compiled(cause: str) -> Refusal:
-    return internal(f"Failed to compile the pipeline to a workflow: failed to unmarshal kubernetes config: {cause}")
+        raise internal(f"Failed to compile the pipeline: failed to unmarshal kubernetes config: {error}") from None

@@ -1,9 +1,8 @@
 """What a request holds, and what the server refuses it with."""
 
-import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import kfp_server_api.models
@@ -40,21 +39,8 @@ def internal(message: str) -> Refusal:
     return Refusal(500, 13, f"InternalServerError: {message}", "Internal Server Error")
 
 
-@contextlib.contextmanager
-def failing_at(message: str) -> Iterator[None]:
-    """Makes a refusal the cause of an internal error."""
-    try:
-        yield
-    except Refusal as refusal:
-        raise internal(f"{message}: {refusal.message}") from None
-
-
 def body(text: bytes, model: str) -> Item:
-    """Decodes a request's body as the models say from which the installed kfp_server_api was made.
-
-    Raises:
-        Refusal: It is no JSON, or a field is unknown or of another type.
-    """
+    """Decode a request's body, and refuse what the models of the installed kfp_server_api do not say."""
     try:
         return _message(json.loads(text or b"{}"), model)
     except ValueError as error:
@@ -92,12 +78,9 @@ def _field(value: Any, kind: str, name: str) -> Any:
 
 
 def page(items: list[Item], key: str, query: Mapping[str, str]) -> tuple[list[Item], str]:
-    """Returns a page of a list, oldest first unless `sort_by` says otherwise, and the token of the next one.
+    """Return a page of all that could be listed, oldest first unless `sort_by` says otherwise, and the next token.
 
-    Args:
-        items: All that could be listed.
-        key: The field that names one: many are made in one second, and then it is random ids that decide.
-        query: Of the request: `page_size`, `page_token`, `sort_by`, and `filter` for one exact name.
+    `key` is the field with the id: many are made in one second, and then it is random ids that decide.
     """
     order = query.get("sort_by", "")
     if order not in ("", "created_at desc"):

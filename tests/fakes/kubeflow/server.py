@@ -110,14 +110,9 @@ def serving(
     version: str = "2.16.1",
     prefix: str = "",
 ) -> Iterator[Server]:
-    """Serves on loopback, in a thread, until the block ends.
+    """Serve on loopback, below a prefix such as that of a proxy, until the block ends; see `Access` for the others.
 
-    Args:
-        token: Bearer token that every request must have; empty to ask none.
-        cookie: Likewise a cookie, as `name=value`.
-        multi_user: Whether users and namespaces are kept apart.
-        version: Of the Kubeflow that it answers as: 2.16 is known; an older one refuses settings that came later.
-        prefix: Path that it is below, such as that of the Kubernetes API's proxy to a service.
+    A version of Kubeflow before 2.16 refuses settings that came later.
     """
     with http.serving(Server(Access(token, cookie, multi_user), version, prefix)) as server:
         yield server

@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import hashlib
-import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -18,20 +17,15 @@ NEVER = "1970-01-01T00:00:00Z"
 
 @dataclasses.dataclass
 class Store:
-    """All that the server holds, each kind by its ids, as it answers it.
-
-    Attributes:
-        killed_runs: Runs that were at work when their recurring run was deleted, and died of it.
-        terminated: Runs that somebody asked to end.
-    """
+    """All that the server holds, each kind by its ids, as it answers it."""
 
     pipelines: dict[str, Item] = dataclasses.field(default_factory=dict)
     versions: dict[str, Item] = dataclasses.field(default_factory=dict)
     experiments: dict[str, Item] = dataclasses.field(default_factory=dict)
     runs: dict[str, Item] = dataclasses.field(default_factory=dict)
     recurring_runs: dict[str, Item] = dataclasses.field(default_factory=dict)
-    killed_runs: list[str] = dataclasses.field(default_factory=list)
-    terminated: set[str] = dataclasses.field(default_factory=set)
+    killed_runs: list[str] = dataclasses.field(default_factory=list)  # were active when their schedule was deleted
+    terminated: set[str] = dataclasses.field(default_factory=set)  # runs that somebody asked to end
     _ids: int = 0
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -68,13 +62,9 @@ class Store:
         return run
 
     def report(self, run_id: str, state: str, stages: Mapping[str, Any], message: str = "") -> None:
-        """Has the persistence agent report a run's workflow; one that was asked to end fails, unless it had ended.
+        """Have the persistence agent report a run's workflow; one that was asked to end fails, unless it had ended.
 
-        Args:
-            run_id: The run.
-            state: Of its workflow.
-            stages: State of each task that has one by now, or that and a message.
-            message: Why it failed.
+        `stages` holds the state of each task that has one by now, or that and a message.
         """
         run, now = self.runs[run_id], self.now()
         if run_id in self.terminated and state not in (SUCCEEDED, FAILED):
@@ -142,16 +132,9 @@ class Store:
                 continue
             count = self._ticks[recurring_run_id] = self._ticks.get(recurring_run_id, 0) + 1
             names = ("experiment_id", "pipeline_version_reference", "runtime_config", "service_account")
-            # Kubernetes makes the name: what is allowed there of the recurring run's, random letters, a number, a hash.
-            stem = re.sub("[^a-z0-9]", "", recurring["display_name"].lower())[:40]
-            hashed = int(hashlib.md5(f"{recurring_run_id}{count}".encode(), usedforsecurity=False).hexdigest()[:8], 16)
-            run = self.add_run(
-                {
-                    **{name: recurring[name] for name in names},
-                    "display_name": f"{stem}{recurring_run_id[:5]}-{count}-{hashed}",
-                    "recurring_run_id": recurring_run_id,
-                },
-                state="",
-            )
+            fields = {name: recurring[name] for name in names}
+            # Kubernetes makes the name, from that of the recurring run, random letters and a number.
+            fields["display_name"] = f"{recurring['display_name'].lower()}{recurring_run_id[:5]}-{count}"
+            run = self.add_run(fields | {"recurring_run_id": recurring_run_id}, state="")
             started.append(run["run_id"])
         return started

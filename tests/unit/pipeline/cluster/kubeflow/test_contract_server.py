@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,7 +105,6 @@ def test_schedules_start_runs_and_their_end_kills_them(server: Server, start: di
     run = ask(server, "GET", f"/runs/{run_id}").json()
     assert "state" not in run
     assert run["recurring_run_id"] == recurring
-    assert re.fullmatch(r"everymonday\w{5}-1-\d+", run["display_name"])
     assert server.tick() == []  # one at a time
     server.set_run(run_id, "SUCCEEDED")
     (second,) = server.tick()
