@@ -27,11 +27,6 @@ class Change:
     kept: LiveSchedule | None = None  # what the place has of it already, and keeps
     superseded: tuple[LiveSchedule, ...] = ()  # what the place has under that name besides, which is to go
 
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything to do."""
-        return self.action != UNCHANGED or bool(self.superseded)
-
 
 def plan(wanted: Sequence[Schedule], live: Sequence[LiveSchedule]) -> list[Change]:
     """Return the changes that bring a place to what a file says: in the file's order, then what it no longer has."""
@@ -81,20 +76,21 @@ def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) ->
         place.pause(each.schedule_id)
     if change.wanted is None:
         return
-    kept = change.kept
-    if kept is None:
+    if change.kept:
+        schedule_id, enabled = change.kept.schedule_id, change.kept.enabled
+    else:
         try:
-            kept = place.create(change.wanted)
+            schedule_id, enabled = place.create(change.wanted), False
         except StageError:
             # Nothing has taken over: the old schedule goes on.
             with contextlib.suppress(StageError):
                 for each in paused[:1]:
                     place.resume(each.schedule_id)
             raise
-    if change.wanted.enabled and not kept.enabled:
-        place.resume(kept.schedule_id)
-    elif kept.enabled and not change.wanted.enabled:
-        place.pause(kept.schedule_id)
+    if change.wanted.enabled and not enabled:
+        place.resume(schedule_id)
+    elif enabled and not change.wanted.enabled:
+        place.pause(schedule_id)
     if change.action != UNCHANGED:
         paused_too = "" if change.wanted.enabled or change.action == PAUSE else ", paused"
         show(f"{change.name}: {_DONE[change.action]}{paused_too}")

@@ -119,8 +119,8 @@ class Schedules(Protocol):
     def live(self) -> list[LiveSchedule]:
         """Return all schedules that this program made."""
 
-    def create(self, schedule: Schedule) -> LiveSchedule:
-        """Create a paused schedule."""
+    def create(self, schedule: Schedule) -> str:
+        """Create a paused schedule, and return its id."""
 
     def pause(self, schedule_id: str) -> None:
         """Stop a schedule from starting runs; active runs go on."""

@@ -111,7 +111,7 @@ def _diff(places: list[_Place], exit_code: bool) -> int:
     needed = False
     for place in places:
         for change in apply.plan(place.wanted, place.schedules.live()):
-            needed |= change.needed
+            needed |= change.action != apply.UNCHANGED or bool(change.superseded)
             print("\n".join(_described(change, place.target)))
     return DIFFERENT if needed and exit_code else errors.OK
 

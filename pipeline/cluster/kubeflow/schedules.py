@@ -39,7 +39,7 @@ class KubeflowSchedules:
             active = _active_runs(client, {each.experiment_id for each, _ in found})
             return [self._live(each, mark, active.get(each.recurring_run_id, ())) for each, mark in found]
 
-    def create(self, schedule: Schedule) -> LiveSchedule:
+    def create(self, schedule: Schedule) -> str:
         """Create a paused schedule of this version of the pipeline, which is uploaded unless the server has it."""
         import kfp_server_api
 
@@ -56,14 +56,7 @@ class KubeflowSchedules:
         )
         with self._connection.explained(f"create schedule {schedule.name}"):
             api = self._connection.client.recurring_runs
-            made = api.recurring_run_service_create_recurring_run(recurring_run=body)
-        return LiveSchedule(
-            schedule_id=made.recurring_run_id,
-            name=schedule.name,
-            enabled=False,
-            digest=schedule.digest(),
-            cron=f"{schedule.cron} {schedule.time_zone}",
-        )
+            return str(api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 
     def pause(self, schedule_id: str) -> None:
         with self._connection.explained(f"pause schedule {schedule_id}"):

@@ -39,14 +39,14 @@ class VertexSchedules:
             found = list(self._connection.schedules.list_schedules(request=request, timeout=REQUEST_SECONDS))
         return [self._live(schedule) for schedule in found if _digest(schedule)]
 
-    def create(self, schedule: Schedule) -> LiveSchedule:
+    def create(self, schedule: Schedule) -> str:
         wanted = message("Schedule", _content(schedule, self._connection, _now()))
         with answers.of_vertex(f"create schedule {schedule.name}"):
             made = self._connection.schedules.create_schedule(
                 parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
             )
             self._connection.schedules.pause_schedule(name=made.name, timeout=REQUEST_SECONDS)
-        return self._live(made)
+        return str(made.name.rpartition("/")[2])
 
     def pause(self, schedule_id: str) -> None:
         found = self._found(schedule_id)

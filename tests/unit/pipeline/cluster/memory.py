@@ -38,13 +38,14 @@ class Place:
         with self._request():
             return list(self.held.values())
 
-    def create(self, schedule: Schedule) -> LiveSchedule:
+    def create(self, schedule: Schedule) -> str:
         with self._request():
             self.made += 1
-            name, schedule_id = schedule.name, f"id-{self.made}"
-            made = LiveSchedule(schedule_id=schedule_id, name=name, enabled=False, digest=schedule.digest())
-            self._hold(made)
-        return made
+            schedule_id = f"id-{self.made}"
+            self._hold(
+                LiveSchedule(schedule_id=schedule_id, name=schedule.name, enabled=False, digest=schedule.digest())
+            )
+        return schedule_id
 
     def pause(self, schedule_id: str) -> None:
         with self._request():

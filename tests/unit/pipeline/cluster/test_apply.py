@@ -58,7 +58,7 @@ def test_back_to_what_was_replaced_is_made_anew(place: Place) -> None:
 
 def test_two_of_one_name_become_one(place: Place) -> None:
     for _ in range(2):
-        place.resume(place.create(schedule("weekly")).schedule_id)
+        place.resume(place.create(schedule("weekly")))
     assert place.enabled() == ["weekly", "weekly"]
     run(place, [schedule("weekly")])
     assert [each.schedule_id for each in place.held.values()] == ["id-1"]

@@ -44,16 +44,16 @@ def test_one_is_made_paused(vertex: VertexSchedules, server: VertexServer, night
     wanted = nightly(concurrency=3, catch_up=True)
     made = vertex.create(wanted)
     assert server.asked()[:2] == ["CreateSchedule", "PauseSchedule"]
-    assert vertex.live() == [made]
-    assert (made.name, made.enabled, made.next_run, made.active_runs) == ("nightly", False, None, ())
-    assert made.digest == wanted.digest()
+    (live,) = vertex.live()
+    assert (live.schedule_id, live.name, live.digest) == (made, "nightly", wanted.digest())
+    assert (live.enabled, live.next_run, live.active_runs) == (False, None, ())
     assert server.tick() == []
 
 
 def test_resuming_brings_the_start_near_first(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     made = vertex.create(nightly())
     server.requests.clear()
-    vertex.resume(made.schedule_id)
+    vertex.resume(made)
     assert server.asked() == ["GetSchedule", "UpdateSchedule", "ResumeSchedule"]
     assert list(server.requests[1][1].update_mask.paths) == ["start_time"]
     (found,) = vertex.live()
@@ -76,8 +76,8 @@ def test_a_clock_that_is_slow_here_is_no_matter(
 ) -> None:
     server.clock += datetime.timedelta(minutes=20)
     made = vertex.create(nightly())
-    vertex.resume(made.schedule_id)
-    assert enabled(vertex) == {made.schedule_id: True}
+    vertex.resume(made)
+    assert enabled(vertex) == {made: True}
 
 
 @pytest.mark.parametrize("catch_up", [False, True])
@@ -85,31 +85,31 @@ def test_pausing_and_resuming_again_keeps_the_start(
     vertex: VertexSchedules, server: VertexServer, nightly: Nightly, catch_up: bool
 ) -> None:
     made = vertex.create(nightly(catch_up=catch_up))
-    vertex.resume(made.schedule_id)
+    vertex.resume(made)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
-    vertex.pause(made.schedule_id)
+    vertex.pause(made)
     (found,) = vertex.live()
     assert (found.enabled, found.active_runs) == (False, (run_id,))
     server.requests.clear()
-    vertex.pause(made.schedule_id)
-    vertex.resume(made.schedule_id)
-    vertex.resume(made.schedule_id)
+    vertex.pause(made)
+    vertex.resume(made)
+    vertex.resume(made)
     assert server.asked() == ["GetSchedule", "GetSchedule", "ResumeSchedule", "GetSchedule"]
     assert server.requests[2][1].catch_up == catch_up
-    assert enabled(vertex) == {made.schedule_id: True}
+    assert enabled(vertex) == {made: True}
 
 
 def test_delete_leaves_its_runs(vertex: VertexSchedules, server: VertexServer, nightly: Nightly) -> None:
     made = vertex.create(nightly())
-    vertex.resume(made.schedule_id)
+    vertex.resume(made)
     server.clock += datetime.timedelta(minutes=2)
     (run_id,) = server.tick()
-    vertex.delete(made.schedule_id)
+    vertex.delete(made)
     assert vertex.live() == []
     assert [name.rpartition("/")[2] for name in server.jobs] == [run_id]
-    with pytest.raises(ConfigError, match=f"{made.schedule_id}.* NOT_FOUND: "):
-        vertex.delete(made.schedule_id)
+    with pytest.raises(ConfigError, match=f"{made}.* NOT_FOUND: "):
+        vertex.delete(made)
 
 
 def test_schedules_of_others_are_not_ours_on_any_page(
@@ -127,7 +127,7 @@ def test_schedules_of_others_are_not_ours_on_any_page(
         elif number < 100:
             job.pipeline_spec = {}
         server.schedules[other.name] = other
-    assert [each.schedule_id for each in vertex.live()] == [made.schedule_id, f"{made.schedule_id}100"]
+    assert [each.schedule_id for each in vertex.live()] == [made, f"{made}100"]
 
 
 def lose(server: VertexServer, method: str, acted: bool) -> None:
@@ -147,7 +147,7 @@ def test_whatever_is_lost_nothing_starts_before_it_is_resumed(
 ) -> None:
     lose(server, method, acted)
     with pytest.raises(TransientError, match=r"schedule nightly: .*UNAVAILABLE"):
-        vertex.resume(vertex.create(nightly()).schedule_id)
+        vertex.resume(vertex.create(nightly()))
     server.before = server.after = None
     # Months of ticks, of which no schedule that was never resumed may take one.
     resumed = "ResumeSchedule" in server.asked() and acted
@@ -161,8 +161,8 @@ def test_whatever_is_lost_nothing_starts_before_it_is_resumed(
     found = vertex.live()
     assert len(found) == (0 if (method, acted) == ("CreateSchedule", False) else 1)
     assert [each.enabled for each in found] == [resumed] * len(found)
-    made = found[0] if found else vertex.create(nightly())
-    vertex.resume(made.schedule_id)
-    assert enabled(vertex) == {made.schedule_id: True}
+    made = found[0].schedule_id if found else vertex.create(nightly())
+    vertex.resume(made)
+    assert enabled(vertex) == {made: True}
     server.clock += datetime.timedelta(minutes=2)
     assert len(server.tick()) == 1
