@@ -11,7 +11,7 @@ import dataclasses
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
-from components.core.storage import array_files
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.verdict import Verdict, judge
 from components.evaluate.scoring import candidates, samples, scores
@@ -55,36 +54,25 @@ def _noisy(images: np.ndarray, deviation: float, random: np.random.Generator) ->
 
 def images_of_pools(
     real: np.ndarray, labels: np.ndarray, train: np.ndarray, train_labels: np.ndarray
-) -> dict[str, Any]:
-    """Functions that make the images of each pool, uint8 [n, height, width, channels], by its name.
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the name and the images of each pool, uint8 [n, height, width, channels].
 
-    Args:
-        real, labels: Images that no network was trained on, and their classes.
-        train, train_labels: Training images, SAMPLES of them, and their classes.
+    No network was trained on the real images; there are SAMPLES training images.
     """
     random = np.random.default_rng(0)
-
-    def blurred_means() -> np.ndarray:
-        of_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
-        chosen = [random.choice(of_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
-        means = np.stack([train[rows].mean(axis=0) for rows in chosen])
-        return np.rint(scipy.ndimage.gaussian_filter(means, (0, 1.0, 1.0, 0))).astype(np.uint8)
-
-    def repeated() -> np.ndarray:
-        """Each copy has its own noise of one level, so that no two are the same."""
-        images = np.repeat(real[random.permutation(len(real))[:_REPEATED]], SAMPLES, axis=0).astype(np.int16)
-        return np.clip(images + random.integers(-1, 2, images.shape), 0, 255).astype(np.uint8)
-
-    return {
-        "real": lambda: real,
-        "train": lambda: train,
-        "noise": lambda: random.integers(0, 256, (SAMPLES, *real.shape[1:]), np.uint8),
-        "blurred means": blurred_means,
-        "repeated": repeated,
-        "shifted": lambda: np.concatenate([train[:, :, :1], train[:, :, :-1]], axis=2),
-        "noisy T-shirts": lambda: _noisy(real[labels == _T_SHIRT], 0.2, random),
-        "noisy": lambda: _noisy(real, 0.075, random),
-    }
+    yield "real", real
+    yield "train", train
+    yield "noise", random.integers(0, 256, (SAMPLES, *real.shape[1:]), np.uint8)
+    of_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
+    chosen = [random.choice(of_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
+    means = np.stack([train[rows].mean(axis=0) for rows in chosen])
+    yield "blurred means", np.rint(scipy.ndimage.gaussian_filter(means, (0, 1.0, 1.0, 0))).astype(np.uint8)
+    # Each copy has its own noise of one level, so that no two are the same.
+    copies = np.repeat(real[random.permutation(len(real))[:_REPEATED]], SAMPLES, axis=0).astype(np.int16)
+    yield "repeated", np.clip(copies + random.integers(-1, 2, copies.shape), 0, 255).astype(np.uint8)
+    yield "shifted", np.concatenate([train[:, :, :1], train[:, :, :-1]], axis=2)
+    yield "noisy T-shirts", _noisy(real[labels == _T_SHIRT], 0.2, random)
+    yield "noisy", _noisy(real, 0.075, random)
 
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
@@ -186,73 +174,35 @@ def verdicts(
     return found
 
 
-def see_pool(embedding: feature_spaces.FeatureSpaces, name: str, make: Callable[[], np.ndarray], place: Path) -> Seen:
-    """What the embedding makes of the images of a pool; read from a file if it is there."""
-    if not place.is_file():
-        images = make()
-        seen = scores.see(embedding, np.array_split(images, len(images) // 500), name)
-        if seen.logits is None:
-            raise AssertionError("the classifier was dropped")
-        digests = np.frombuffer(b"".join(seen.digests), np.uint8).reshape(len(images), -1)
-        arrays = {"logits": seen.logits, "digests": digests, "brightness": seen.brightness, "power": seen.power}
-        place.parent.mkdir(parents=True, exist_ok=True)
-        array_files.write_arrays(place, {**arrays, **{f"features/{at}": of for at, of in seen.features.items()}})
-    with np.load(place) as kept:
-        return Seen(
-            {key.partition("/")[2]: kept[key] for key in kept if key.startswith("features/")},
-            kept["logits"],
-            [row.tobytes() for row in kept["digests"]],
-            kept["brightness"],
-            kept["power"],
-        )
-
-
 def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
-    """Every pool but that of the trained generator, and the classes of the real images."""
+    """Every pool, and the classes of the real images."""
     manifest = datasets.Manifest.of(str(root / "dataset"))
     real, labels = dataset_reader.load_split(str(root / "dataset"), manifest, "validation")
     train, train_labels = dataset_reader.load_split(str(root / "dataset"), manifest, "train")
-    made = images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES])
+    folder = checkpoints.step_folder(root / "checkpoints", STEPS)
+    generator = candidates.averaged(folder, checkpoints.Description.of(folder))
+    drawn = [batch for batch, _ in samples.draw(generator, manifest.image, 2 * SAMPLES, 0)]
+    pools = dict(images_of_pools(real, labels, train[:SAMPLES], train_labels[:SAMPLES]))
+    pools["trained"] = np.concatenate(drawn)
     return {
-        name: see_pool(embedding, name, make, root / "pools" / f"{name}.npz") for name, make in made.items()
+        name: scores.see(embedding, np.array_split(images, len(images) // 500), name) for name, images in pools.items()
     }, labels
 
 
-def trained_pool(root: Path, embedding: feature_spaces.FeatureSpaces) -> Seen:
-    """Samples of the trained generator."""
-    folder = checkpoints.step_folder(root / "checkpoints", STEPS)
-    description = checkpoints.Description.of(folder)
-    image = datasets.Manifest.of(str(root / "dataset")).image
-
-    def draw() -> np.ndarray:
-        generator = candidates.averaged(folder, description)
-        return np.concatenate([batch for batch, _ in samples.draw(generator, image, 2 * SAMPLES, 0)])
-
-    return see_pool(embedding, "trained", draw, root / "pools" / "trained.npz")
-
-
-def run_trials(
-    root: Path,
-    embedding: feature_spaces.FeatureSpaces,
-    pools: Pools,
-    labels: np.ndarray,
-    generators: Mapping[str, Draw],
-    trials: Mapping[int, int],
-    seed: int,
-) -> None:
+def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
     """Makes the trials that are not in `results.jsonl` yet, and adds them to it."""
     kept = root / "results.jsonl"
     known = {(row["seed"], row["images"], row["trial"], row["generator"]) for row in read_results(root)}
-    for trial in range(max(trials.values())):
-        for count in (count for count, wanted in trials.items() if trial < wanted):
-            missing = {name: of for name, of in generators.items() if (seed, count, trial, name) not in known}
+    for trial in range(max(TRIALS.values())):
+        for count in (count for count, wanted in TRIALS.items() if trial < wanted):
+            missing = {name: of for name, of in GENERATORS.items() if (SEED, count, trial, name) not in known}
             if not missing:
                 continue
-            found = verdicts(embedding, pools, labels, missing, count, (seed, count, trial))
+            found = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
             with kept.open("a") as file:
                 for name, verdict in found.items():
                     broken = {rule.rule: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
-                    row = {"seed": seed, "images": count, "trial": trial, "generator": name}
+                    row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
                     print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
         print(f"trial {trial + 1}", file=sys.stderr, flush=True)
 
@@ -299,8 +249,7 @@ def main() -> int:
     embedding = feature_spaces.load(make_embedding(given, dataset))
     stage("train", dataset=dataset, checkpoints=training, steps=STEPS, keep_checkpoints=0)
     pools, labels = make_pools(given.root, embedding)
-    pools["trained"] = trained_pool(given.root, embedding)
-    run_trials(given.root, embedding, pools, labels, GENERATORS, TRIALS, SEED)
+    run_trials(given.root, embedding, pools, labels)
     wrong = print_table(read_results(given.root))
     for line in wrong:
         print(f"not as it should be: {line}")
