@@ -1,5 +1,6 @@
 """Small artefacts of every kind, written as the stages write them, without TensorFlow."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.core.artifacts import checkpoints, datasets, evaluations, lineage, models
+from components.core.registry import registry
 from components.core.storage import atomic_files, digests, tfrecord
 
 SHAPE = datasets.ImageShape(8, 8, 1)
@@ -167,6 +169,18 @@ def write_evaluation(
     described = evaluation(**{**given, **changes})
     described.write(folder)
     return described
+
+
+def crown(place: Path, model: Path, version: int) -> None:
+    """Make a model a version of a registry and its champion, past the gate."""
+    shutil.copytree(model, registry.version_folder(place, version))
+    described = models.Description.of(model)
+    registry.Champion(
+        version=version,
+        model_digest=described.digest,
+        checkpoint_digest=described.checkpoint_digest,
+        evaluation_digest="e" * 64,
+    ).write(place)
 
 
 def unsealed(manifest: Path) -> dict[str, Any]:

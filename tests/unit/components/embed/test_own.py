@@ -13,22 +13,20 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components.core.artifacts import datasets, embeddings, evaluations, models
+from components.core.artifacts import datasets, embeddings, evaluations
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.metrics import feature_spaces, set_distances
 from components.core.metrics.whitening import fit_whitening
 from components.core.networks import checkpoint_networks, gan
-from components.core.registry import registry
 from components.core.stage import inputs
-from components.core.stage.executor import StageResult
 from components.embed import run as embed
 from components.embed.config import EmbedConfig
 from components.embed.own import OwnNetwork
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
-from tests import programs
+from tests import artifacts, programs
 from tests.limits import NO_LIMITS
 
 pytestmark = pytest.mark.slow
@@ -96,21 +94,6 @@ def two_checkpoints(root: Path, dataset: str, make_checkpoint: Callable[..., Pat
     return [make_checkpoint(root / "checkpoints", seed, image, digest) for seed in (0, 1)]
 
 
-def judge(checkpoint: Path, dataset: str, embedding: Path, place: Path, champions: str = "") -> StageResult:
-    inputs: dict[str, Any] = {
-        "checkpoint": str(checkpoint),
-        "dataset": dataset,
-        "embedding": str(embedding),
-        "registry": champions,
-    }
-    return evaluate.run(EvaluateConfig(**inputs, evaluation=str(place), sample_count=400, **NO_LIMITS))
-
-
-@pytest.fixture(scope="module")
-def first(root: Path, dataset: str, embedding: Path, two_checkpoints: list[Path]) -> StageResult:
-    return judge(two_checkpoints[0], dataset, embedding, root / "first")
-
-
 def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: Path, dataset: str) -> None:
     loaded = feature_spaces.load(embedding)
     assert [space.name for space in loaded.description.spaces] == ["mine", "untrained"]
@@ -128,57 +111,47 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     np.testing.assert_allclose(features["mine"] @ features["mine"].T, expected @ expected.T, rtol=0, atol=0.02)
 
 
-def test_scores_go_by_its_name_and_are_those_of_its_features(
-    first: StageResult, two_checkpoints: list[Path], dataset: str, root: Path
+def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
+    two_checkpoints: list[Path], dataset: str, embedding: Path, make_model: Callable[..., Path], tmp_path: Path
 ) -> None:
+    """Those of a model and of the champion, which is the first checkpoint's."""
+    artifacts.crown(tmp_path / "registry", make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1)), 1)
+    found = evaluate.run(
+        EvaluateConfig(
+            checkpoint=str(two_checkpoints[1]),
+            dataset=dataset,
+            embedding=str(embedding),
+            evaluation=str(tmp_path / "e"),
+            registry=str(tmp_path / "registry"),
+            sample_count=400,
+            **NO_LIMITS,
+        )
+    )
     manifest = datasets.Manifest.of(dataset)
     train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
     latents = tf.random.stateless_normal([400, 16], [0, 0], alg="philox")
-    drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     whiten = fit_whitening(in_numpy(train), 40)
-    expected = set_distances.frechet_distance(whiten(in_numpy(drawn)), whiten(in_numpy(test)))
-    assert first.metrics["mine_fd"] == pytest.approx(expected, rel=1e-3)
-    ratio = float(first.metrics["mine_fd"]) / float(first.metrics["mine_fd_floor"])
-    assert first.metrics["mine_fd_ratio"] == pytest.approx(ratio)
-    assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= first.metrics.keys()
-    assert not {"fcd", "kcd", "recall", "champion_fcd"} & first.metrics.keys()
-    assert f": mine_fd {first.metrics['mine_fd']:.3g}, " in str(first.parameters["summary"])
-    reported = json.loads((root / "first" / evaluations.METRICS).read_text())
+    for checkpoint, name in zip(two_checkpoints, ("champion_mine_fd", "mine_fd"), strict=True):
+        drawn = gan.to_pixels(checkpoint_networks.load_averaged(checkpoint)(latents, training=False)).numpy()
+        expected = set_distances.frechet_distance(whiten(in_numpy(drawn)), whiten(in_numpy(test)))
+        assert found.metrics[name] == pytest.approx(expected, rel=1e-3)
+    ratio = float(found.metrics["mine_fd"]) / float(found.metrics["mine_fd_floor"])
+    assert found.metrics["mine_fd_ratio"] == pytest.approx(ratio)
+    assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= found.metrics.keys()
+    assert not {"fcd", "kcd", "recall", "champion_fcd"} & found.metrics.keys()
+    assert f"mine_fd {found.metrics['mine_fd']:.3g}" in str(found.parameters["summary"])
+    reported = json.loads((tmp_path / "e" / evaluations.METRICS).read_text())
     assert evaluations.distance_name(reported) == reported["distance"] == "mine_fd"
     assert evaluations.distance_name({"names": reported["names"]}) == "mine_fd"
-    assert "(mine_fd)" in (root / "first" / evaluations.REPORT).read_text()
-
-
-def test_a_champion_is_compared_in_its_space(
-    first: StageResult,
-    two_checkpoints: list[Path],
-    dataset: str,
-    embedding: Path,
-    make_model: Callable[..., Path],
-    tmp_path: Path,
-) -> None:
-    model = make_model(tmp_path, 0, ImageShape(SIDE, SIDE, 1))
-    shutil.copytree(model, registry.version_folder(tmp_path / "registry", 1))
-    described = models.Description.of(model)
-    champion = registry.Champion(
-        version=1,
-        model_digest=described.digest,
-        checkpoint_digest=described.checkpoint_digest,
-        evaluation_digest=str(first.parameters["evaluation_digest"]),
-    )
-    champion.write(tmp_path / "registry")
-    found = judge(two_checkpoints[1], dataset, embedding, tmp_path / "e", str(tmp_path / "registry"))
-    assert found.metrics["champion_mine_fd"] == pytest.approx(first.metrics["mine_fd"], rel=1e-3)
-    rules = {rule["rule"]: rule for rule in evaluations.Description.of(tmp_path / "e").rules}
+    assert "(mine_fd)" in (tmp_path / "e" / evaluations.REPORT).read_text()
+    rules = {rule["rule"]: rule["value"] for rule in evaluations.Description.of(tmp_path / "e").rules}
     assert {"mine_fd_corrected", "untrained_fcd_corrected", "mine_recall against real images"} <= rules.keys()
     assert {"mine_recall less the champion's", "mine_coverage less the champion's"} <= rules.keys()
-    assert rules["excess over the champion's kernel distance (mine)"]["value"] is not None
-    assert all(rule["value"] is not None for rule in rules.values())
+    assert "excess over the champion's kernel distance (mine)" in rules
+    assert None not in rules.values()
 
 
-def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
-    make_dataset: Callable[..., str], make_checkpoint: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callable[..., str], tmp_path: Path) -> None:
     """Of four strips of an image it tells only whether each is bright, so that most images are alike to it."""
     dataset = make_dataset(tmp_path / "dataset", {"train": 2000, "test": 2000}, classes=[])
 
@@ -193,9 +166,8 @@ def test_one_that_tells_faults_badly_fails_its_certificate_and_is_refused(
     checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
     failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
     assert {"density of real images", "coverage of images repeated 25 times"} <= failed
-    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
     with pytest.raises(DataError, match="own_embedding"):
-        judge(checkpoint, dataset, tmp_path / "e", tmp_path / "evaluation")
+        embeddings.require_certified(tmp_path / "e", embeddings.Description.of(tmp_path / "e"))
 
 
 @pytest.fixture(scope="module")

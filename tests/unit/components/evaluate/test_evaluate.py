@@ -1,6 +1,5 @@
 """Tests for the evaluate stage on a small dataset, generators with random weights, and a real registry."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -28,8 +27,7 @@ from components.evaluate.report import scores_table
 from components.evaluate.scoring import samples, scores
 from components.export import run as export
 from components.export.config import ExportConfig
-from components.publish import run as publish
-from components.publish.config import PublishConfig
+from tests import artifacts
 from tests.fakes.gcs.server import Server
 from tests.limits import NO_LIMITS
 from tests.unit.components.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
@@ -40,40 +38,17 @@ def first(tmp_path_factory: pytest.TempPathFactory, run: Run, two_checkpoints: l
     return run(two_checkpoints[0], tmp_path_factory.mktemp("first") / "evaluation")
 
 
-@pytest.fixture(scope="module")
-def champions(tmp_path_factory: pytest.TempPathFactory, two_checkpoints: list[Path], first: StageResult) -> Path:
-    """A registry whose champion is the first checkpoint's model."""
-    folder = tmp_path_factory.mktemp("champions")
-    export.run(ExportConfig(checkpoint=str(two_checkpoints[0]), model=str(folder / "model")))
-    publish_to(folder / "registry", folder / "model", folder_of(first))
+def champion_of(checkpoint: Path, folder: Path) -> Path:
+    """A registry whose champion is a checkpoint's model."""
+    export.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
+    artifacts.crown(folder / "registry", folder / "model", 1)
     return folder / "registry"
 
 
-def publish_to(place: Path, model: Path, evaluation: Path) -> None:
-    publish.run(PublishConfig(model=str(model), evaluation=str(evaluation), registry=str(place)))
-
-
-@pytest.fixture
-def champion_of(champions: Path, tmp_path: Path) -> Callable[[Path], Path]:
-    """Copies the registry and makes a checkpoint's model version 2 and champion, past the gate."""
-
-    def make(checkpoint: Path) -> Path:
-        place = tmp_path / "registry"
-        shutil.copytree(champions, place)
-        result = export.run(ExportConfig(checkpoint=str(checkpoint), model=str(tmp_path / "model")))
-        shutil.copytree(tmp_path / "model", registry.version_folder(place, 2))
-        champion = registry.read_champion(place)
-        assert champion is not None
-        champion = dataclasses.replace(
-            champion,
-            version=2,
-            model_digest=str(result.parameters["model_digest"]),
-            checkpoint_digest=checkpoints.Description.of(checkpoint).digest,
-        )
-        champion.write(Path(place))
-        return place
-
-    return make
+@pytest.fixture(scope="module")
+def champions(tmp_path_factory: pytest.TempPathFactory, two_checkpoints: list[Path]) -> Path:
+    """A registry whose champion is the first checkpoint's model."""
+    return champion_of(two_checkpoints[0], tmp_path_factory.mktemp("champions"))
 
 
 def rules(result: StageResult) -> list[str]:
@@ -178,7 +153,6 @@ def test_challenger_against_champion_both_ways_round(
     run: Run,
     two_checkpoints: list[Path],
     champions: Path,
-    champion_of: Callable[[Path], Path],
     tmp_path: Path,
 ) -> None:
     challenger = run(two_checkpoints[1], tmp_path / "e", registry=champions)
@@ -189,7 +163,7 @@ def test_challenger_against_champion_both_ways_round(
     assert champion is not None
     assert (described.champion_version, described.champion_digest) == (1, champion.model_digest)
 
-    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1]))
+    reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1], tmp_path))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
     assert "excess over the champion's kernel distance (classifier)" in str(reverse.parameters["summary"])
@@ -201,7 +175,6 @@ def test_conditional_against_unconditional_both_ways_round(
     run: Run,
     dataset: str,
     champions: Path,
-    champion_of: Callable[[Path], Path],
     two_checkpoints: list[Path],
     make_checkpoint: Callable[..., Path],
     tmp_path: Path,
@@ -219,7 +192,7 @@ def test_conditional_against_unconditional_both_ways_round(
     with Image.open(tmp_path / "e" / evaluations.SAMPLES) as sheet:
         assert sheet.size == (8 * 58 - 2, 3 * 58 - 2)
 
-    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional))
+    reverse = run(two_checkpoints[1], tmp_path / "reverse", registry=champion_of(conditional, tmp_path))
     # Published, it draws the same labels from the same proportions.
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
@@ -253,15 +226,12 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset:
 
 
 @pytest.fixture
-def registries(
-    champions: Path, tmp_path: Path, make_model: Callable[..., Path], make_evaluation: Callable[..., Path]
-) -> dict[str, Path]:
+def registries(champions: Path, tmp_path: Path, make_model: Callable[..., Path]) -> dict[str, Path]:
     """Registries whose champion need not be scored, or cannot be."""
     damaged, other = tmp_path / "damaged", tmp_path / "other"
     shutil.copytree(champions, damaged)
     (registry.version_folder(damaged, 1) / "saved_model.pb").write_bytes(b"")
-    model = make_model(tmp_path / "large", image=ImageShape(12, 8, 1))
-    publish_to(other, model, make_evaluation(tmp_path / "its", model))
+    artifacts.crown(other, make_model(tmp_path / "large", image=ImageShape(12, 8, 1)), 1)
     return {"the same": champions, "damaged": damaged, "other images": other, "empty": tmp_path / "nothing yet"}
 
 

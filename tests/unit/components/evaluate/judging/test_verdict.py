@@ -67,8 +67,6 @@ LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.na
 DIFFERENCES = dict.fromkeys(("recall", "coverage", "class_distance"), around(0.0, 0.03))
 FLOOR_ERRORS: dict[str, float | None] = {"classifier": 1e-4, "untrained": 1e-4}
 BLOCKS = {"classifier": [0.010, 0.012, 0.011, 0.009, 0.011], "untrained": [0.020, 0.021, 0.019, 0.022, 0.020]}
-
-
 CHAMPION = Champion(version=3, checkpoint_digest="old", image=SHAPE, blocks=BLOCKS, differences=DIFFERENCES)
 
 
@@ -130,7 +128,7 @@ def test_an_interval_beyond_a_limit_alone_rejects(name: str, value: float, half_
     found = _judge({name: around(value, half_width)})
     assert found.verdict == REJECT
     assert _outcomes(found) == {name: FAILED}
-    assert found.reasons[0].startswith(f"{name} is {value:g} (")
+    assert f"{name} is {value:g} " in found.reasons[0]
 
 
 @pytest.mark.parametrize(("name", "value", "half_width"), BEYOND)
@@ -141,7 +139,6 @@ def test_an_interval_with_the_limit_inside_alone_holds(name: str, value: float, 
     found = _judge({name: around(middle, abs(value - GOOD[name].value))})
     assert found.verdict == HOLD
     assert _outcomes(found) == {name: HELD}
-    assert found.reasons[0].endswith(", undecided with these images")
 
 
 def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
@@ -153,7 +150,7 @@ def test_one_limit_exceeded_rejects_however_many_are_undecided() -> None:
 def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
     found = _judge(scores={"bad_samples": 1})
     assert found.verdict == REJECT
-    assert found.reasons == ["bad_samples is 1, expected at most 0"]
+    assert _outcomes(found) == {"bad_samples": FAILED}
 
 
 @pytest.mark.parametrize("name", ["bad_samples", "density"])
@@ -161,7 +158,8 @@ def test_a_sample_with_a_pixel_that_is_not_finite_rejects() -> None:
 def test_a_score_that_is_missing_or_not_finite_rejects(name: str, value: float | None) -> None:
     found = _judge(scores={name: value}, champion=CHAMPION)
     assert found.verdict == REJECT
-    assert found.reasons == [f"the scores {name} are missing or not finite; expected finite, every one"]
+    (reason,) = found.reasons
+    assert name in reason
 
 
 @pytest.mark.parametrize("name", list(GOOD))
@@ -182,7 +180,7 @@ def test_an_end_that_is_infinite_is_written_as_unknown() -> None:
 def test_without_limits_nothing_is_promoted() -> None:
     found = _judge(config=dataclasses.replace(CONFIG, distance_limit=0.0))
     assert found.verdict == REJECT
-    assert found.reasons == ["the limits are not set; expected limits to keep to"]
+    assert _outcomes(found) == {"limits": FAILED}
 
 
 @pytest.mark.parametrize(("uncertified", "outcome", "verdict"), [("hold", HELD, HOLD), (JUDGE, PASSED, PROMOTE)])
@@ -192,7 +190,7 @@ def test_without_a_certificate_a_good_model_is_held_unless_it_is_to_judge(
     config = dataclasses.replace(CONFIG, uncertified=uncertified)
     found = _judge(config=config, uncertified="34 test images, 2,000 needed")
     assert found.verdict == verdict
-    assert "uncertified: 34 test images, 2,000 needed" in found.reasons
+    assert "34 test images, 2,000 needed" in found.reasons[-1]
     assert [rule.outcome for rule in found.rules if rule.rule == "feature space"] == [outcome]
     assert _judge({"class_ratio": around(0.1, 0.1)}, config=config, uncertified="x").verdict == REJECT
 
@@ -213,7 +211,7 @@ def test_limits_on_classes_are_left_out_without_classes() -> None:
 def test_challenger_and_champion_both_ways_round() -> None:
     better = _judge(champion=CHAMPION)
     assert better.verdict == PROMOTE
-    assert better.reasons == ["significantly within every limit and better than the champion, version 3"]
+    assert "version 3" in better.reasons[0]
     swapped = _judge(champion=dataclasses.replace(CHAMPION, blocks=_moved(-0.005)), blocks=BLOCKS)
     assert swapped.verdict == REJECT
     assert "excess over the champion's kernel distance (classifier)" in swapped.reasons[0]
@@ -222,8 +220,7 @@ def test_challenger_and_champion_both_ways_round() -> None:
 def test_the_same_samples_hold() -> None:
     found = _judge(champion=CHAMPION, blocks=BLOCKS)
     assert found.verdict == HOLD
-    assert len(found.reasons) == 1
-    assert "version 3" in found.reasons[0]
+    assert list(_outcomes(found)) == ["smallest excess over the champion's kernel distance"]
 
 
 @pytest.mark.parametrize(("better", "other"), [("classifier", "untrained"), ("untrained", "classifier")])
@@ -275,7 +272,7 @@ def test_without_a_floor_nothing_is_compared(error: float | None) -> None:
 def test_the_champion_itself_is_held() -> None:
     found = _judge(champion=CHAMPION, checkpoint_digest="old")
     assert found.verdict == HOLD
-    assert "is already the champion, version 3" in found.reasons[0]
+    assert _outcomes(found) == {"checkpoint": HELD}
 
 
 @pytest.mark.parametrize(

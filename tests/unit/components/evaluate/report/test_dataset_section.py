@@ -40,12 +40,12 @@ def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(
     dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]
 ) -> None:
     loaded = {split: splits[split] for split in ("train", "test")}
-    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)["sheets"]
-    assert [sheet["caption"] for sheet in found] == [
-        f"{len(splits[split][0])} images of {split}: a row for each class, dark, left, right"
-        for split in datasets.SPLITS
+    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)
+    assert found["counts"] == [
+        {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in datasets.SPLITS]}
+        for label, name in enumerate(["dark", "left", "right"])
     ]
-    for split, sheet in zip(datasets.SPLITS, found, strict=True):
+    for split, sheet in zip(datasets.SPLITS, found["sheets"], strict=True):
         tiles = sheets.images_of(sheet["png"], 8, 8)
         assert tiles.shape[:2] == (3, 8)
         images, labels = splits[split]
@@ -70,21 +70,9 @@ def test_of_many_classes_the_first_are_shown_and_all_are_counted(
     names = [f"class {label}" for label in range(70)]
     dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
     found = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
-    assert [sheet["caption"] for sheet in found["sheets"]] == [
-        f"{count} images of {split}: a row for each of the first 20 of 70 classes"
-        for split, count in (("train", 50), ("test", 9))
-    ]
+    assert len(found["sheets"]) == 2  # there are no validation images
     assert sheets.images_of(found["sheets"][0]["png"], 8, 8).shape[:2] == (20, 8)
     assert [row["name"] for row in found["counts"]] == names
-
-
-def test_images_are_counted_by_class_and_split(dataset: str, splits: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    found = dataset_section.of(dataset, datasets.Manifest.of(dataset), splits)["counts"]
-    expected = [
-        {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in datasets.SPLITS]}
-        for label, name in enumerate(["dark", "left", "right"])
-    ]
-    assert found == expected
 
 
 def test_leaking_images_stand_beside_their_training_images(

@@ -1,7 +1,6 @@
 """Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +20,21 @@ Splits = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
-    counts = {"train": 900, "validation": COUNT, "test": COUNT}
-    return make_dataset(tmp_path_factory.mktemp("scores") / "dataset", counts)
-
-
-@pytest.fixture(scope="module")
 def splits(dataset: str) -> Splits:
+    """Images for training, for the reference, and others that are as real."""
     manifest = datasets.Manifest.of(dataset)
-    return {split: dataset_reader.load_split(dataset, manifest, split)[0] for split in datasets.SPLITS}
+    train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
+    return {"train": train[:900], "test": test[:COUNT], "validation": test[COUNT : 2 * COUNT]}
 
 
 @pytest.fixture(scope="module")
-def embedding(dataset: str, make_embedding: Callable[..., Path]) -> feature_spaces.FeatureSpaces:
-    return feature_spaces.load(make_embedding(Path(dataset).with_name("embedding"), dataset))
+def spaces(embedding: Path) -> feature_spaces.FeatureSpaces:
+    return feature_spaces.load(embedding)
 
 
 @pytest.fixture(scope="module")
-def reference(embedding: feature_spaces.FeatureSpaces, splits: Splits) -> scores.Reference:
-    return scores.make_reference(embedding, splits["train"], splits["test"], COUNT, seed=0)
+def reference(spaces: feature_spaces.FeatureSpaces, splits: Splits) -> scores.Reference:
+    return scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
 
 
 def _score(reference: scores.Reference, images: np.ndarray) -> Scores:
@@ -73,17 +68,17 @@ def test_copies_of_training_images_are_found_and_shown(reference: scores.Referen
 
 
 def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
-    embedding: feature_spaces.FeatureSpaces, splits: Splits, monkeypatch: pytest.MonkeyPatch
+    spaces: feature_spaces.FeatureSpaces, splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scores, "_TRAIN_AT_MOST", 600)
     train = splits["train"]
-    sampled = scores.make_reference(embedding, train, splits["test"], COUNT, seed=0)
+    sampled = scores.make_reference(spaces, train, splits["test"], COUNT, seed=0)
     assert len(sampled.searched) == len(sampled.train) == len(np.unique(sampled.searched)) == 600
     # Of 600 among 900, each third holds about 200; the first 600 would hold 0 of the last third.
     assert np.bincount(sampled.searched // 300) == pytest.approx([200, 200, 200], abs=40)
-    again = scores.make_reference(embedding, train, splits["test"], COUNT, seed=0)
+    again = scores.make_reference(spaces, train, splits["test"], COUNT, seed=0)
     np.testing.assert_array_equal(sampled.searched, again.searched)
-    other = scores.make_reference(embedding, train, splits["test"], COUNT, seed=1)
+    other = scores.make_reference(spaces, train, splits["test"], COUNT, seed=1)
     assert not np.array_equal(sampled.searched, other.searched)
 
     copied = sampled.searched[-COUNT:]
@@ -102,10 +97,10 @@ def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Re
 
 
 def test_a_class_left_out_shows_in_its_share_and_its_coverage(
-    reference: scores.Reference, embedding: feature_spaces.FeatureSpaces, splits: Splits
+    reference: scores.Reference, spaces: feature_spaces.FeatureSpaces, splits: Splits
 ) -> None:
     images = np.concatenate([splits["validation"], splits["train"]])
-    logits = embedding.embed(images)[1]
+    logits = spaces.embed(images)[1]
     assert logits is not None
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
     found = _score(reference, kept)
@@ -118,22 +113,22 @@ def test_a_class_left_out_shows_in_its_share_and_its_coverage(
 
 def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
     reference: scores.Reference,
-    embedding: feature_spaces.FeatureSpaces,
+    spaces: feature_spaces.FeatureSpaces,
     splits: Splits,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        features, logits = feature_spaces.FeatureSpaces.embed(embedding, images)
+        features, logits = feature_spaces.FeatureSpaces.embed(spaces, images)
         features["untrained"][0, 0] = math.nan
         return features, logits
 
-    monkeypatch.setattr(embedding, "embed", broken)
+    monkeypatch.setattr(spaces, "embed", broken)
     found = _score(reference, splits["validation"])
     assert found.values.keys() == reference.no_scores.keys()
     assert set(found.values.values()) == {None}
     assert found.shares is None
     with pytest.raises(DataError, match="not finite for real images"):
-        scores.make_reference(embedding, splits["train"], splits["test"], COUNT, seed=0)
+        scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
 
 
 def test_batches_do_not_matter(reference: scores.Reference, splits: Splits) -> None:
