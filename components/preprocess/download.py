@@ -22,12 +22,7 @@ _SECONDS_BETWEEN_LINES = 3
 
 
 def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
-    """Return the folder of the four official files, and download those that it lacks.
-
-    Raises:
-        TransientError: The server does not answer within seconds, or breaks off.
-        DataError: What it sends has another MD5 sum than the published one.
-    """
+    """Return the folder of the four official files, and download those that it lacks."""
     location = Location.of(downloads) / "fashion-mnist"
     location.fetch_files(".gz")
     for name, md5 in FASHION_MNIST_MD5.items():
@@ -57,15 +52,13 @@ def _get(address: str) -> bytes:
                     logged = time.monotonic()
     except urllib.error.HTTPError as error:
         error.close()
-        raise _failed(address, error) from None
+        reason: object = error
     except (OSError, HTTPException) as error:
-        raise _failed(address, getattr(error, "reason", error)) from None
-    return bytes(content)
-
-
-def _failed(address: str, reason: object) -> TransientError:
+        reason = getattr(error, "reason", error)
+    else:
+        return bytes(content)
     alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
-    return TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}")
+    raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}")
 
 
 def _md5(content: bytes) -> str:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import gc
 import hashlib
-import itertools
 import logging
 import math
 import shutil
@@ -22,7 +21,7 @@ from components.core.sources.files import printable
 from components.core.sources.sources import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
-from components.core.storage import atomic_files, digests
+from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.location import Location
 from components.preprocess import download, leaks, reuse
 from components.preprocess.config import PreprocessConfig
@@ -154,9 +153,8 @@ def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -
     """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
     if not config.former_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
-    hashes = (bytes.fromhex(file.sha256) for file in held.listing.files)
-    in_bucket = any(not file.sha256 for file in itertools.islice(held.listing.files, 1))
-    return reuse.cache_of(config.former_datasets, plan.recipe, None if in_bucket else hashes, folder)
+    hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(each.sha256) for each in held.listing.files)
+    return reuse.cache_of(config.former_datasets, plan.recipe, hashes, folder)
 
 
 def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
@@ -222,17 +220,20 @@ def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
 
 def _require_images(splits: dict[str, Split], classes: list[str], made: dict[str, float]) -> None:
     """Refuse an empty split, or a class of which the source has no image to train on."""
-    for name in ("train", "test"):
-        if not splits[name].records:
-            shown = ", ".join(f"{split.records:,} {each}" for each, split in splits.items())
-            raise DataError(f"the {name} split is empty ({shown} images); give more images, or change the fractions")
+    if not (splits["train"].records and splits["test"].records):
+        shown = _listed({name: split.records for name, split in splits.items()})
+        raise DataError(f"the train or test split is empty ({shown} images); give more images, or change the fractions")
     for label, name in enumerate(classes):
         counts = {split: found.class_counts[label] for split, found in splits.items()}
-        shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
         if not sum(counts[split] for split in ("train", *made)):
-            raise DataError(f"class {name} has no image to train on ({shown} images); give more of it, or remove it")
+            shown = f"{_listed(counts)} images"
+            raise DataError(f"class {name} has no image to train on ({shown}); give more of it, or remove it")
         if not counts["train"]:  # chance gave all to the splits that are made of it
-            log.warning("class %s is so small that it has no image to train on (%s images)", name, shown)
+            log.warning("class %s is so small that it has no image to train on (%s images)", name, _listed(counts))
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {split}" for split, count in counts.items())
 
 
 def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:
@@ -244,8 +245,8 @@ def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]
 
 
 def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
-    splits = ", ".join(f"{manifest.splits[name].records:,} {name}" for name in datasets.SPLITS)
-    summary = f"{splits} images of {manifest.image}"
+    records = {name: manifest.splits[name].records for name in datasets.SPLITS}
+    summary = f"{_listed(records)} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
     summary += f", {quarantined:,} set aside" if quarantined else ""

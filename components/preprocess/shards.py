@@ -13,7 +13,8 @@ from components.core.artifacts import datasets
 from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import atomic_files, tfrecord
-from components.preprocess import attempt, leaks, reuse, rows
+from components.preprocess import leaks, reuse, rows
+from components.preprocess.beam import attempt
 from components.preprocess.leaks import Leak, Signed
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome, Place

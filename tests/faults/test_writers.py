@@ -35,7 +35,7 @@ WRITE_THEMSELVES = {
     "components/core/storage/location.py": "a bucket's mirror, each file aside and renamed",
     "components/export/draw.py": "into a scratch folder",
     "components/export/make.py": "into a scratch folder",
-    "components/preprocess/attempt.py": "an attempt's notes to itself, renamed",
+    "components/preprocess/beam/attempt.py": "an attempt's notes to itself, renamed",
     "components/preprocess/beam/pipeline.py": "into an attempt's folder",
     "components/preprocess/reuse.py": "a temporary file",
     "components/preprocess/rows.py": "into an attempt's folder",

@@ -12,8 +12,8 @@ from pathlib import Path
 import apache_beam as beam
 
 from components.core.errors import naming
-from components.preprocess import attempt, leaks, rows, shards
-from components.preprocess.beam import progress, runners
+from components.preprocess import leaks, rows, shards
+from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
@@ -29,14 +29,7 @@ Chunk = tuple[int, int]  # offset and bytes of some parts in the file of parts
 
 
 def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, beam_options: str) -> Made:
-    """Make the shards of a dataset of so many images in a folder that every worker sees.
-
-    Raises:
-        ConfigError: Beam does not know an option.
-        DataError: A file is damaged or gone.
-        OSError: A shard cannot be written.
-        TransientError: The runner failed, or its workers do not see the folder.
-    """
+    """Make the shards of a dataset of so many images in a folder that every worker sees."""
     rows_at, row_bytes = folder / ROWS_FOLDER, rows.row_type(plan.image).itemsize
     rows_at.mkdir()
     shard_count = sum(plan.shard_counts.values())

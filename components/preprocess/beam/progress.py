@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from components.preprocess import attempt, rows
+from components.preprocess import rows
+from components.preprocess.beam import attempt
 
 log = logging.getLogger(__name__)
 

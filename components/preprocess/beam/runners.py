@@ -48,8 +48,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 def pipeline(beam_options: str) -> Iterator[beam.Pipeline]:
     """Yield a pipeline to be wired in the block, and run it after that.
 
-    An error in this process is raised unchanged, because it may be a defect of the steps. An error of another runner
-    becomes a ConfigError or a TransientError.
+    Errors of Beam in this process are raised unchanged, because they may be defects of the steps.
     """
     options, runner = chosen(beam_options)
     if isinstance(runner, PortableRunner):
@@ -125,12 +124,17 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         words = shlex.split(beam_options)
     except ValueError as error:
         raise ConfigError(f"beam_options: {error} in {beam_options!r}") from None
+    unknown: list[str] = []
+
+    def note(parser: Any) -> None:
+        unknown[:] = parser.parse_known_args(words)[1]
+
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             options = PipelineOptions(words)
-            named = options.view_as(StandardOptions).runner
-            unknown = _unknown_words(words)
+            if words:  # to ask for all options takes as long as a thousand images
+                options.get_all_options(add_extra_args_fn=note, retain_unknown_options=True)
     except SystemExit:
         reason = complaint.getvalue().strip().splitlines()[-1].partition("error: ")[2]
         raise ConfigError(f"beam_options: {reason}") from None
@@ -139,6 +143,7 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
             "beam_options: --direct_running_mode=multi_processing is not supported, as it is no faster; leave it out, "
             "give multi_threading, or give the --runner of a cluster"
         )
+    named = options.view_as(StandardOptions).runner
     if named in _LOCAL_RUNNERS:
         if unknown:
             raise ConfigError(f"beam_options: Beam does not know {' '.join(unknown)}")
@@ -159,18 +164,6 @@ def _is_in_memory(options: PipelineOptions) -> bool:
     """Whether the one worker is a thread of this process, as by default."""
     local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     return local and options.view_as(DirectOptions).direct_running_mode == "in_memory"
-
-
-def _unknown_words(words: list[str]) -> list[str]:
-    unknown = list(words)
-    if not words:
-        return unknown  # to ask for all options takes as long as a thousand images
-
-    def note(parser: Any) -> None:
-        unknown[:] = parser.parse_known_args(words)[1]
-
-    PipelineOptions(words).get_all_options(add_extra_args_fn=note, retain_unknown_options=True)
-    return unknown
 
 
 def _reason(error: BaseException) -> str:

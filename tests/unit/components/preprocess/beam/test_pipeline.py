@@ -7,8 +7,8 @@ import pytest
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError, TransientError
 from components.core.sources.files import SourceFile
-from components.preprocess import attempt, rows, shards
-from components.preprocess.beam import pipeline
+from components.preprocess import rows, shards
+from components.preprocess.beam import attempt, pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan

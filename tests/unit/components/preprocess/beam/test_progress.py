@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.preprocess import attempt, rows
-from components.preprocess.beam import progress
+from components.preprocess import rows
+from components.preprocess.beam import attempt, progress
 from components.preprocess.beam.progress import Done
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DataError, StageError, TransientError
-from components.preprocess import attempt
+from components.preprocess.beam import attempt
 
 
 @pytest.mark.parametrize(
