@@ -27,9 +27,9 @@ from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
 from components.train.monitoring.sample_grid import SampleGrid
+from components.train.monitoring.watchdog import Watchdog
 from components.train.rollback import Nonfinite, Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
-from components.train.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ _SAMPLES = "samples"
 def fetch(place: Location) -> None:
     """Fetch the newest whole checkpoint from the bucket unless this machine has one as new.
 
-    Raises:
-        DataError: All checkpoints in the bucket are damaged, as training must not start from scratch unnoticed.
+    If all in the bucket are damaged it raises, as training must not start from scratch unnoticed.
     """
     if not place.in_bucket:
         return
@@ -108,8 +107,7 @@ class Uploads:
     def saved(self, step: int, kept: _Kept) -> None:
         """Note that the checkpoint of a step was written; `kept` chooses the steps that the bucket keeps.
 
-        Raises:
-            Superseded: Another process committed another checkpoint of an earlier step.
+        It raises if another process committed another checkpoint of an earlier step.
         """
         if self._superseded:
             raise self._superseded

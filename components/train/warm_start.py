@@ -42,21 +42,14 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     from components.core.networks.gan import NetworkConfig
     from components.train.step import network_of
 
-    try:
-        there = NetworkConfig.from_json(described.network)
-    except (KeyError, TypeError) as error:
-        raise DataError(f"initial_checkpoint {config.initial_checkpoint} names no networks: {error!r}") from None
+    there = NetworkConfig.from_json(described.network)
     here = network_of(config, manifest.image, manifest.class_count)
     values: dict[str, tuple[Any, Any]] = {
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)
     }
     of_classes = values.pop("classes")
-    values["conditioning"] = _conditioning(of_classes[0]), _conditioning(of_classes[1])
+    values["conditioning"] = "class" if of_classes[0] else "none", config.conditioning
     if all(of_classes):  # networks without labels can go on with any classes
         values["classes"] = described.classes, manifest.classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]
-
-
-def _conditioning(classes: int) -> str:
-    return "class" if classes else "none"

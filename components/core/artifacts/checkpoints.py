@@ -74,8 +74,9 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
     """
     wrong = not_finite(state)
     if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise TrainingDiverged(
-            f"{_listed(wrong)} is not finite at step {description.step}, and no checkpoint is made of that; start "
+            f"{wrong[0]}{more} is not finite at step {description.step}, and no checkpoint is made of that; start "
             "again to go on from the newest one"
         )
     place = step_folder(checkpoints, description.step)
@@ -95,10 +96,6 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
         for name, array in sorted(state.items())
         if np.issubdtype(np.asarray(array).dtype, np.inexact) and not np.isfinite(array).all()
     ]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
 
 
 def _remove_damaged(checkpoint: Path | Location) -> None:

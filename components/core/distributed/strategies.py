@@ -81,9 +81,8 @@ def set_threads(exact: bool = False) -> None:
     the cores, unless `TF_NUM_INTRAOP_THREADS` is set: its graph has two operations ready at any time, and by
     TensorFlow's default each uses all cores and they wait for each other.
 
-    Args:
-        exact: Take one thread instead, on any machine and despite the variable. The virtual shards, which do not
-            depend on each other, keep the cores busy.
+    `exact` takes one thread instead, on any machine and despite the variable: the virtual shards, which do not depend
+    on each other, keep the cores busy.
     """
     if exact:
         count = 1

@@ -22,16 +22,16 @@ def load_averaged(checkpoint: Place, expected_digest: str = "") -> keras.Model:
     Raises:
         DataError: The checkpoint is missing, damaged, has another digest, or does not fit this version's networks.
     """
-    return _restore(gan.build_generator, checkpoint, expected_digest, AVERAGE, "generator")
+    return _load(gan.build_generator, checkpoint, expected_digest, AVERAGE)
 
 
-def load_critic(checkpoint: Place, expected_digest: str = "") -> keras.Model:
+def load_critic(checkpoint: Place) -> keras.Model:
     """Load the critic, from float32 images to float32 scores [n, 1]; as `load_averaged`."""
-    return _restore(gan.build_critic, checkpoint, expected_digest, CRITIC, "critic")
+    return _load(gan.build_critic, checkpoint, "", CRITIC)
 
 
-def _restore(
-    build: Callable[[gan.NetworkConfig], keras.Model], checkpoint: Place, expected_digest: str, prefix: str, what: str
+def _load(
+    build: Callable[[gan.NetworkConfig], keras.Model], checkpoint: Place, expected_digest: str, prefix: str
 ) -> keras.Model:
     description = checkpoints.Description.of(checkpoint, expected_digest)
     model = build(gan.NetworkConfig.from_json(description.network))
@@ -39,7 +39,7 @@ def _restore(
     wanted = {prefix + variable.path: np.asarray(variable) for variable in model.variables}
     wrong = checkpoints.differences(wanted, arrays)
     if wrong:
-        raise DataError(f"checkpoint {checkpoint} does not fit this version's {what}: {'; '.join(wrong)}")
+        raise DataError(f"checkpoint {checkpoint} does not fit this version's {model.name}: {'; '.join(wrong)}")
     for variable in model.variables:
         variable.assign(arrays[prefix + variable.path])
     return model

@@ -53,16 +53,14 @@ class Progress:
     def write_row(self, step: int) -> None:
         """Write the window's means, and begin the next window."""
         means = self._window.means()
-        if self._folder is not None and self._writer is not None:
-            self._write_row(step, means, self._folder, self._writer)
-        self._timed_steps, self._seconds = 0, 0.0
-
-    def _write_row(self, step: int, means: dict[str, float], folder: Path, writer: tf.summary.SummaryWriter) -> None:
         if self._timed_steps:
             self._rate = self._timed_steps * self._images_per_step / self._seconds
+        self._timed_steps, self._seconds = 0, 0.0
+        if self._folder is None or self._writer is None:
+            return
         row: dict[str, float | None] = {"step": step, **means, "images_per_second": self._rate or None}
-        training_log.append(folder / training_log.METRICS, row)
-        with writer.as_default(step=step):
+        training_log.append(self._folder / training_log.METRICS, row)
+        with self._writer.as_default(step=step):
             for name, value in row.items():
                 if name != "step" and value is not None:
                     tf.summary.scalar(name, value)

@@ -1,8 +1,5 @@
-"""A checkpoint made on any number of replicas goes on on any other, and is judged and exported on one CPU."""
+"""A checkpoint made on any number of replicas goes on on any other."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, evaluations, models
+from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import checkpoint_networks
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 from tests import artifacts
-from tests.limits import NO_LIMITS
 
 IMAGE = ImageShape(12, 10, 1)
 LEGS = (1, 2, 4, 8, 1)  # the replicas of each leg of a training
@@ -102,31 +97,3 @@ def test_a_training_over_1_2_4_8_and_1_replicas_is_that_on_one(on_replicas: Call
         assert allowed <= 1e-6 * max(np.abs(array).max(), 1e-3), name  # or it would say nothing
         differing += not np.array_equal(legs[name], array)
     assert differing > 30  # as replicas do round otherwise
-
-
-@pytest.mark.long
-def test_what_eight_replicas_made_is_judged_and_exported_on_one_cpu(
-    make_dataset: Callable[..., str], make_embedding: Callable[..., Path], tmp_path: Path
-) -> None:
-    dataset = make_dataset(tmp_path / "dataset", {"train": 900, "validation": 10, "test": 400})
-    checkpoint, model, evaluation = tmp_path / "t" / "step-0000000004", tmp_path / "model", tmp_path / "evaluation"
-    small = {"steps": 4, "batch_size": 16, "latent_size": 8, "base_filters": 4}
-    embedding = make_embedding(tmp_path / "embedding", dataset)
-    judged = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": evaluation}
-    for stage, settings in (
-        ("train", {"dataset": dataset, "checkpoints": tmp_path / "t", "accelerator": "cpu", "replicas": 8, **small}),
-        ("export", {"checkpoint": checkpoint, "model": model}),
-        ("evaluate", {**judged, "sample_count": 500, **NO_LIMITS}),
-    ):
-        flags = [f"--{name}={value}" for name, value in settings.items()]
-        command = [sys.executable, "-m", f"components.{stage}", *flags]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-        assert done.returncode == 0, done.stderr
-    described = checkpoints.Description.of(checkpoint)
-    assert (described.made_with["accelerator"], described.made_with["replicas"]) == ("cpu", 8)
-    assert models.Description.of(model).checkpoint_digest == described.digest
-    assert evaluations.Description.of(evaluation).checkpoint_digest == described.digest
-    latents = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
-    drawn = checkpoint_networks.load_averaged(checkpoint)(latents, training=False).numpy()
-    assert np.isfinite(drawn).all()
-    assert drawn.std() > 0

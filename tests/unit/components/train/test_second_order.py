@@ -77,13 +77,13 @@ def test_right_layers_are_right_and_accepted(kind: str) -> None:
 def test_wrong_layers_are_wrong_and_refused(kind: str) -> None:
     errors = penalty_errors(lambda: critic_with(WRONG[kind]), IMAGE)
     assert max(errors.values()) > 1e-4, errors
-    with pytest.raises(ConfigError, match=rf"\({kind}\) cannot be used: .*; use "):
+    with pytest.raises(ConfigError, match=rf"\({kind}\) .*; use "):
         refuse_wrong_layers(critic_with(WRONG[kind]))
 
 
 @pytest.mark.parametrize("kind", UNFIT)
 def test_unfit_layers_are_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"\({kind}\) cannot be used: "):
+    with pytest.raises(ConfigError, match=rf"\({kind}\)"):
         refuse_wrong_layers(critic_with(UNFIT[kind]))
 
 

@@ -199,14 +199,6 @@ def test_a_restored_state_goes_on_exactly(here: tf.distribute.Strategy, fresh: W
     assert all(np.array_equal(left[name], right[name]) for name in left)
 
 
-def test_every_variable_is_in_the_state(fresh: WganStep) -> None:
-    """3 networks; two slots per trained variable; two counters of updates; the step."""
-    wgan = fresh
-    models = (wgan.generator, wgan.critic, wgan.average)
-    trained = len(wgan.generator.trainable_variables) + len(wgan.critic.trainable_variables)
-    assert len(wgan.state()) == sum(len(model.variables) for model in models) + 2 * trained + 2 + 1
-
-
 def test_each_batch_meets_its_own_noise(here: tf.distribute.Strategy) -> None:
     """Noise differs between steps, inner steps and purposes: fed the same pixels, no two updates are alike."""
     wgan = make(here, generator_learning_rate=1e-12, critic_learning_rate=1e-12, ema_decay=0.0)
