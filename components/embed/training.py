@@ -16,7 +16,6 @@ from components.core.distributed.update import (
     BatchPartition,
     BatchShard,
     LossOutput,
-    Resumable,
     apply_update,
     of_one_replica,
 )
@@ -34,7 +33,7 @@ _BETA_1, _BETA_2 = 0.9, 0.999
 _LOG_SECONDS = 5.0
 
 
-class ClassifierStep(Resumable):
+class ClassifierStep:
     """The classifier, its optimiser, and the update that trains it on any number of replicas.
 
     The learning rate falls to 0 over `total_steps` updates by a half cosine.
@@ -85,10 +84,6 @@ class ClassifierStep(Resumable):
         done = tf.cast(self._adam.iterations, self._float) / self._total_steps
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
         return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
-
-    def state(self) -> dict[str, tf.Variable]:
-        weights = {f"classifier/{variable.path}": variable.value for variable in self.model.variables}
-        return weights | self._adam.state("adam", [variable.path for variable in self.model.trainable_variables])
 
 
 def train_classifier(

@@ -3,10 +3,11 @@
 The loop over steps runs inside one `tf.function`, outside `strategy.run`, as TensorFlow's strategies need it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
@@ -16,7 +17,6 @@ from components.core.distributed.update import (
     BatchShard,
     FiniteCheck,
     LossOutput,
-    Resumable,
     apply_update,
     of_one_replica,
 )
@@ -58,7 +58,7 @@ def seed_after(seed: int, rollbacks: Any) -> Any:
     return seed + rollbacks * 2**31
 
 
-class WganStep(Resumable):
+class WganStep:
     """Networks, optimisers and the generator's moving average, and the update that trains them.
 
     With `precision` bfloat16 the networks multiply in it; everything else is float32.
@@ -269,6 +269,7 @@ class WganStep(Resumable):
             average.value.assign_sub((1.0 - decay) * (average.value - current.value))
 
     def state(self) -> dict[str, tf.Variable]:
+        """Return every variable that training needs to go on, by a name that does not depend on the strategy."""
         named: dict[str, tf.Variable] = {"step": self.step}
         for prefix, model in zip(NETWORKS, (self.generator, self.critic, self.average), strict=True):
             named |= {f"{prefix}/{variable.path}": variable.value for variable in model.variables}
@@ -278,6 +279,15 @@ class WganStep(Resumable):
         ):
             named |= adam.state(prefix, [variable.path for variable in model.trainable_variables])
         return named
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        """Return the present state as arrays."""
+        return {name: variable.numpy() for name, variable in self.state().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Set the state; names, shapes and types must be those of `state()`."""
+        for name, variable in self.state().items():
+            variable.assign(arrays[name])
 
 
 def _is_one_cpu(strategy: tf.distribute.Strategy) -> bool:

@@ -4,12 +4,10 @@ Loss functions return one value per example and never average. One line here div
 over replicas. All noise is drawn for the global batch and sliced, so that it does not depend on the number of replicas.
 """
 
-import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from components.core.errors import ConfigError
@@ -257,23 +255,6 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
     # The norm of bounded gradients is finite.
     return tf.nest.pack_sequence_as(parts[0], total), tf.concat([wrong == 0, [True]], axis=0)
-
-
-class Resumable(abc.ABC):
-    """State that can be saved as arrays and restored."""
-
-    @abc.abstractmethod
-    def state(self) -> dict[str, tf.Variable]:
-        """Return every variable that training needs to go on, by a name that does not depend on the strategy."""
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
-        """Return the present state as arrays."""
-        return {name: variable.numpy() for name, variable in self.state().items()}
-
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Set the state; names, shapes and types must be those of `state()`."""
-        for name, variable in self.state().items():
-            variable.assign(arrays[name])
 
 
 def of_one_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:
