@@ -81,7 +81,7 @@ def _make_embedding(
     with location.new_folder(embeddings.MANIFEST) as folder:
         saved_models.save(module, folder / embeddings.MODEL_FOLDER)
         feature_spaces.save_whitenings(folder, whitenings)
-        description = embeddings.Description(
+        embeddings.Description(
             image=image,
             spaces=[
                 embeddings.Space(name=name, feature_size=len(whitening.mean), components=whitening.size)
@@ -100,8 +100,7 @@ def _make_embedding(
                 replicas=strategy.num_replicas_in_sync,
                 threads=threads(),
             ),
-        )
-        description.write(folder)
+        ).write(folder)
 
 
 def _better_than_chance(accuracy: float, labels: np.ndarray) -> bool:

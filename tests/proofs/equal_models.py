@@ -14,6 +14,7 @@ import numpy as np
 import scipy.stats
 
 from components.core.artifacts import checkpoints, datasets
+from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT, follows
 from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces, set_distances
 from components.evaluate.judging.comparison import LEVEL, Difference, compare
@@ -40,10 +41,8 @@ def features_of(dataset: Path, embedding: Path, checkpoint: Path) -> list[dict[s
 
 def outcome(differences: list[Difference]) -> str:
     """What the rules of the kernel distance come to."""
-    if any(difference.worse and not difference.not_worse for difference in differences):
-        return "REJECT"
-    all_within = all(difference.not_worse for difference in differences)
-    return "PROMOTE" if all_within and any(difference.better for difference in differences) else "HOLD"
+    found = follows([difference.outcome for difference in differences])
+    return HOLD if found == PROMOTE and not any(difference.better for difference in differences) else found
 
 
 def main() -> int:
@@ -74,7 +73,7 @@ def main() -> int:
     low, high = scipy.stats.binomtest(better, PAIRS).proportion_ci(0.95, method="exact")
     print(f"{better} of {PAIRS} equal models were called better in a space: {better / PAIRS:.4f}", end="")
     print(f" (95%: {low:.4f} to {high:.4f}), at most {LEVEL} by intention")
-    for name in ("PROMOTE", "HOLD", "REJECT"):
+    for name in (PROMOTE, HOLD, REJECT):
         print(f"{name:8} {outcomes[name]:4}")
     return 1 if low > LEVEL else 0
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import scipy.stats
 
+from components.core.artifacts.evaluations import FAILED, HELD, PASSED
 from components.evaluate.judging.intervals import Measured, around
 
 LEVEL = 0.01  # largest chance of calling an equal model better
@@ -29,14 +30,11 @@ class Difference:
         return self.excess.high < 0
 
     @property
-    def worse(self) -> bool:
-        """Whether the challenger is significantly worse, by more than the margin or not."""
-        return self.excess.low > 0
-
-    @property
-    def not_worse(self) -> bool:
-        """Whether the challenger is significantly not worse by more than the margin."""
-        return self.excess.high <= self.margin
+    def outcome(self) -> str:
+        """Passed if it is significantly not worse by more than the margin, failed if it is significantly worse."""
+        if self.excess.high <= self.margin:
+            return PASSED
+        return FAILED if self.excess.low > 0 else HELD
 
 
 def compare(challenger: Sequence[float], champion: Sequence[float], floor_error: float, spaces: int) -> Difference:

@@ -28,11 +28,6 @@ class Measured:
         return math.isfinite(self.value) and not math.isnan(self.low) and not math.isnan(self.high)
 
 
-def exact(value: float) -> Measured:
-    """A value without sampling error."""
-    return Measured(value, value, value)
-
-
 def around(value: float, half_width: float) -> Measured:
     """A value and its confidence half-width."""
     return Measured(value, value - half_width, value + half_width)

@@ -17,7 +17,7 @@ from components.core.reporting.metric_labels import name_of
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.comparison import compare
-from components.evaluate.judging.intervals import Measured, exact
+from components.evaluate.judging.intervals import Measured, around
 
 # How much less recall and coverage than the champion a model may have, and how much more total variation between
 # classes: about twice what 2,000 test images can tell apart.
@@ -129,7 +129,7 @@ def _integrity(model: Scores) -> list[Rule]:
     value = f"{some} are missing or not finite" if missing else "are finite"
     bad = _finite(model.values.get("bad_samples"))
     return [
-        _at_most("bad_samples", {} if bad is None else {"bad_samples": exact(bad)}, 0),
+        _at_most("bad_samples", {} if bad is None else {"bad_samples": around(bad, 0.0)}, 0),
         _fact("scores", value, "finite, every one", FAILED if missing else PASSED),
         _between("pixel_mean_ratio", model.measured, *_PIXEL_RANGE),
         _between("pixel_deviation_ratio", model.measured, *_PIXEL_RANGE),
@@ -159,7 +159,7 @@ def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float
     """Not worse than the champion in any space, not less diverse, and better in at least one space."""
     if champion.blocks is None:
         return [_fact("champion", "has no score", "to be compared with")]
-    rules, best, spaces = [], exact(math.inf), list(floor_errors)
+    rules, best, spaces = [], around(math.inf, 0.0), list(floor_errors)
     for space, error in floor_errors.items():
         name = f"excess over the champion's kernel distance ({space})"
         known = math.nan if error is None else error
@@ -169,8 +169,7 @@ def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float
             rules.append(Rule(name, None, None, None, "comparable blocks", FAILED))
             continue
         best = min(best, found.excess, key=lambda one: one.high)
-        outcome = PASSED if found.not_worse else FAILED if found.worse else HELD
-        rules.append(_rule(name, found.excess, f"at most {found.margin:.3g}", outcome))
+        rules.append(_rule(name, found.excess, f"at most {found.margin:.3g}", found.outcome))
     less = {f"{score} less the champion's": difference for score, difference in champion.differences.items()}
     for score in ("recall", "coverage"):
         rules.append(_at_least(f"{name_of(score, spaces[0], spaces)} less the champion's", less, -_LESS_DIVERSE))

@@ -69,11 +69,6 @@ def here() -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
-def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
-    """Whether two states are the same to the last bit."""
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
-
-
 def test_however_it_is_iterated_the_weights_are_the_same(here: tf.distribute.Strategy, tiny_dataset: Path) -> None:
     """One update a call in a Python loop, a fixed number of updates a call, all within one call of a tf.function."""
     pixels, labels = batches(str(tiny_dataset), 12)
@@ -83,7 +78,6 @@ def test_however_it_is_iterated_the_weights_are_the_same(here: tf.distribute.Str
         blocks = [trained.run_block(pixels[at : at + length], labels[at : at + length]) for at in range(0, 12, length)]
         states.append(arrays_of(trained))
         losses.append(np.mean([block["loss"].numpy() for block in blocks]))
-    assert same(states[0], states[1])
-    assert same(states[0], states[2])
+    np.testing.assert_equal(states[1:], [states[0], states[0]])
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
-    assert not same(states[0], arrays_of(make(here, str(tiny_dataset))))
+    assert any((value != states[0][name]).any() for name, value in arrays_of(make(here, str(tiny_dataset))).items())

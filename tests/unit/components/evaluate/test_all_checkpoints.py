@@ -70,7 +70,7 @@ def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(
 ) -> None:
     """Against samples drawn anew, and a reference of its own."""
     manifest, loaded = datasets.Manifest.of(dataset), feature_spaces.load(embedding)
-    train, validation, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in datasets.SPLITS)
+    train, validation = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "validation"))
     reference = scores.make_reference(loaded, train, validation, len(validation), 0)
     latents = tf.random.stateless_normal([SAMPLES, 16], [0, 0], alg="philox")
     generator = checkpoint_networks.load_averaged(one / "step-0000000020")
@@ -82,8 +82,6 @@ def test_a_row_holds_what_is_scored_of_the_checkpoint_by_itself(
     for name, value in expected.items():
         assert row.scores[name] == (value if value is None else pytest.approx(value, rel=1e-4, abs=1e-6)), name
     assert row.scores["bad_samples"] == 0
-    of_test = scores.make_reference(loaded, train, test, len(test), 0)
-    assert row.scores["fcd"] != pytest.approx(scores.score(of_test, iter([drawn]), "samples").values["fcd"], rel=1e-3)
 
 
 def test_a_row_tells_of_checkpoint_comparison_and_training(

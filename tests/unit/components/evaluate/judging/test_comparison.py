@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from components.core.artifacts.evaluations import PASSED
 from components.core.metrics import set_distances
 from components.evaluate.judging.comparison import LEVEL, compare
 
@@ -25,7 +26,7 @@ def test_the_bounds_are_those_of_the_paired_t_test() -> None:
 
 def test_equal_blocks_are_neither_better_nor_worse() -> None:
     found = compare([0.01, 0.02, 0.03], [0.01, 0.02, 0.03], 0.001, spaces=2)
-    assert (found.excess.value, found.better, found.not_worse) == (0, False, True)
+    assert (found.excess.value, found.better, found.outcome) == (0, False, PASSED)
 
 
 @pytest.mark.parametrize(
