@@ -28,7 +28,7 @@ from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, labels, npz, tfrecords
 from tests import artifacts
-from tests.faults.image_cases import CASES
+from tests.faults.damage.image_cases import CASES
 
 _SHAPE = ImageShape(8, 8, 3)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.faults.corruption import damages
+from tests.faults.damage.corruption import damages
 from tests.readers import READERS, outcome
 
 every_reader = pytest.mark.parametrize("name", READERS)

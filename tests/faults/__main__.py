@@ -14,8 +14,8 @@ from components.core.artifacts.datasets import ImageShape
 from tests.conftest import write_dataset
 from tests.faults import candidates
 from tests.faults.counts import Counts
-from tests.faults.kill_chain import end_trainings
-from tests.faults.kills import (
+from tests.faults.stages.kill_chain import end_trainings
+from tests.faults.stages.kills import (
     OUTPUT,
     TRAINING,
     Stage,
@@ -25,7 +25,7 @@ from tests.faults.kills import (
     light_stages,
     publishing,
 )
-from tests.faults.zombies import wake_late
+from tests.faults.stages.zombies import wake_late
 
 
 def main() -> None:

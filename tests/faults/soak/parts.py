@@ -7,19 +7,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import clocks
-from tests.faults.bad_images import decode_everything
-from tests.faults.corruption import ARTEFACTS, damage_everywhere
 from tests.faults.counts import Counts
-from tests.faults.every_call import fail_everywhere, kill_everywhere
-from tests.faults.mutants import CATCHES, MUTANTS, mutated
-from tests.faults.power_loss import lose_power_everywhere
+from tests.faults.damage.bad_images import decode_everything
+from tests.faults.damage.corruption import ARTEFACTS, damage_everywhere
+from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
+from tests.faults.disk.mutants import CATCHES, MUTANTS, mutated
+from tests.faults.disk.power_loss import lose_power_everywhere
+from tests.faults.disk.writers import BY_NAME, WRITERS, Writer
 from tests.faults.soak import publication, publication_mutants, transfers
-from tests.faults.writers import BY_NAME, WRITERS, Writer
+from tests.faults.stages import clocks
 
 ROOT = Path(__file__).parents[3]
 _SEEDS = 12  # of each broken protocol
-_LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/kills.py
+_LIGHT, _HEAVY = 3, 3  # stages of each kind in tests/faults/stages/kills.py
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
-from tests.faults.image_cases import CASES, NOISE, SHAPE, blank_png, chunk, grey, png, saved
+from tests.faults.damage.image_cases import CASES, NOISE, SHAPE, blank_png, chunk, grey, png, saved
 
 DOCS = Path(__file__).parents[4] / "docs" / "bad-data.md"
 

@@ -12,7 +12,7 @@ from components.core.storage import buckets, tfrecord
 from components.preprocess import formats
 from components.preprocess.formats.survey import read, survey
 from tests.fakes.gcs.server import Server
-from tests.faults.image_cases import JPEG, WEBP
+from tests.faults.damage.image_cases import JPEG, WEBP
 from tests.unit.components.preprocess.conftest import held
 
 

@@ -19,7 +19,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
-from tests.faults.broken_decoder import REASONS, SHAPE, broken_decoder, png
+from tests.faults.damage.broken_decoder import REASONS, SHAPE, broken_decoder, png
 
 
 @pytest.fixture(autouse=True)

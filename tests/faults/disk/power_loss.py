@@ -14,10 +14,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults import traced
 from tests.faults.counts import Counts, quiet
-from tests.faults.every_call import exit_code_of, problem_of, states_of
-from tests.faults.writers import Writer
+from tests.faults.disk import traced
+from tests.faults.disk.every_call import exit_code_of, problem_of, states_of
+from tests.faults.disk.writers import Writer
 
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (\d+)(?:<.*>)?$")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from tests.faults.kills import TRAINING
+from tests.faults.stages.kills import TRAINING
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _NO_MOUNTS = "no small disk can be mounted: run as root, with unshare"
 
 
 def ended(what: str) -> dict[str, Any]:
-    """What `tests.faults.real_limits` prints."""
+    """What `tests.faults.stages.real_limits` prints."""
     if os.getuid() != 0 or shutil.which("unshare") is None:
         pytest.skip(_NO_MOUNTS)
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip(_NO_MOUNTS)
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.faults.real_limits", what]
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.faults.stages.real_limits", what]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

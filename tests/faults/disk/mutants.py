@@ -10,9 +10,9 @@ from unittest import mock
 
 from components.core.storage import atomic_files
 from tests.faults.counts import Counts
-from tests.faults.every_call import fail_everywhere, kill_everywhere
-from tests.faults.power_loss import lose_power_everywhere
-from tests.faults.writers import Writer
+from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
+from tests.faults.disk.power_loss import lose_power_everywhere
+from tests.faults.disk.writers import Writer
 
 _write_file, _new_folder = atomic_files.write_file, atomic_files.new_folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from components.core import errors
 from tests.faults import forks
 from tests.faults.counts import Counts
-from tests.faults.kills import Reference, Stage
+from tests.faults.stages.kills import Reference, Stage
 
 
 def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *later: Stage) -> Counts:

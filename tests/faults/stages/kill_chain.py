@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.faults import forks
 from tests.faults.counts import Counts
-from tests.faults.kills import Reference, Stage
+from tests.faults.stages.kills import Reference, Stage
 
 _NEW_USER, _NEW_PROCESSES = 0x10000000, 0x20000000  # CLONE_NEWUSER, CLONE_NEWPID
 _SECONDS_LEFT = 0.5

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clocks import CLOCKS, library, output_under, run_under_wrong_clocks
+from tests.faults.stages.clocks import CLOCKS, library, output_under, run_under_wrong_clocks
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _CLOCKS = {"time", "time_ns", "now", "utcnow", "today", "getmtime", "getctime", "localtime", "gmtime", "strftime"}
 _STAMPS = {"st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"}
 # Every file that looks at a clock or at a file's times, and what for.

@@ -2,8 +2,8 @@
 
 Disks are tmpfs in a mount namespace of this process's own, so that nothing is left of them:
 
-    unshare --mount python -m tests.faults.real_limits stages
-    unshare --mount python -m tests.faults.real_limits trainings
+    unshare --mount python -m tests.faults.stages.real_limits stages
+    unshare --mount python -m tests.faults.stages.real_limits trainings
 """
 
 import importlib
@@ -22,8 +22,9 @@ from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
 from tests.conftest import write_dataset
-from tests.faults import candidates, forks, kills
-from tests.faults.kills import TRAINING, Stage, content, differences
+from tests.faults import candidates, forks
+from tests.faults.stages import kills
+from tests.faults.stages.kills import TRAINING, Stage, content, differences
 
 _NOBODY = 65534
 _SIZE = 300_000  # bytes of a model that does not fit

@@ -18,8 +18,9 @@ from components.core.metrics.whitening import Whitening
 from components.core.storage import atomic_files
 from pipeline.local.cache import Cache
 from tests import artifacts
-from tests.faults import candidates, writers
+from tests.faults import candidates
 from tests.faults.counts import Counts, quiet
+from tests.faults.disk import writers
 
 
 @dataclasses.dataclass(frozen=True)

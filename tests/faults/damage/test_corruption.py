@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.corruption import ARTEFACTS, damage_everywhere
+from tests.faults.damage.corruption import ARTEFACTS, damage_everywhere
 
 # Every byte of these; of the others, which are guarded by the sha256 in one of these, some here, and every one in
 # `make soak`. One module seals every manifest: every bit of one of them is enough.

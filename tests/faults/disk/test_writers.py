@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import traced
 from tests.faults.counts import Counts
-from tests.faults.every_call import exit_code_of, fail_everywhere, kill_everywhere
-from tests.faults.mutants import CATCHES, MUTANTS, mutated
-from tests.faults.power_loss import lose_power_everywhere
-from tests.faults.writers import BY_NAME
+from tests.faults.disk import traced
+from tests.faults.disk.every_call import exit_code_of, fail_everywhere, kill_everywhere
+from tests.faults.disk.mutants import CATCHES, MUTANTS, mutated
+from tests.faults.disk.power_loss import lose_power_everywhere
+from tests.faults.disk.writers import BY_NAME
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REGISTRIES = ("first version", "second version", "roll-back", "versions removed")
 QUICK = [name for name in BY_NAME if name not in REGISTRIES]
 # Every other write to a disk goes through atomic_files, whose functions are among the writers.

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from components.core import errors
-from tests.faults import traced
 from tests.faults.counts import Counts, quiet
-from tests.faults.writers import Writer
+from tests.faults.disk import traced
+from tests.faults.disk.writers import Writer
 
 KILL = "signal=KILL"
 ERRORS = {

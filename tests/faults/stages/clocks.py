@@ -3,7 +3,7 @@
 The clock is faked by libfaketime, which `make soak` installs in an environment of its own; `LIBFAKETIME` names another.
 Nothing but the wall clock is faked: durations are measured by another.
 
-    python -m tests.faults.clocks FOLDER
+    python -m tests.faults.stages.clocks FOLDER
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tests.faults import candidates
 from tests.faults.counts import Counts
-from tests.faults.kills import OUTPUT, TRAINING, Stage, content, light_stages
+from tests.faults.stages.kills import OUTPUT, TRAINING, Stage, content, light_stages
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CLOCKS = ("-1d", "+1d", "jumping")
 _PATIENCE_SECONDS = 900
 
@@ -38,7 +38,7 @@ def library() -> Path | None:
 def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
     """What stages make under a clock (the true one if empty): the digest of each file, and by how much it was wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.faults.clocks", f"{folder}/work"]
+        command = [sys.executable, "-m", "tests.faults.stages.clocks", f"{folder}/work"]
         found = json.loads(output_under(clock, faketime, command, _PATIENCE_SECONDS).splitlines()[-1])
     return found["digests"], max((abs(seen - time.time()) for seen in found["seen"]), default=0.0)
 

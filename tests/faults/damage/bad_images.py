@@ -15,10 +15,10 @@ from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pool
 from components.preprocess.decode.pixels import LARGEST_FILE, UndecodableImage
-from tests.faults import broken_decoder
-from tests.faults.corruption import damages
 from tests.faults.counts import Counts
-from tests.faults.image_cases import CASES, NOISE, SHAPE, png
+from tests.faults.damage import broken_decoder
+from tests.faults.damage.corruption import damages
+from tests.faults.damage.image_cases import CASES, NOISE, SHAPE, png
 
 _GOOD = 60  # images beside the bad ones of a source
 _WHOLE = [name for name, case in CASES.items() if not isinstance(case.expected, str) and case.expected is not None]
