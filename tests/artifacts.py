@@ -54,14 +54,7 @@ def write_dataset(
     classes: Sequence[str],
     **changes: Any,
 ) -> datasets.Manifest:
-    """Write a dataset with one shard for each split.
-
-    Args:
-        folder: Made if it does not exist.
-        examples: Images and labels by split; a missing split is empty.
-        classes: Names of the classes.
-        changes: Other values of the manifest.
-    """
+    """Write a dataset with one shard for each split; a split without images and labels is empty."""
     folder.mkdir(parents=True, exist_ok=True)
     splits, shape = {}, next(iter(examples.values()))[0].shape[1:]
     for split in datasets.SPLITS:
@@ -148,15 +141,7 @@ def write_evaluation(
     numbers: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> evaluations.Description:
-    """Write an evaluation of the checkpoint in a lineage.
-
-    Args:
-        folder: Made if it does not exist.
-        of: What was evaluated, in what, with what.
-        champion: Digest and version of the champion that it was compared with.
-        numbers: As `metrics` returns.
-        changes: Other values of the description.
-    """
+    """Write an evaluation of the checkpoint in a lineage, compared with a champion: its digest and version."""
     atomic_files.write_json(folder / evaluations.METRICS, numbers or metrics(champion[1] > 0))
     atomic_files.write_json(folder / evaluations.LINEAGE, of.to_json())
     parents = {f"{name}_digest": digest for name, digest in of.digests.items()}

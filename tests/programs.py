@@ -44,13 +44,7 @@ _SERVER.set_forkserver_preload(
 
 
 class Program:
-    """A running fork, used like a `subprocess.Popen` of text.
-
-    Args:
-        call, arguments: What it calls. The result is ignored.
-        environment: Its variables; those of this process when None.
-        folder: Where its output goes, as files `out` and `err`, which end in `label`; read it from there.
-    """
+    """A running fork, used like a `subprocess.Popen` of text; in a folder, its output goes to files `out` and `err`."""
 
     def __init__(
         self,

@@ -34,18 +34,12 @@ _SHAPE = ImageShape(8, 8, 3)
 
 
 class Reader(NamedTuple):
-    """How one kind of file is read.
+    """How one kind of file is read."""
 
-    Attributes:
-        read: Reads a file of this content, which it may write below the folder; asserts what holds of every result.
-        error: Raised for what is no such file.
-        seeds: Files of this kind.
-        faithful: Whether a damaged file may be read as the second value, if the whole one was the first.
-    """
-
-    read: Callable[[Path, bytes], Any]
-    error: type[Exception]
-    seeds: Callable[[], Iterator[bytes]]
+    read: Callable[[Path, bytes], Any]  # may write below the folder; asserts what holds of every result
+    error: type[Exception]  # raised for what is no such file
+    seeds: Callable[[], Iterator[bytes]]  # whole files
+    # Whether a damaged file may be read as the second value, if the whole one was the first.
     faithful: Callable[[Any, Any], bool] = lambda whole, found: True
 
 

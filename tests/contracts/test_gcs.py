@@ -39,20 +39,12 @@ FIRST, SECOND, THIRD = b"the first content", b"a second", b"and a third, longer 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a case may do as it likes.
+    """Where a case may do as it likes."""
 
-    Attributes:
-        server: `ours`, `emulator` or `service`.
-        client: Of that server.
-        bucket: That is there.
-        prefix: Of the names that are the case's own.
-        retry: How failures are tried again.
-    """
-
-    server: str
+    server: str  # `ours`, `emulator` or `service`
     client: Client
     bucket: Bucket
-    prefix: str
+    prefix: str  # of the names that are the case's own
     retry: Retry
 
     def blob(self, name: str = "object", content: bytes | None = None, generation: int | None = None) -> Blob:

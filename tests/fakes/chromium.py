@@ -25,11 +25,7 @@ def find() -> str | None:
 
 
 class Chromium:
-    """One browser with one page in it.
-
-    Attributes:
-        requests: Addresses that were asked for since the last `open`, by the page and its frames.
-    """
+    """One browser with one page in it."""
 
     def __init__(self, program: str) -> None:
         to_browser, self._out = os.pipe()
@@ -46,7 +42,7 @@ class Chromium:
         os.close(to_browser)
         os.close(from_browser)
         self._buffer, self._number, self._events = b"", 0, list[dict[str, Any]]()
-        self.requests: list[str] = []
+        self.requests: list[str] = []  # since the last `open`, by the page and its frames
         self._session = ""
         try:
             target = self._call("Target.createTarget", url="about:blank")["targetId"]

@@ -41,14 +41,7 @@ def at(folder: Path, digest: str = "") -> Candidate:
 def candidate(
     folder: Path, step: int, rival: tuple[str, int] = (evaluations.NO_CHAMPION, 0), size: int = 0
 ) -> Candidate:
-    """Make a model and an evaluation of it that says PROMOTE.
-
-    Args:
-        folder: Where.
-        step: That of its checkpoint; other models have others.
-        rival: Digest and version of the champion that it was compared with.
-        size: Bytes of its graph, at least.
-    """
+    """Make a model of `size` bytes or more, and an evaluation that promotes it over `rival`, a digest and version."""
     dataset = artifacts.dataset()
     trained = {
         "step": step,

@@ -28,19 +28,7 @@ def make_dataset(folder: Path) -> Path:
 def train(
     dataset: Path, place: Path, mode: str, threads: int = 0, steps: int = STEPS, cores: set[int] | None = None
 ) -> str:
-    """Train up to a step in a process of its own, from the checkpoint in `place` if there is one.
-
-    Args:
-        dataset: The dataset.
-        place: Folder of the checkpoints.
-        mode: `standard` or `exact`.
-        threads: `TF_NUM_INTRAOP_THREADS`; 0 leaves it unset.
-        steps: Generator updates in all.
-        cores: The cores that the process may use; all of this process's if None.
-
-    Returns:
-        The process's standard error. The training must succeed.
-    """
+    """Train on in `place` up to a step in a process with so many threads (0: the default); return its stderr."""
     settings = {
         "dataset": dataset, "checkpoints": place, "reproducibility": mode, "steps": steps, "accelerator": "cpu",
         "batch_size": 16, "critic_steps": 2, "latent_size": 16, "base_filters": 16, "learning_rate_decay": "none",

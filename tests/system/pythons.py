@@ -50,12 +50,7 @@ RUN_FILES = (
 
 
 def interpreters(search_path: str, pyenv: Path) -> dict[str, Path]:
-    """Return the interpreter of each supported version that runs: the first on the path, else one of pyenv.
-
-    Args:
-        search_path: Folders, as in PATH. A shim of pyenv that only says what to select is passed over.
-        pyenv: The folder of pyenv, which may be missing.
-    """
+    """Return the interpreter of each supported version that runs: the first on a path, else one of pyenv."""
     found = {}
     for version in VERSIONS:
         name = f"python{version}"
@@ -73,11 +68,7 @@ def _version(python: Path) -> str:
 
 
 def results(root: Path) -> dict[str, str]:
-    """What a run made: each digest, the verdict and the version; the sha256 of each file that does not record the run.
-
-    Args:
-        root: The root of one run.
-    """
+    """Each digest, the verdict and the version of a run; the sha256 of each file that does not record the run."""
     record = json.loads((root / "records" / "wgan-gp-0001" / "record.json").read_bytes())
     found = {}
     for stage in record["stages"].values():

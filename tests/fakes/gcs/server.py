@@ -66,11 +66,7 @@ class Server(http.Server):
         self._store.denied.add((permission, prefix))
 
     def inject(self, kind: str, at: int = 0, times: int = 1, seconds: float = 1.0) -> None:
-        """Plan one of FAULTS for the request after `at` others from now, and for the `times` - 1 after it.
-
-        A byte can be flipped only where content travels: at any other request the fault does not fire. A stall lasts
-        so many seconds.
-        """
+        """Plan one of FAULTS for `times` requests after `at` others; a flip fires only where content travels."""
         if kind not in FAULTS:
             raise ValueError(f"no fault is called {kind!r}")
         with self.lock:

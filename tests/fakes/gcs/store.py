@@ -27,21 +27,13 @@ def md5(content: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """One object as it is now.
-
-    Attributes:
-        content: Its bytes.
-        generation: A new and higher one for every content, over the whole server.
-        properties: What the client chose, such as `contentType`.
-        created: When, as a count of all changes on the server.
-        crc32c, md5: Checksums of the content, in base64.
-    """
+    """One object as it is now."""
 
     content: bytes
-    generation: int
-    properties: Mapping[str, Any]
-    created: int
-    crc32c: str
+    generation: int  # a new and higher one for every content, over the whole server
+    properties: Mapping[str, Any]  # what the client chose, such as `contentType`
+    created: int  # as a count of all changes on the server
+    crc32c: str  # in base64, like md5
     md5: str
 
 
@@ -52,16 +44,11 @@ def require_generation(expected: int | None, live: Stored | None) -> None:
 
 
 class Store:
-    """All that the server holds.
-
-    Attributes:
-        buckets: Objects by bucket and name.
-        denied: Permissions that are not given, each with the prefix of the names it is not given for.
-    """
+    """All that the server holds."""
 
     def __init__(self) -> None:
-        self.buckets: dict[str, dict[str, Stored]] = {}
-        self.denied: set[tuple[str, str]] = set()
+        self.buckets: dict[str, dict[str, Stored]] = {}  # objects by bucket and name
+        self.denied: set[tuple[str, str]] = set()  # permissions, each with the prefix of names it is denied for
         self._changes = 0
         self._lock = threading.RLock()
 

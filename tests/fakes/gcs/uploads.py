@@ -18,18 +18,11 @@ _CHUNK = 256 * 1024
 
 @dataclasses.dataclass
 class Session:
-    """A resumable upload.
-
-    Attributes:
-        bucket, expected: Where to, and which generation to replace: checked at the beginning and at the end.
-        resource: Of the object, as the client gave it.
-        arrived: The chunks so far.
-        made: The object, once it is complete.
-    """
+    """A resumable upload."""
 
     bucket: str
-    expected: int | None
-    resource: dict[str, Any]
+    expected: int | None  # generation to replace: checked at the beginning and at the end
+    resource: dict[str, Any]  # as the client gave it
     arrived: bytearray = dataclasses.field(default_factory=bytearray)
     made: Stored | None = None
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)

@@ -25,14 +25,7 @@ _WHOLE = [name for name, case in CASES.items() if not isinstance(case.expected, 
 
 
 def decode_everything(folder: Path) -> dict[str, Counts]:
-    """Tries each kind of image, each damage to those that can be used, and each way in which a decoder fails.
-
-    Args:
-        folder: An empty one to work in.
-
-    Returns:
-        By what is tried; all of it fires, as an image is bad or not, but for damage that leaves the bytes as they were.
-    """
+    """Try each kind of image, each damage to those that can be used, and each way in which a decoder fails."""
     return {
         "each kind": _each_kind(),
         "each kind, in one source": _in_one_source(folder),

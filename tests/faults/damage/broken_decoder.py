@@ -72,11 +72,7 @@ REASONS = {
 
 @contextlib.contextmanager
 def broken_decoder(folder: Path) -> Iterator[None]:
-    """Has processes that do what images say, under small limits, until it is left.
-
-    Args:
-        folder: A place for the module; its file "once" says that a fault has happened once, and lets "wait" go on.
-    """
+    """Have decoders do what images say; the file `folder/once` says that one did, and ends waiting."""
     pool.end_processes()
     (folder / "faulty").mkdir()
     (folder / "faulty" / "sitecustomize.py").write_text(FAULTS)

@@ -125,13 +125,7 @@ ARTEFACTS = {
 
 
 def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield each damage and what it leaves: flipped bits of each byte, and the file cut at each length.
-
-    Args:
-        content: Of the file.
-        every: 1 for all bytes, else only each such one.
-        bits: Which bits of a byte; one, in turn, if empty.
-    """
+    """Yield each damage and what it leaves: `bits` of every so many-th byte flipped (one if empty), and a cut there."""
     for at in range(0, len(content), every):
         for bit in bits or (at % 8,):
             yield f"bit {bit} of byte {at} flipped", content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]

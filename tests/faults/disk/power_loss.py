@@ -44,11 +44,7 @@ Tree = dict[str, bytes | None]  # content by path; None is a folder
 
 
 class Disk:
-    """What is on disk below a folder, and what of it is certain.
-
-    Args:
-        root: The folder, as the writer found it: all of that is certain.
-    """
+    """What is on disk below a folder, as the writer found it, and what of it is certain: all of that."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -35,16 +35,10 @@ def require_strace() -> None:
 
 
 def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecimal: bool = False) -> int:
-    """Run a function in a process of its own, its calls written to `folder/strace.log`, its output to `said.txt`.
+    """Run a function in a process of its own; return its exit code: negative for a signal, 1 if it raised.
 
-    Args:
-        action: What to run; its int is the exit code, anything else means 0.
-        folder: For both files.
-        inject: What strace does to which call, in its own words (`rename:signal=KILL:when=2`); empty for nothing.
-        hexadecimal: Whether the log has all that is written, byte for byte.
-
-    Returns:
-        The exit code, negative for a signal; 1 if the function raised.
+    Its calls go to `folder/strace.log`, with all that is written if `hexadecimal`; its output to `folder/said.txt`.
+    `inject` says what happens to which call, in strace's words: `rename:signal=KILL:when=2`.
     """
     ready, told = os.pipe()
 

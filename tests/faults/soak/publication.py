@@ -229,12 +229,7 @@ class Bench:
             return Tried(happened, [*observer.violations, *self._not_published(place, outcome)])
 
     def kill(self, at: int, acted: bool) -> Tried:
-        """A process killed when it asks, or when what it asked for was done; the same command goes on.
-
-        Args:
-            at: Which of its requests.
-            acted: Whether the request is acted upon.
-        """
+        """A process killed at a request, before or after it is acted upon; the same command goes on."""
         place = self.started()
         with self._watched(place) as observer:
             killed = self._killed(place, at, acted, observer)
@@ -281,13 +276,7 @@ class Bench:
         return killed.is_set()
 
     def zombie(self, at: int, acted: bool, then: str) -> Tried:
-        """An attempt that pauses at one of its requests while others go on, and wakes up late.
-
-        Args:
-            at: Which request.
-            acted: Whether the request is acted upon before the pause.
-            then: What goes on meanwhile: "retry" (another attempt), then "successor" or "rollback".
-        """
+        """An attempt pauses at a request, and wakes up after its retry and then a "successor" or a "rollback"."""
         place, count = self.started(), itertools.count()
         asleep, awake = threading.Event(), threading.Event()
 
@@ -350,12 +339,7 @@ class Bench:
             return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
 
     def interference(self, at: int, name: str) -> Tried:
-        """Somebody deletes an object of the version at one request: it never becomes champion.
-
-        Args:
-            at: The request.
-            name: The object's name in the version.
-        """
+        """Somebody deletes an object of the version at one request: it never becomes champion."""
         place, count = self.started(), itertools.count()
         done: list[Stored] = []
         bucket = self.server.objects[place.split("/")[2]]
@@ -426,16 +410,7 @@ def bench(folder: Path) -> Iterator[Bench]:
 
 
 def soak(folder: Path, times: int, seed: int) -> dict[str, Counts]:
-    """Tries everything that can go wrong with a publication to a bucket.
-
-    Args:
-        folder: An empty one to work in.
-        times: How many trials of each of KINDS.
-        seed: What is tried.
-
-    Returns:
-        By kind, how many were tried, how many of them went wrong as they were to, and how many violations there were.
-    """
+    """Try so many seeded trials of each of KINDS, and count them by kind."""
     chance = random.Random(seed)
     with bench(folder) as found:
         return {kind: _counted(found.trial(kind, chance) for _ in range(times)) for kind in KINDS}
@@ -447,14 +422,7 @@ def _lost(outcome: Outcome) -> bool:
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Tries every kind of fault, and a death before and after it is acted upon, at every request of a publication.
-
-    Args:
-        folder: An empty one to work in.
-
-    Returns:
-        As `soak`, by kind of fault; "kill" are the deaths.
-    """
+    """Try every kind of fault, and a death before and after it is acted upon, at every request of a publication."""
     counts = {}
     with bench(folder) as found:
         for kind in FAULTS:

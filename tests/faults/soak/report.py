@@ -22,14 +22,9 @@ above would prove nothing.
 
 
 def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
-    """Return what docs/reliability.json keeps of what was found: of violations and catches their number.
+    """Return what docs/reliability.json keeps of build/soak/: of violations and catches their number.
 
-    What they were stands in build/soak/, with places of one machine.
-
-    Args:
-        parts: By name, what build/soak/ holds of each: `kills`, `seed`, and counts by kind.
-        mutants: Counts by broken variant.
-        libraries: What it was made with.
+    What they were has places of one machine.
     """
     return {
         "parts": {

@@ -30,11 +30,7 @@ _WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where con
 
 
 def exhaust(folder: Path) -> dict[str, Counts]:
-    """Tries every kind of fault at every request, by what is transferred.
-
-    Args:
-        folder: An empty one to work in.
-    """
+    """Try every kind of fault at every request, by what is transferred."""
     return {"artefact": artefacts(folder / "artefacts"), "checkpoints": trainings(folder / "trainings")}
 
 

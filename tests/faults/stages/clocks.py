@@ -44,11 +44,7 @@ def digests_under(clock: str, faketime: Path) -> tuple[dict[str, str], float]:
 
 
 def output_under(clock: str, faketime: Path, command: list[str], seconds: float) -> str:
-    """What a process prints that comes to a good end under a clock (the true one if empty).
-
-    Raises:
-        TimeoutExpired: It takes longer; it is ended then, with all that it started.
-    """
+    """What a process prints that ends well, and in time, under a clock (the true one if empty)."""
     with _wrong_clock(clock, faketime) as environment:
         process = subprocess.Popen(
             command,

@@ -23,11 +23,7 @@ _NOWHERE = Path(os.devnull)
 
 
 def end_trainings(training: Stage, trials: int, chance: random.Random, folder: Path) -> Counts | None:
-    """End trainings as Kubeflow does, at any time of their life; each is then run again until it is done.
-
-    Returns:
-        Those that had ended before are tried and not fired; None where no process namespace can be made.
-    """
+    """End trainings as Kubeflow does, and run each again to its end; None where no process namespace can be made."""
     counts, reference = Counts(), Reference(folder, training)
     while counts.fired < trials:
         place = reference.place()

@@ -72,12 +72,7 @@ class Stage:
 
 
 class Reference:
-    """Stages run one after another without a fault, each with the setting OUTPUT: what every trial must end with.
-
-    Args:
-        folder: A new folder to work in.
-        stages: The first one is hit in trials, after `seconds` at most.
-    """
+    """Stages run without a fault, each with the setting OUTPUT: what every trial of the first must end with."""
 
     def __init__(self, folder: Path, *stages: Stage) -> None:
         self._folder, self.log = folder, folder / "log"
@@ -99,10 +94,7 @@ class Reference:
 
 
 def content(place: Path) -> dict[str, bytes]:
-    """What a training or an artefact consists of, by path.
-
-    But for what tells how fast it was: TensorBoard's files, and the speed in a log's rows.
-    """
+    """What a training or an artefact consists of, by path, but for how fast it was made."""
     found = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()
@@ -141,11 +133,7 @@ def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], b
 
 
 def kill_training(kills: int, chance: random.Random, training: Stage, folder: Path) -> dict[str, Counts]:
-    """Kill trainings until so many kills hit, each training run on until it is done.
-
-    Returns:
-        By moment; kills that came too late are tried and not fired. Under "trainings ended", those that were compared.
-    """
+    """Kill trainings until so many kills hit, each run on until it is done; count by moment."""
     counts = {name: Counts() for name in (*MOMENTS, "trainings ended")}
     reference = Reference(folder, training)
     while (left := kills - sum(counts[moment].fired for moment in MOMENTS)) > 0:
@@ -181,11 +169,7 @@ def _lack_of_progress(place: Path, before: int) -> str:
 
 
 def kill_stage(kills: int, chance: random.Random, stage: Stage, folder: Path) -> Counts:
-    """Kill a stage at any time of its life until so many kills hit, each time run again until it is done.
-
-    Returns:
-        Kills that came too late are tried and not fired.
-    """
+    """Kill a stage at any time of its life until so many kills hit, each time run again until it is done."""
     counts, reference = Counts(), Reference(folder, stage)
     while counts.fired < kills:
         place = reference.place()
