@@ -19,6 +19,7 @@ import numpy as np
 from components.core.sources import sources
 from components.preprocess import download
 from tests.proofs.stages import arguments
+from tests.system import whole_runs
 
 FIRST, MORE, TEST = 3_000, 12_000, 1_500
 # Each run trains for 40 seconds or so; what is tested is who wins, not how good a model of so few updates is.
@@ -66,8 +67,7 @@ def run(source: Path, root: Path, number: int) -> dict[str, Any]:
     flags = [f"--{name}={value}" for name, value in SETTINGS.items()]
     command = [sys.executable, "-m", "pipeline", "run", f"--source={source}", f"--root={root}", *flags]
     subprocess.run(command, check=True)
-    record: dict[str, Any] = json.loads((root / "records" / f"wgan-gp-{number:04d}" / "record.json").read_text())
-    return record
+    return whole_runs.record_of(root, number)
 
 
 def main() -> int:

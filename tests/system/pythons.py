@@ -4,7 +4,6 @@ Each Python has an environment of its own (.venv-py311, .venv-py312, .venv-py313
 keys, digests and verdict, and the same bytes in every artefact file but TensorBoard's and those of `RUN_FILES`.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -69,12 +68,7 @@ def _version(python: Path) -> str:
 
 def results(root: Path) -> dict[str, str]:
     """Each digest, the verdict and the version of a run; the sha256 of each file that does not record the run."""
-    record = json.loads((root / "records" / "wgan-gp-0001" / "record.json").read_bytes())
-    found = {}
-    for stage in record["stages"].values():
-        for name, value in stage["outputs"].items():
-            if name.endswith("_digest") or name in ("verdict", "version"):
-                found[name] = str(value)
+    found = {name: str(value) for name, value in whole_runs.outputs(whole_runs.record_of(root)).items()}
     run_files = {path for pattern in RUN_FILES for path in root.glob(pattern)}
     for folder in ARTEFACTS:
         for path in sorted((root / folder).rglob("*")):

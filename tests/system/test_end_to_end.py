@@ -13,7 +13,7 @@ from PIL import Image
 from components.core import errors, stages
 from components.core.artifacts import models
 from tests.limits import NO_LIMITS
-from tests.system.whole_runs import against_umask
+from tests.system.whole_runs import against_umask, record_of
 
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.
 SETTINGS = {
@@ -118,7 +118,7 @@ def test_the_same_command_again_is_skipped_and_a_refresh_makes_nothing_again(pla
     assert refreshed.returncode == 0, refreshed.stderr
     kept = dict.fromkeys(("preprocess", "embed", "train", "export"), "unchanged")
     assert states(refreshed) == done | kept | {"evaluate": "done", "publish": "skipped:"}
-    record = json.loads((place / "runs" / "records" / "wgan-gp-0003" / "record.json").read_text())
+    record = record_of(place / "runs", 3)
     assert (record["state"], record["verdict"], record["training"]["made"]) == ("SUCCEEDED", "HOLD", False)
     assert "is already the champion, version 1" in record["reason"]
     assert record["reason"].endswith("nothing was trained: the checkpoint was there already")
@@ -129,7 +129,7 @@ def test_a_run_that_fails_leaves_its_record(place: Path) -> None:
     assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
     found = states(done)
     assert (found["train"], found["evaluate"], found["record"]) == ("failed", "not", "done")
-    record = json.loads((place / "runs" / "records" / "wgan-gp-0004" / "record.json").read_text())
+    record = record_of(place / "runs", 4)
     assert (record["state"], record["verdict"]) == ("FAILED", None)
     assert record["reason"].startswith("train: conditioning is class, but")
     assert record["stages"]["train"]["exit_code"] == errors.BAD_CONFIGURATION

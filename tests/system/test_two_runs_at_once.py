@@ -8,7 +8,7 @@ import pytest
 
 from components.core import errors
 from tests.fakes.gcs.server import Server
-from tests.system.whole_runs import outputs, run, start
+from tests.system.whole_runs import outputs, record_of, run, start
 
 pytestmark = pytest.mark.long
 
@@ -40,9 +40,9 @@ def test_two_in_one_folder(alone: Path, tmp_path: Path) -> None:
         (alone / "registry/champion.json").read_text()
     )
     assert [path.name for path in (root / "registry/versions").iterdir()] == ["1"]
-    wanted = outputs((alone / "records/wgan-gp-0001/record.json").read_text())
+    wanted = outputs(record_of(alone))
     for folder in (root / "records").iterdir():
-        assert outputs((folder / "record.json").read_text()).items() >= wanted.items(), folder
+        assert outputs(json.loads((folder / "record.json").read_text())) == wanted, folder
 
 
 def test_two_machines_and_one_bucket(gcs: Server, alone: Path, tmp_path: Path) -> None:

@@ -41,17 +41,23 @@ def start(root: str | Path, environment: dict[str, str] | None = None, /, **chan
 
 
 def run(root: str | Path, **changes: object) -> str:
-    """Runs it to a good end; returns its log."""
+    """Runs it to a good end; returns its log and what it printed."""
     with start(root, **changes) as process:
-        log = process.communicate()[1]
+        printed, log = process.communicate()
     assert process.returncode == 0, log
-    return log
+    return log + printed
 
 
-def outputs(record: str | bytes) -> dict[str, Any]:
+def record_of(root: Path, number: int = 1) -> dict[str, Any]:
+    """The record of a run."""
+    record: dict[str, Any] = json.loads((root / "records" / f"wgan-gp-{number:04d}" / "record.json").read_bytes())
+    return record
+
+
+def outputs(record: dict[str, Any]) -> dict[str, Any]:
     """What a run made, by its record: digests, verdict and version."""
     found: dict[str, Any] = {}
-    for stage in json.loads(record)["stages"].values():
+    for stage in record["stages"].values():
         found |= stage["outputs"]
     return {name: found[name] for name in (*_DIGESTS, "verdict", "version")}
 
