@@ -129,7 +129,7 @@ def _content(request: Request, stored: Stored) -> Answer:
         "Content-Type": stored.properties.get("contentType", "application/octet-stream"),
         "X-Goog-Generation": str(stored.generation),
         "X-Goog-Metageneration": "1",
-        "X-Goog-Hash": f"crc32c={stored.crc32c},md5={stored.md5}",
+        "X-Goog-Hash": f"crc32c={stored.crc32c}",
         "X-Goog-Stored-Content-Length": str(len(stored.content)),
         "X-Goog-Stored-Content-Encoding": "identity",
     }
@@ -171,7 +171,6 @@ def _resource(request: Request, bucket: str, name: str, stored: Stored) -> dict[
         "metageneration": "1",
         "storageClass": "STANDARD",
         "size": str(len(stored.content)),
-        "md5Hash": stored.md5,
         "crc32c": stored.crc32c,
         "timeCreated": _time(stored.created),
         "updated": _time(stored.created),

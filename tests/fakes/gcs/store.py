@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,11 +19,6 @@ def crc32c(content: bytes) -> str:
     return base64.b64encode(google_crc32c.value(content).to_bytes(4, "big")).decode()
 
 
-def md5(content: bytes) -> str:
-    """MD5 of some content as the service writes it, in base64."""
-    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
-
-
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """One object as it is now."""
@@ -33,8 +27,7 @@ class Stored:
     generation: int  # a new and higher one for every content, over the whole server
     properties: Mapping[str, Any]  # what the client chose, such as `contentType`
     created: int  # as a count of all changes on the server
-    crc32c: str  # in base64, like md5
-    md5: str
+    crc32c: str
 
 
 def require_generation(expected: int | None, live: Stored | None) -> None:
@@ -59,9 +52,9 @@ class Store:
         content: bytes,
         expected: int | None = None,
         properties: Mapping[str, Any] | None = None,
-        checksums: Iterable[tuple[str, str]] = (),
+        checksums: Iterable[str] = (),
     ) -> Stored:
-        """Make an object, or replace the live one; `checksums` are kind and value of those that the client sent."""
+        """Make an object, or replace the live one; `checksums` are those that the client sent."""
         with self._lock:
             live = self.may_insert(bucket, name, expected)
             made = self._made(content, properties or {}, checksums)
@@ -121,10 +114,10 @@ class Store:
                 f"Permission '{permission}' denied on resource (or it may not exist).",
             )
 
-    def _made(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[tuple[str, str]]) -> Stored:
-        found = {"crc32c": crc32c(content), "md5": md5(content)}
-        for kind, value in checksums:
-            if value != found[kind]:
-                raise Refusal(400, f'Provided {kind} "{value}" doesn\'t match calculated {kind} "{found[kind]}".')
+    def _made(self, content: bytes, properties: Mapping[str, Any], checksums: Iterable[str]) -> Stored:
+        found = crc32c(content)
+        for given in checksums:
+            if given != found:
+                raise Refusal(400, f'Provided CRC32C "{given}" doesn\'t match calculated CRC32C "{found}".')
         self._changes += 1
-        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, **found)
+        return Stored(content, _FIRST_GENERATION + self._changes, properties, self._changes, found)

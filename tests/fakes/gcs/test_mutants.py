@@ -10,10 +10,9 @@ import pytest
 from google.api_core.exceptions import GoogleAPICallError
 
 from tests.contracts import test_gcs as contract
-from tests.fakes.gcs import api, listing, store, uploads
+from tests.fakes.gcs import store, uploads
 from tests.fakes.gcs.server import serving
 from tests.fakes.gcs.store import Store, Stored
-from tests.fakes.http import Answer, Request
 
 Patch = pytest.MonkeyPatch
 UPLOAD_IN_ONE, UPLOAD_IN_CHUNKS = {"upload": "in one"}, {"upload": "in chunks"}
@@ -70,32 +69,9 @@ def generation_begins_anew_after_deletion(patch: Patch) -> None:
     patch.setattr(Store, "insert", forgetful)
 
 
-def old_generation_is_read_as_the_live_one(patch: Patch) -> None:
-    real = Store._live
-    patch.setattr(Store, "_live", lambda self, bucket, name, generation: real(self, bucket, name, None))
-
-
 def checksums_are_not_compared(patch: Patch) -> None:
     real = Store._made
     patch.setattr(Store, "_made", lambda self, content, properties, checksums: real(self, content, properties, ()))
-
-
-def listing_ends_after_a_page(patch: Patch) -> None:
-    real = listing.page
-    patch.setattr(listing, "page", lambda *given: (real(*given)[0], None))
-
-
-def range_is_not_cut(patch: Patch) -> None:
-    real = api._content
-
-    def whole(request: Request, stored: Stored) -> Answer:
-        return dataclasses.replace(real(request, stored), status=200, body=stored.content)
-
-    patch.setattr(api, "_content", whole)
-
-
-def deleted_object_can_be_read(patch: Patch) -> None:
-    patch.setattr(Store, "delete", lambda self, bucket, name, generation, expected: None)
 
 
 # The case that catches each, and its parameters.
@@ -119,11 +95,7 @@ CAUGHT_BY: list[tuple[Callable[[Patch], None], Callable[..., None], dict[str, An
     ),
     (creation_is_not_atomic, contract.test_one_of_eight_that_create_at_once_wins, {}),
     (generation_begins_anew_after_deletion, contract.test_generations_grow_over_all_names_and_deletions, {}),
-    (old_generation_is_read_as_the_live_one, contract.test_generation_that_was_replaced_is_not_there, {}),
     (checksums_are_not_compared, contract.test_damage_on_the_way_is_refused_in_chunks, {}),
-    (listing_ends_after_a_page, contract.test_listing_is_in_order_and_complete_over_pages, {}),
-    (range_is_not_cut, contract.test_part_of_an_object, {"start": 4, "end": 8, "expected": b"first"}),
-    (deleted_object_can_be_read, contract.test_what_is_deleted_is_gone, {}),
 ]
 
 

@@ -65,7 +65,7 @@ def insert(
     resource: Mapping[str, Any],
     content: bytes,
     expected: int | None,
-    checksums: Iterable[tuple[str, str]],
+    checksums: Iterable[str],
 ) -> Stored:
     """Make an object of its resource and its content."""
     chosen = {key: resource[key] for key in PROPERTIES if resource.get(key)}
@@ -109,10 +109,7 @@ def read_resource(body: bytes) -> dict[str, Any]:
     return resource
 
 
-def claimed(resource: Mapping[str, Any], headers: Message) -> set[tuple[str, str]]:
-    """Kind and value of the checksums that a client gave: in the resource, and as `X-Goog-Hash: crc32c=...,md5=...`."""
-    in_resource = {
-        (kind, resource[key]) for kind, key in (("crc32c", "crc32c"), ("md5", "md5Hash")) if resource.get(key)
-    }
+def claimed(resource: Mapping[str, Any], headers: Message) -> set[str]:
+    """The checksums that a client gave: in the resource, and as `X-Goog-Hash: crc32c=...,md5=...`."""
     pairs = (pair.strip().partition("=") for pair in headers.get("X-Goog-Hash", "").split(","))
-    return in_resource | {(kind, value) for kind, _, value in pairs if kind in ("crc32c", "md5")}
+    return {resource.get("crc32c", "")} - {""} | {value for kind, _, value in pairs if kind == "crc32c"}

@@ -98,13 +98,6 @@ def test_every_kind_of_fault(bench: Bench) -> None:
         assert bench.fault(kind, at) == publication.Tried(True, []), (kind, at)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["lost-ack", "truncated-body", "flip-upload", "flip-download"])
-def test_a_fault_at_every_request_that_it_fits(bench: Bench, kind: str) -> None:
-    for at in {"flip-upload": bench.writes, "flip-download": bench.downloads}.get(kind, range(bench.requests)):
-        assert bench.fault(kind, at) == publication.Tried(True, []), at
-
-
 def test_a_process_killed_at_its_requests(bench: Bench) -> None:
     for at in range(3, bench.requests, 9):
         assert bench.kill(at, acted=at % 2 == 0) == publication.Tried(True, []), at
