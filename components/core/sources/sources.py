@@ -222,24 +222,22 @@ def _list_path(source: str) -> Iterator[SourceFile]:
             f"`{FASHION_MNIST}`"
         )
     if root.is_dir():
-        yield from _list_folder(source)
-        return
-    if not root.is_file():
+        yield from _list_folder(root)
+    elif not root.is_file():
         raise DataError(f"source {source} is neither a folder nor a file")
-    if not _is_source_alone(root.name):
-        packed = root.name.lower().endswith(_UNREADABLE_SUFFIXES)
-        remedy = "unpack it and give the folder" if packed else "give the folder that holds it"
-        raise DataError(f"source {source} is a file; {remedy}")
-    found = root.stat()
-    yield SourceFile(printable(root.name), source, found.st_size, stamp_of(found))
+    elif not _is_source_alone(root.name):
+        remedy = "unpack it and give" if root.name.lower().endswith(_UNREADABLE_SUFFIXES) else "give"
+        raise DataError(f"source {source} is a file; {remedy} the folder that holds it")
+    else:
+        found = root.stat()
+        yield SourceFile(printable(root.name), source, found.st_size, stamp_of(found))
 
 
 def _is_source_alone(name: str) -> bool:
     return any(kind.alone and kind.is_name(name) for kind in _KINDS)
 
 
-def _list_folder(source: str) -> Iterator[SourceFile]:
-    root = Path(source)
+def _list_folder(root: Path) -> Iterator[SourceFile]:
     within = root.resolve()
     written: dict[str, str] = {}  # folders by how their names are written
     no_files: list[str] = []
@@ -254,9 +252,7 @@ def _list_folder(source: str) -> Iterator[SourceFile]:
         here, prefix = _with_slash(Path(folder)), _with_slash(Path(folder).relative_to(root))
         shown = printable(prefix)
         if written.setdefault(shown, prefix) != prefix:
-            raise DataError(
-                f"source {source} holds two folders whose names are both written {shown}; rename one of them"
-            )
+            raise DataError(f"source {root} holds two folders whose names are both written {shown}; rename one of them")
         for name in names:
             if name.startswith("."):
                 continue

@@ -15,13 +15,13 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, open_file
+from components.core.storage import tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats.labels import SPLIT_WORDS
 
 Example = tuple[bytes, int | None]  # an image and its label; None if it has none
 _IMAGES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
-_LARGEST_IMAGE = 25_000_000  # pixels
 _MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
 _HEAD_BYTES = 16
 
@@ -92,21 +92,19 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
     if not 0 < dimensions[0] <= _MOST_IMAGES:
         raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {_MOST_IMAGES:,}")
     shape = ImageShape(dimensions[1], dimensions[2], (*dimensions, 1)[3])
-    if not 0 < shape.height * shape.width <= _LARGEST_IMAGE:
-        raise DataError(f"{name} says that its images are {shape}, expected 1 to {_LARGEST_IMAGE:,} pixels")
+    if not 0 < shape.height * shape.width <= pixels.LARGEST_IMAGE:
+        raise DataError(f"{name} says that its images are {shape}, expected 1 to {pixels.LARGEST_IMAGE:,} pixels")
     return shape
 
 
 @contextlib.contextmanager
-def open_unpacked(file: SourceFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> Iterator[BinaryIO]:
-    """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing.
-
-    A file may begin as gzip does and be none: `is_plain` says so of its first bytes.
-    """
+def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
+    """Open a file of a source for reading, unpacked if its content is gzip; its name decides nothing."""
     with open_file(file.place, file.checksum) as opened:
         head = opened.read(_HEAD_BYTES)
         opened.seek(0)
-        gzipped = head.startswith(b"\x1f\x8b") and not is_plain(head)
+        # The length of a record may look as gzip does; its checksum follows.
+        gzipped = head.startswith(b"\x1f\x8b") and not tfrecord.starts_a_record(head)
         try:
             yield cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if gzipped else opened
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:

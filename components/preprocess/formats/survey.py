@@ -215,17 +215,16 @@ def _table_of_archives(
     listing: Listing, held: list[tuple[SourceFile, list[Member], Member | None]]
 ) -> dict[str, labels.Row] | None:
     """What `labels.csv` says, beside the archives or within the only one."""
-    within = [(file, table) for file, _, table in held if table is not None]
     if listing.labels is not None:
         return labels.read_table(listing.labels)
-    if len(within) > 1 or (within and len(held) > 1):
-        raise DataError(
-            f"{within[0][0].name} has a {sources.LABELS} and is not the only archive; put one for all beside them"
-        )
-    for file, table in within:
-        (content,) = archives.read_members(file, [table])
-        return labels.parsed_table(f"{file.name}/{table.name}", content)
-    return None
+    within = [(file, table) for file, _, table in held if table is not None]
+    if not within:
+        return None
+    file, table = within[0]
+    if len(held) > 1:
+        raise DataError(f"{file.name} has a {sources.LABELS} and is not the only archive; put one for all beside them")
+    (content,) = archives.read_members(file, [table])
+    return labels.parsed_table(f"{file.name}/{table.name}", content)
 
 
 def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> Callable[[str, Listing], Survey]:

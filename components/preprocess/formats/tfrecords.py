@@ -28,23 +28,20 @@ def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Read files through, and list those with records; a single file is for `train` under any name."""
     found = []
     for file in files:
-        count, values, unlabelled = 0, set[int](), -1
-        for count, (_, label) in enumerate(_examples(file), 1):
-            if label is not None:
-                values.add(label)
-            elif unlabelled < 0:
-                unlabelled = count - 1
-        if values and unlabelled >= 0:
-            raise DataError(f"{file.name} has labels, but none for record {unlabelled}; give one to all or to none")
+        labels = [label for _, label in _examples(file)]
+        values = sorted({label for label in labels if label is not None})
+        if values and None in labels:
+            first = labels.index(None)
+            raise DataError(f"{file.name} has labels, but none for record {first}; give one to all or to none")
         split = stacks.split_of(file.name) if len(files) > 1 else "train"
-        if count:
+        if labels:
             examples = functools.partial(_examples, file)
-            found.append(Stack(file.name, split, count, None, sorted(values), examples))
+            found.append(Stack(file.name, split, len(labels), None, values, examples))
     return found
 
 
 def _examples(file: SourceFile) -> Iterator[Example]:
-    with stacks.open_unpacked(file, is_plain=tfrecord.starts_a_record) as opened:
+    with stacks.open_unpacked(file) as opened:
         try:
             for number, record in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
                 where = f"{file.name}: record {number} at byte {record.offset}"

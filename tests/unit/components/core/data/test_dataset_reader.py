@@ -1,7 +1,6 @@
 """Reading a dataset back: every damage is found before anything is used."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,30 +12,9 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import DataError
-from components.core.storage import tfrecord
 from tests import artifacts
 
 LABELS = st.one_of(st.just(-1), st.integers(0, 300), st.integers(0, 2**31 - 1))
-SHARD = "test-00000-of-00001.tfrecord"
-
-
-@pytest.fixture
-def dataset(tiny_dataset: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(tiny_dataset, tmp_path / "dataset")
-
-
-def load(dataset: Path) -> tuple[np.ndarray, np.ndarray]:
-    return dataset_reader.load_split(str(dataset), datasets.Manifest.of(str(dataset)), "test")
-
-
-def test_a_split_is_loaded_in_the_order_of_its_shard(dataset: Path) -> None:
-    images, labels = load(dataset)
-    assert (images.shape, images.dtype) == ((120, 12, 10, 1), np.uint8)
-    assert (labels.shape, labels.dtype) == ((120,), np.int32)
-    encoded = (
-        tfrecord.encode_example(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)
-    )
-    assert b"".join(tfrecord.frame(encoded)) == (dataset / SHARD).read_bytes()
 
 
 @pytest.fixture

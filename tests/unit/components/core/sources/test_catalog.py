@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.errors import DataError
 from components.core.sources.catalog import Catalog, Checksum
 from components.core.sources.files import SourceFile
 
@@ -49,21 +48,6 @@ def test_a_checksum_of_another_stamp_or_file_is_passed_over() -> None:
     catalog = catalog_of({"a": (0, "at"), "b": (0, "at")})
     catalog.note([Checksum("a", "1", "x"), Checksum("b", "0", "y"), Checksum("c", "0", "z")])
     assert [file.checksum for file in catalog.files(0)] == ["", "y"]
-
-
-def test_two_files_of_one_name_are_refused() -> None:
-    files = [(kind, SourceFile(name, f"{number}", 1)) for number, (kind, name) in enumerate([(0, "b"), (1, "a")] * 2)]
-    with pytest.raises(DataError, match="source pets holds two files whose names are both written a; rename one"):
-        Catalog("pets", files)
-
-
-def test_an_error_among_the_files_is_raised_as_it_is() -> None:
-    def files() -> object:
-        yield 0, SourceFile("a", "a", 1)
-        raise DataError("no more")
-
-    with pytest.raises(DataError, match="no more"):
-        Catalog("pets", files())  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_an_error_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

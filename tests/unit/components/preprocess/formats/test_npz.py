@@ -19,7 +19,7 @@ from components.core.errors import DataError
 from components.core.sources import sources
 from components.preprocess.decode import pixels
 from components.preprocess.formats import npz
-from tests.unit.components.preprocess.conftest import held, sizes, stored
+from tests.unit.components.preprocess.conftest import held, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 
@@ -68,15 +68,6 @@ def test_values_of_16_bit_become_8_as_those_of_png_files_do() -> None:
     Image.fromarray(values).save(file, "PNG")
     expected = np.frombuffer(pixels.from_file(file.getvalue(), ImageShape(256, 256, 1), "fill"), np.uint8)
     assert (pixels.of_16_bit(values).ravel() == expected).all()
-
-
-@pytest.mark.parametrize("compressed", [True, False])
-def test_a_part_is_an_array_whose_images_come_some_at_a_time(tmp_path: Path, compressed: bool) -> None:
-    images = np.random.default_rng(1).integers(0, 256, (2500, 3, 2), np.uint8)
-    found, read_images = held(tmp_path / "x.npz", saved(compressed, images=images, labels=np.arange(2500) % 7))
-    assert sizes(found) == [[1000, 1000, 500]]
-    assert [image for *_, image in read_images] == [image.tobytes() for image in images]
-    assert [label for _, _, label, _ in read_images] == [number % 7 for number in range(2500)]
 
 
 def test_splits_are_told_by_the_names_of_arrays_or_of_files(tmp_path: Path) -> None:
