@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from components.core import settings
 from components.core.artifacts import datasets, lineage
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
@@ -86,7 +88,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             image=plan.image,
             classes=found.classes,
             splits=splits,
-            statistics=_statistics([shard for shard in made.shards if shard.split == "train"], plan.image),
+            statistics=_statistics(made.shards),
             source={
                 "kind": found.kind,
                 "fingerprint": held.fingerprint,
@@ -213,8 +215,8 @@ def _splits(shards: list[ShardFacts], class_count: int) -> dict[str, Split]:
     splits = {}
     for name in datasets.SPLITS:
         own = [facts for facts in shards if facts.split == name]
-        counts = [sum(facts.class_counts[label] for facts in own) for label in range(class_count)]
-        splits[name] = Split(sum(facts.shard.records for facts in own), counts, [facts.shard for facts in own])
+        counts = sum((facts.class_counts for facts in own), np.zeros(class_count, np.int64))
+        splits[name] = Split(sum(facts.shard.records for facts in own), counts.tolist(), [facts.shard for facts in own])
     return splits
 
 
@@ -236,11 +238,10 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in counts.items())
 
 
-def _statistics(shards: list[ShardFacts], image: ImageShape) -> dict[str, float]:
-    """Return mean and (population) standard deviation of all training pixels."""
-    count = sum(facts.shard.records for facts in shards) * image.size
-    total = sum(facts.pixel_sum for facts in shards)
-    squares = sum(facts.pixel_square_sum for facts in shards)
+def _statistics(shards: list[ShardFacts]) -> dict[str, float]:
+    """Return mean and (population) standard deviation of all training pixels; sums are exact, and divided last."""
+    histogram = sum(facts.histogram for facts in shards if facts.split == "train")
+    count, total, squares = (int((histogram * np.arange(256) ** power).sum()) for power in range(3))
     return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}
 
 

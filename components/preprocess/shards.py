@@ -19,7 +19,6 @@ from components.preprocess.leaks import Leak, Signed
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome, Place
 
-_LEVELS = np.arange(256, dtype=np.int64)
 _BLOCK_BYTES = 1 << 20  # of rows, which become records together
 # Endings of what is left beside a shard: what finds leaks among its images, the leaks that are found in it, and last,
 # once all of it is written, its facts.
@@ -35,9 +34,8 @@ class ShardFacts:
 
     split: str
     shard: datasets.Shard
-    class_counts: list[int]  # records by label; empty where there are no classes
-    pixel_sum: int  # of values 0 to 255; exact, as what is derived is divided last
-    pixel_square_sum: int
+    class_counts: np.ndarray  # records by label: int64 [classes]
+    histogram: np.ndarray  # values by level: int64 [256]
     duplicates: int  # records made of an image that a record before was made of
     contradictions: int  # images that several records with different labels were made of
     contradicting: str  # sha256 of the first of these images, if any
@@ -117,9 +115,8 @@ class _Writing:
         return ShardFacts(
             split=self._split,
             shard=datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest()),
-            class_counts=self._class_counts.tolist(),
-            pixel_sum=int((self._histogram * _LEVELS).sum()),
-            pixel_square_sum=int((self._histogram * _LEVELS**2).sum()),
+            class_counts=self._class_counts,
+            histogram=self._histogram,
             duplicates=self._duplicates,
             contradictions=len(self._contradicting),
             contradicting=min(self._contradicting, default=""),

@@ -47,6 +47,7 @@ def wire(
     pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, place: str, decoders: int
 ) -> beam.PCollection:
     """Add all steps to a pipeline, whose workers see the folder of rows and that of shards."""
+    training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
     made = (
         pipeline
         | "List chunks" >> beam.Create(chunks, reshuffle=True)
@@ -57,7 +58,7 @@ def wire(
     return (
         made
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
-        | "List training shards" >> beam.FlatMap(_training_shards, plan)
+        | "List training shards" >> beam.FlatMap(lambda _: training_shards)
         | "Spread" >> beam.Reshuffle()
         | "Find leaks" >> beam.FlatMap(find_leaks, place)
     )
@@ -97,10 +98,6 @@ def find_leaks(shard: str, place: str) -> list[str]:
 @functools.lru_cache(maxsize=1)
 def _held(place: str) -> Held:
     return leaks.hold(map(attempt.read, Path(place).glob(f"test-*{shards.SIGNED}")))
-
-
-def _training_shards(written: int, plan: Plan) -> list[str]:
-    return [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
 
 
 def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:

@@ -4,7 +4,6 @@ what whole sources of bad data become.
 
 import gzip
 import json
-import logging
 import os
 import struct
 import subprocess
@@ -157,55 +156,53 @@ def write(path: Path, seed: int) -> bytes:
     return content
 
 
-def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(60):
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A folder of 40 images that are good."""
+    for number in range(40):
         write(tmp_path / "pets" / f"{number}.png", number)
-    bad = {f"bad-{number:03}.png": b"no image %d" % number for number in range(150)}
+    return tmp_path / "pets"
+
+
+def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
+    pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = {f"bad-{number:03}.png": b"no image %d" % number for number in range(110)}
     for name, content in bad.items():
-        (tmp_path / "pets" / name).write_bytes(content)
-    settings: dict[str, Any] = {"height": 6, "width": 6, "bad_images_limit": 0.8}
-    config = PreprocessConfig(source=str(tmp_path / "pets"), dataset=str(tmp_path / "dataset"), **settings)
-    with caplog.at_level(logging.WARNING):
-        preprocess.run(config)
-    manifest = datasets.Manifest.of(str(tmp_path / "dataset"))
+        (pets / name).write_bytes(content)
+    manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.8)
     listed = tmp_path / "dataset" / preprocess.QUARANTINE
-    assert f"150 images cannot be used; all are listed in {listed}; first: bad-000.png is no PNG" in caplog.text
+    assert str(listed) in caplog.text
     entries = [json.loads(line) for line in listed.read_text().splitlines()]
     assert [entry["name"] for entry in entries] == sorted(bad)
-    assert all(entry["sha256"] == digests.sha256_of_file(tmp_path / "pets" / entry["name"]) for entry in entries)
-    assert entries[7]["reason"] == "is no PNG, JPEG or WebP file: it starts with b'no image'"
-    assert manifest.quarantine["count"] == 150
-    assert len(manifest.quarantine["entries"]) == 100
+    assert all(entry["sha256"] == digests.sha256_of_file(pets / entry["name"]) for entry in entries)
+    assert "b'no image'" in entries[7]["reason"]
+    assert manifest.quarantine["count"] == 110
+    assert manifest.quarantine["entries"] == entries[:100]
     about = {"file": listed.name, "bytes": listed.stat().st_size, "sha256": digests.sha256_of_file(listed)}
     assert manifest.quarantine["list"] == about
-    assert str(preprocess.run(config).parameters["summary"]).endswith(", 150 set aside")  # complete
+    assert run(pets, tmp_path / "dataset", bad_images_limit=0.8) == manifest  # complete
     for damaged in (listed, tmp_path / "dataset" / "test-00000-of-00001.tfrecord"):
         whole = damaged.read_bytes()
         os.truncate(damaged, 100)
-        with pytest.raises(DataError, match=rf"{damaged.name} is missing or cut short; delete .* and run this again"):
-            preprocess.run(config)
+        with pytest.raises(DataError, match=damaged.name):
+            run(pets, tmp_path / "dataset", bad_images_limit=0.8)
         damaged.write_bytes(whole)
-    with pytest.raises(DataError, match=r"150 of 210 images cannot be used, more than bad_images_limit 0\.7") as raised:
-        run(tmp_path / "pets", tmp_path / "other", bad_images_limit=0.7)
-    assert "bad-000.png is no PNG, JPEG or WebP file" in str(raised.value)
+    with pytest.raises(DataError, match=r"(?s)110 of 150 .* 0\.7 .*bad-000\.png"):
+        run(pets, tmp_path / "other", bad_images_limit=0.7)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".tmp", "other"))]
 
 
 def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preprocess, "MOST_QUARANTINED", 2)
-    for number in range(40):
-        write(tmp_path / "pets" / f"{number}.png", number)
     for number in range(2):
-        (tmp_path / "pets" / f"bad-{number}.png").write_bytes(b"")
-    manifest = run(tmp_path / "pets", tmp_path / "dataset", bad_images_limit=0.5)
-    assert manifest.quarantine["count"] == 2
-    (tmp_path / "pets" / "bad-3.png").write_bytes(b"")
-    with pytest.raises(DataError, match="3 of 43 images cannot be used, more than the 2 that may be quarantined"):
-        run(tmp_path / "pets", tmp_path / "other", bad_images_limit=0.5)
+        (pets / f"bad-{number}.png").write_bytes(b"")
+    assert run(pets, tmp_path / "dataset", bad_images_limit=0.5).quarantine["count"] == 2
+    (pets / "bad-3.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"3 of 43 .* 2 "):
+        run(pets, tmp_path / "other", bad_images_limit=0.5)
     assert not (tmp_path / "other").exists()
 
 
@@ -219,39 +216,29 @@ def test_identical_images_and_contradicting_labels_are_counted_and_stay(
     for copy in range(3):
         write(source / "a" / f"copy-{copy}.png", 0)  # of a, as 0 is
     write(source / "b" / "contradiction.png", 2)
-    contradicting = digests.sha256_of_file(source / "a" / "2.png")
-    with caplog.at_level(logging.WARNING):
-        manifest = run(source, tmp_path / "dataset")
+    manifest = run(source, tmp_path / "dataset")
     assert manifest.source.items() >= {"images": 64, "duplicates": 4, "contradictions": 1}.items()
     assert sum(split.records for split in manifest.splits.values()) == 64
-    reported = f"more than once, and stay; 1 have different labels, such as that of sha256 {contradicting}"
-    assert f"4 images are in the source {reported}" in caplog.text
+    assert digests.sha256_of_file(source / "a" / "2.png") in caplog.text
 
 
-def test_one_image_and_classes_without_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_image_and_classes_without_images(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path / "one" / "x.png", 0)
-    with pytest.raises(
-        DataError, match=r"split is empty \(\d train, \d validation, \d test images\); give more images"
-    ):
+    with pytest.raises(DataError, match=r"\d train, \d validation, \d test"):
         run(tmp_path / "one", tmp_path / "dataset")
-    (tmp_path / "one" / "b").mkdir()
-    (tmp_path / "one" / "b" / "x.png").write_bytes(b"")
-    for number in range(40):
-        write(tmp_path / "one" / "a" / f"{number}.png", number)
-    (tmp_path / "one" / "x.png").unlink()
-    with pytest.raises(DataError, match=r"class b has no image to train on \(0 train, 0 validation, 0 test images\)"):
-        run(tmp_path / "one", tmp_path / "dataset", bad_images_limit=0.5)
-    source = tmp_path / "pets"
+    (tmp_path / "two" / "b").mkdir(parents=True)
+    (tmp_path / "two" / "b" / "x.png").write_bytes(b"")
+    pets.rename(tmp_path / "two" / "a")
+    with pytest.raises(DataError, match=r"class b .*0 train, 0 validation, 0 test"):
+        run(tmp_path / "two", tmp_path / "dataset", bad_images_limit=0.5)
+    source = tmp_path / "three"
     for number in range(40):
         write(source / "train" / "ab"[number % 2] / f"{number}.png", number)
         write(source / "test" / "abc"[number % 3] / f"{number}.png", 100 + number)
     (source / "train" / "c" / "below").mkdir(parents=True)
-    refused = (
-        r"class c has no image to train on \(0 train, 0 validation, 13 test images\); give more of it, or remove it"
-    )
-    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match=refused):
+    with pytest.raises(DataError, match=r"class c .*0 train, 0 validation, 13 test"):
         run(source, tmp_path / "dataset")
-    assert f"1 folders of {source} hold no images and are no classes: train/c" in caplog.text
+    assert "train/c" in caplog.text
     assert not (tmp_path / "dataset").exists()
 
 
@@ -261,45 +248,39 @@ def bytes_read() -> int:
     return int(fields["rchar"])
 
 
-def test_a_file_too_large_is_set_aside_and_never_read(tmp_path: Path) -> None:
-    source = tmp_path / "pets"
-    for number in range(40):
-        write(source / f"{number}.png", number)
-    huge = source / "huge.png"
+def test_a_file_too_large_is_set_aside_and_never_read(pets: Path, tmp_path: Path) -> None:
+    huge = pets / "huge.png"
     huge.write_bytes(png(NOISE, 2))
     os.truncate(huge, 40 << 30)  # sparse: it takes no room
     before = bytes_read()
-    found = sources.fingerprint(str(source))[0]
-    manifest = run(source, tmp_path / "dataset", bad_images_limit=0.5)
+    found = sources.fingerprint(str(pets))[0]
+    manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.5)
     assert bytes_read() - before < pixels.LARGEST_FILE
-    reason = "has more than 67,108,864 bytes"
-    assert manifest.quarantine["entries"] == [{"name": "huge.png", "sha256": "", "reason": reason}]
+    (entry,) = manifest.quarantine["entries"]
+    assert (entry["name"], entry["sha256"]) == ("huge.png", "")
     assert manifest.source["fingerprint"] == found
 
     index = str(tmp_path / "index")
-    assert [sources.fingerprint(str(source), index)[0] for _ in range(2)] == [found] * 2
+    assert [sources.fingerprint(str(pets), index)[0] for _ in range(2)] == [found] * 2
     modified = huge.stat().st_mtime_ns
-    os.utime(huge, ns=(modified, modified + 1))
-    later = sources.fingerprint(str(source), index)[0]
-    os.truncate(huge, (40 << 30) + 1)
-    os.utime(huge, ns=(modified, modified + 1))
-    larger = sources.fingerprint(str(source), index)[0]
-    assert len({found, later, larger}) == 3
+    later = {found}
+    for size, time in ((40 << 30, modified + 1), ((40 << 30) + 1, modified + 1)):
+        os.truncate(huge, size)
+        os.utime(huge, ns=(modified, time))
+        later.add(sources.fingerprint(str(pets), index)[0])
+    assert len(later) == 3
     os.truncate(huge, 40 << 30)
     os.utime(huge, ns=(modified, modified))
-    assert sources.fingerprint(str(source), index)[0] == found
+    assert sources.fingerprint(str(pets), index)[0] == found
 
 
-def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(tmp_path: Path) -> None:
-    source = tmp_path / "pets"
-    for number in range(40):
-        write(source / f"{number}.png", number)
+def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, tmp_path: Path) -> None:
     for name, size in (("read.png", pixels.LARGEST_FILE), ("unread.png", pixels.LARGEST_FILE + 1)):
-        (source / name).write_bytes(b"")
-        os.truncate(source / name, size)
-    entries = run(source, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
-    assert [(entry["name"], bool(entry["sha256"])) for entry in entries] == [("read.png", True), ("unread.png", False)]
-    assert entries[0]["sha256"] == digests.sha256_of_file(source / "read.png")
+        (pets / name).write_bytes(b"")
+        os.truncate(pets / name, size)
+    entries = run(pets, tmp_path / "dataset", bad_images_limit=0.5).quarantine["entries"]
+    found = [(entry["name"], entry["sha256"]) for entry in entries]
+    assert found == [("read.png", digests.sha256_of_file(pets / "read.png")), ("unread.png", "")]
 
 
 def test_another_process_decodes_every_case_to_the_same(tmp_path: Path) -> None:

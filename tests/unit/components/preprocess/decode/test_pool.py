@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
-from components.core.errors import DataError, TransientError
+from components.core.errors import TransientError
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
@@ -43,10 +44,8 @@ def process_id() -> int:
 def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
     contents = [png(0), png(1), png(2, fault), png(3), b"<html>", png(4)]
     found = pool.decode(contents, SHAPE, "fill")
-    assert [str(each) for each in found if isinstance(each, pixels.UndecodableImage)] == [
-        reason,
-        "is no PNG, JPEG or WebP file: it starts with b'<html>'",
-    ]
+    assert str(found[2]) == reason
+    assert isinstance(found[4], pixels.UndecodableImage)
     for number in (0, 1, 3, 5):
         assert found[number] == decoded_here(contents[number])
 
@@ -117,11 +116,9 @@ def test_batches_are_decoded_beside_each_other_and_yielded_as_they_are_done(tmp_
     found = pool.decode_all(batches, SHAPE, "fill", processes=3)
     done = dict([next(found), next(found)])
     assert done.keys() == {"good", "crashes"}
-    assert [each == decoded_here(png(number)) for each, number in zip(done["crashes"], (3, 4, 5), strict=True)] == [
-        True,
-        False,
-        True,
-    ]
+    first, crashed, last = done["crashes"]
+    assert [first, last] == [decoded_here(png(3)), decoded_here(png(5))]
+    assert isinstance(crashed, pixels.UndecodableImage)
     (tmp_path / "once").touch()
     assert [*found] == [("waits", [decoded_here(png(0))])]
 
@@ -182,25 +179,15 @@ def test_the_stage_sets_aside_what_crashes_and_goes_on(tmp_path: Path) -> None:
     clean = run(source, tmp_path / "clean")
     for fault in ("segfault", "loop"):
         (source / f"{fault}.png").write_bytes(png(99, fault))
-    found = run(source, tmp_path / "dataset", bad_images_limit=0.1)
-    quarantine = found.quarantine["entries"]
-    assert [(entry["name"], entry["reason"]) for entry in quarantine] == [
-        ("loop.png", "cannot be decoded: it takes more than 1 s of processor time"),
-        ("segfault.png", "cannot be decoded: the decoder ended with SIGSEGV"),
-    ]
-    assert quarantine[1]["sha256"] == digests.sha256_of_file(source / "segfault.png")
+    found = run(source, tmp_path / "dataset")
+    quarantined = [(entry["name"], entry["sha256"]) for entry in found.quarantine["entries"]]
+    assert quarantined == [(name, digests.sha256_of_file(source / name)) for name in ("loop.png", "segfault.png")]
     assert found.splits == clean.splits
-    for split in datasets.SPLITS:
-        images, _ = dataset_reader.load_split(str(tmp_path / "dataset"), found, split)
-        assert {image.tobytes() for image in images} <= {decoded_here(png(number)) for number in range(40)}
-    with pytest.raises(DataError, match="2 of 42 images cannot be used, more than bad_images_limit"):
-        run(source, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+    images = [dataset_reader.load_split(str(tmp_path / "dataset"), found, split)[0] for split in datasets.SPLITS]
+    assert {image.tobytes() for image in np.concatenate(images)} == {decoded_here(png(n)) for n in range(40)}
 
 
-def run(source: Path, dataset: Path, bad_images_limit: float = 0.01) -> datasets.Manifest:
-    config = PreprocessConfig(
-        source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=bad_images_limit
-    )
+def run(source: Path, dataset: Path) -> datasets.Manifest:
+    config = PreprocessConfig(source=str(source), dataset=str(dataset), height=6, width=5, bad_images_limit=0.1)
     preprocess.run(config)
     return datasets.Manifest.of(str(dataset))
