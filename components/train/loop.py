@@ -237,11 +237,7 @@ class Session:
         self._uploads.saved(self.step, keep)
 
     def _roll_back(self, nonfinite: Nonfinite) -> None:
-        """Return to a step before a number that is not finite, on all workers.
-
-        Raises:
-            TrainingDiverged: After as many rollbacks as the settings allow.
-        """
+        """Return to a step before a number that is not finite, on all workers; raise after too many rollbacks."""
         if len(self._rollbacks) == self._config.roll_backs:
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
         back = self._rollbacks.add(nonfinite.step)

@@ -60,9 +60,7 @@ def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
 def send_all(place: Location, keep: int) -> None:
     """Send everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
 
-    Raises:
-        Superseded: Another process committed another checkpoint of a step.
-        TransientError, ConfigError: The bucket cannot be written; everything stays on this machine.
+    It raises `Superseded` if another process committed another checkpoint of a step.
     """
     uploads = Uploads(place)
     uploads.saved(max(checkpoints.steps(place), default=0), functools.partial(checkpoints.kept, count=keep))

@@ -30,13 +30,7 @@ def choose_strategy(
     cluster: Cluster | None = None,
     reproducibility: str = "standard",
 ) -> tf.distribute.Strategy:
-    """Make the strategy; call it before TensorFlow touches a device.
-
-    Args:
-        accelerator: `tpu`, `gpu`, `cpu`, or `auto` for the first that the machine has; ignored with a cluster.
-        replicas: 0 for all there are (one on a CPU).
-        batch_size: The global batch.
-        tpu: `local`, a name or an address; empty for `TPU_NAME`, or `local`.
+    """Make the strategy that the settings ask for, or that of the cluster; call it before TensorFlow touches a device.
 
     Raises:
         ConfigError: The hardware is missing, has fewer devices, cannot share the batch, or cannot be exact.

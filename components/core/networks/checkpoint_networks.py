@@ -16,11 +16,7 @@ AVERAGE, CRITIC = "average/", "critic/"
 def load_averaged(checkpoint: Place, expected_digest: str = "") -> keras.Model:
     """Load the averaged generator; call it with `training=False`, and with `gan.with_labels` if it is conditional.
 
-    Returns:
-        A model from float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
-
-    Raises:
-        DataError: The checkpoint is missing, damaged, has another digest, or does not fit this version's networks.
+    It takes float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
     """
     return _load(gan.build_generator, checkpoint, expected_digest, AVERAGE)
 

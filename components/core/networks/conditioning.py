@@ -21,10 +21,6 @@ def draw_labels(
 
 
 def rows_by_class(latents: tf.Tensor, classes: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Repeat the latents of a row, [columns, latent_size], for each class.
-
-    Returns:
-        Latents [rows * columns, latent_size] and labels int32 [rows * columns], row by row.
-    """
+    """Repeat the latents of a row, [columns, latent_size], for each class; return them and labels, row by row."""
     rows = min(classes, _ROWS_AT_MOST)
     return tf.tile(latents, [rows, 1]), tf.repeat(tf.range(rows), latents.shape[0])

@@ -61,10 +61,8 @@ def build_generator(
     """Build latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
     With classes it takes the two inputs of `with_labels`. Sides that no doubling reaches are cropped from larger ones.
-
-    Args:
-        synchronised: Whether batch normalisation spans all replicas.
-        precision: `bfloat16` multiplies in it; weights, normalisation and pixels stay float32.
+    If synchronised, batch normalisation spans all replicas. Networks of precision `bfloat16` multiply in it; weights,
+    normalisation and pixels stay float32.
     """
     inner = _dtype(precision)
     image, levels = config.image, doublings(config.image)

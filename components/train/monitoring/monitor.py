@@ -29,10 +29,8 @@ Labelled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, chan
 class Monitor:
     """Writes a row of `health.jsonl` for each window; every worker has one, and all come to the same findings.
 
-    Args:
-        folder: None on a worker that writes nothing.
-        class_counts: Training images of each class if the networks take labels, else empty.
-        train, validation: Images and labels that the critic is trained on, and others; of the latter maybe none.
+    Without a folder it writes nothing; without class counts the networks take no labels. There may be no validation
+    images.
     """
 
     def __init__(
@@ -76,13 +74,9 @@ class Monitor:
         self._window.add(block)
 
     def end_window(self, step: int, rollbacks: Sequence[str] = ()) -> list[limits.Finding]:
-        """Check the window that ends at a step, and warn of each signal beyond a limit.
+        """Check the window that ends at a step, warn of each signal beyond a limit, and note rollbacks in this window.
 
-        Args:
-            rollbacks: A sentence for each that changed this window, to note as a warning.
-
-        Returns:
-            Why the training will not recover; empty if it may.
+        Returns why the training will not recover; empty if it may.
         """
         signals = self._signals()
         found = limits.findings(signals, self._config.constraint) if limits.is_warm(step, self._config) else []

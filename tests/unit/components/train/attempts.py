@@ -29,14 +29,10 @@ PHASES = {
 
 
 def made(attempts: list[dict[str, Any]]) -> list[tuple[int, str]]:
-    """Makes attempts one after another.
+    """Make attempts one after another; return the exit code of each, below 0 for a signal, and what it said.
 
-    Args:
-        attempts: `flags` of the train stage; maybe `plan`, a list of [phase, call, signals...], and `poison`, variables
-            that become infinite before a step: a list of [variable, step, rollbacks up to which they do].
-
-    Returns:
-        The exit code of each (less than 0: the signal that killed it), and what it said.
+    Each has the `flags` of the train stage; maybe a `plan`, a list of [phase, call, signals...], and `poison`, a list
+    of [variable that becomes infinite, before which step, up to how many rollbacks].
     """
     done = []
     for each in attempts:

@@ -45,21 +45,13 @@ def set_float(name: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A training whose trajectory must not depend on the replicas.
+    """A training whose trajectory must not depend on the replicas."""
 
-    Attributes:
-        replicas: The counts to compare with one.
-        tolerance: Of each variable, relative to its largest value; 0 for the same bits.
-        number: What to compute in.
-        steps: Generator updates.
-        settings: What differs from `make`.
-    """
-
-    replicas: tuple[int, ...]
-    tolerance: float
-    number: str
-    steps: int
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    replicas: tuple[int, ...]  # the counts to compare with one
+    tolerance: float  # of each variable, relative to its largest value; 0 for the same bits
+    number: str  # to compute in
+    steps: int  # generator updates
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # that differ from those of `make`
 
 
 CASES = {

@@ -77,6 +77,7 @@ def test_another_machine_goes_on_where_this_one_stopped(bucket: Server) -> None:
     assert checkpoints.steps(place) == [3]
     training_log.go_back(place, 3, checkpoints.step_folder(place, 3))
     assert (place / training_log.METRICS).read_bytes() == log
+    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 3)) == checkpoints.step_folder(place, 3)
     pictures = [name for name in content(bucket) if name.endswith(".png")]
     assert pictures == [f"training/samples/step-{step:010d}.png" for step in (1, 2, 3)]
 
@@ -201,6 +202,7 @@ def test_of_an_earlier_version_the_log_beside_the_checkpoints_is_fetched(bucket:
     forget()
     uploads.fetch(Location.of(URI))
     place = Location.of(URI).path
+    assert training_log.fetch(checkpoints.step_folder(Location.of(URI), 1)) == place
     training_log.go_back(place, 1, checkpoints.step_folder(place, 1))
     assert training_log.read(place / training_log.METRICS) == [{"step": 1}]
 
