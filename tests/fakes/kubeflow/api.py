@@ -5,7 +5,7 @@ import email.parser
 import email.policy
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
 
 from tests.fakes.kubeflow import cron, pipelines, requests, store
@@ -67,28 +67,35 @@ class Api:
     version: tuple[int, int]  # of the server that it stands for
     hangs: list[str]  # requests that the real server would never answer
 
-    def upload_pipeline(self, call: Call) -> Item:
-        filename, spec = self._uploaded(call)
-        name = _name_of(call, filename)
+    def _held(self, kind: str, item_id: str) -> Item:
+        held: dict[str, Item] = getattr(self.store, f"{kind}s")
+        if item_id not in held:
+            raise requests.not_found(kind, item_id)
+        return held[item_id]
+
+    def _visible(self, items: dict[str, Item], call: Call) -> list[Item]:
         namespace = self.access.namespace(call.query.get("namespace"))
-        if any((item["name"], item["namespace"]) == (name, namespace) for item in self.store.pipelines.values()):
+        return [item for item in items.values() if item["namespace"] == namespace]
+
+    def upload_pipeline(self, call: Call) -> Item:
+        name, spec = self._uploaded(call)
+        if any(item["name"] == name for item in self._visible(self.store.pipelines, call)):
             raise requests.conflict(6, "Failed to create a pipeline and a pipeline version")
+        namespace = self.access.namespace(call.query.get("namespace"))
         pipeline = self.store.add("pipeline", {"display_name": name, "name": name, "namespace": namespace})
         self._add_version(pipeline["pipeline_id"], name, spec)
         return pipeline
 
     def upload_version(self, call: Call) -> Item:
-        filename, spec = self._uploaded(call)
-        name, pipeline_id = _name_of(call, filename), call.query.get("pipelineid", "")
+        (name, spec), pipeline_id = self._uploaded(call), call.query.get("pipelineid", "")
         if pipeline_id not in self.store.pipelines:
             raise requests.invalid("Failed to create a pipeline version")
-        versions = self.store.versions.values()
-        if any((item["pipeline_id"], item["name"]) == (pipeline_id, name) for item in versions):
+        if any(item["name"] == name for item in self._versions_of(pipeline_id)):
             raise requests.conflict(6, "Failed to create a pipeline version")
         return self._add_version(pipeline_id, name, spec)
 
     def _uploaded(self, call: Call) -> tuple[str, pipelines.Spec]:
-        """The name of the uploaded file and the pipeline in it."""
+        """The name of what is uploaded, and the pipeline in it."""
         head = f"Content-Type: {call.headers.get('Content-Type', '')}\r\n\r\n".encode()
         form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + call.body)
         parts = {str(part.get_param("name", header="content-disposition")): part for part in form.iter_parts()}
@@ -96,8 +103,11 @@ class Api:
         if part is None:
             raise requests.invalid("Failed to read pipeline from file")
         filename, text = part.get_filename("") or "", part.get_payload(decode=True)
+        name = call.query.get("name") or filename
+        if len(name) > _LONGEST_NAME:
+            raise requests.invalid(f"Name length cannot exceed {_LONGEST_NAME}")
         try:
-            return filename, pipelines.read(filename, text if isinstance(text, bytes) else b"")
+            return name, pipelines.read(filename, text if isinstance(text, bytes) else b"")
         except pipelines.SyntaxNeverAnsweredError:
             self.hangs.append(f"upload of {filename}, which is no YAML")
             raise requests.internal("the real server never answers this") from None
@@ -106,23 +116,21 @@ class Api:
         fields = {"pipeline_id": pipeline_id, "display_name": name, "name": name, "pipeline_spec": spec}
         return self.store.add("version", fields)
 
+    def _versions_of(self, pipeline_id: str) -> list[Item]:
+        return [item for item in self.store.versions.values() if item["pipeline_id"] == pipeline_id]
+
     def list_pipelines(self, call: Call) -> Item:
-        namespace = self.access.namespace(call.query.get("namespace"))
-        found = [item for item in self.store.pipelines.values() if item["namespace"] == namespace]
-        return _listed("pipelines", "pipeline_id", found, call)
+        return _listed("pipelines", "pipeline_id", self._visible(self.store.pipelines, call), call)
 
     def get_version(self, call: Call) -> Item:
         pipeline_id, version_id = call.ids
-        version = self.store.versions.get(version_id)
-        if version is None or version["pipeline_id"] != pipeline_id:
-            raise requests.not_found("PipelineVersion", version_id)
+        version = self._held("version", version_id)
+        if version["pipeline_id"] != pipeline_id:
+            raise requests.not_found("version", version_id)
         return version
 
     def list_versions(self, call: Call) -> Item:
-        (pipeline_id,) = call.ids
-        if pipeline_id not in self.store.pipelines:
-            raise requests.not_found("Pipeline", pipeline_id)
-        found = [item for item in self.store.versions.values() if item["pipeline_id"] == pipeline_id]
+        found = self._versions_of(self._held("pipeline", call.ids[0])["pipeline_id"])
         return _listed("pipeline_versions", "pipeline_version_id", found, call)
 
     def create_experiment(self, call: Call) -> Item:
@@ -136,16 +144,12 @@ class Api:
         return self.store.add("experiment", {"display_name": name, "namespace": namespace})
 
     def get_experiment(self, call: Call) -> Item:
-        if call.ids[0] not in self.store.experiments:
-            raise requests.not_found("Experiment", call.ids[0])
-        experiment = self.store.experiments[call.ids[0]]
+        experiment = self._held("experiment", call.ids[0])
         self.access.namespace(experiment["namespace"])
         return experiment
 
     def list_experiments(self, call: Call) -> Item:
-        namespace = self.access.namespace(call.query.get("namespace"))
-        found = [item for item in self.store.experiments.values() if item["namespace"] == namespace]
-        return _listed("experiments", "experiment_id", found, call)
+        return _listed("experiments", "experiment_id", self._visible(self.store.experiments, call), call)
 
     def create_run(self, call: Call) -> Item:
         body = requests.body(call.body, "V2beta1Run")
@@ -158,10 +162,8 @@ class Api:
         """What a run and a recurring run keep of what was sent, after it was checked."""
         if not body.get("display_name"):
             raise requests.internal("Run name cannot be empty")
-        experiment_id = body.get("experiment_id", "")
-        if experiment_id not in self.store.experiments:
-            raise requests.not_found("Experiment", experiment_id)
-        self.access.namespace(self.store.experiments[experiment_id]["namespace"])
+        experiment = self._held("experiment", body.get("experiment_id", ""))
+        self.access.namespace(experiment["namespace"])
         reference = body.get("pipeline_version_reference", {})
         version = self.store.versions.get(reference.get("pipeline_version_id", ""))
         if version is None:
@@ -171,7 +173,7 @@ class Api:
         return {
             "display_name": body["display_name"],
             "description": body.get("description", ""),
-            "experiment_id": experiment_id,
+            "experiment_id": experiment["experiment_id"],
             "pipeline_version_reference": reference,
             "runtime_config": runtime,
             "service_account": body.get("service_account")
@@ -179,31 +181,26 @@ class Api:
         }
 
     def get_run(self, call: Call) -> Item:
-        if call.ids[0] not in self.store.runs:
-            raise requests.not_found("Run", call.ids[0])
-        return self.store.runs[call.ids[0]]
+        return self._held("run", call.ids[0])
 
     def list_runs(self, call: Call) -> Item:
-        chosen = self._chosen(call)
         # A list has no tasks: one asks for a run to see them.
         found = [
             {key: value for key, value in run.items() if key != "run_details"}
-            for run in self.store.runs.values()
-            if run["experiment_id"] in chosen
+            for run in self._chosen(self.store.runs, call)
         ]
         return _listed("runs", "run_id", found, call)
 
-    def _chosen(self, call: Call) -> Collection[str]:
-        """Ids of the experiments whose runs or recurring runs are asked for."""
+    def _chosen(self, items: dict[str, Item], call: Call) -> list[Item]:
+        """Runs or recurring runs of the experiment or of the namespace that is asked for."""
         experiment_id = call.query.get("experiment_id", "")
         if experiment_id:
-            if experiment_id not in self.store.experiments:
-                raise requests.not_found("Experiment", experiment_id)
-            return {experiment_id}
-        if not self.access.multi_user:  # those of experiments that were deleted as well
-            return {item["experiment_id"] for item in (*self.store.runs.values(), *self.store.recurring_runs.values())}
-        namespace = self.access.namespace(call.query.get("namespace"))
-        return {key for key, item in self.store.experiments.items() if item["namespace"] == namespace}
+            chosen = {self._held("experiment", experiment_id)["experiment_id"]}
+        elif self.access.multi_user:
+            chosen = {item["experiment_id"] for item in self._visible(self.store.experiments, call)}
+        else:  # those of experiments that were deleted as well
+            return list(items.values())
+        return [item for item in items.values() if item["experiment_id"] in chosen]
 
     def terminate_run(self, call: Call) -> Item:
         run = self.get_run(call)
@@ -222,54 +219,28 @@ class Api:
 
     def create_recurring_run(self, call: Call) -> Item:
         body = requests.body(call.body, "V2beta1RecurringRun")
-        most = int(body.get("max_concurrency", "0"))
-        if not 1 <= most <= _MOST_CONCURRENT:
-            raise requests.invalid(
-                f"Max concurrency of a recurring run must be from 1 to {_MOST_CONCURRENT}, got {most}"
-            )
+        if not 1 <= int(body.get("max_concurrency", "0")) <= _MOST_CONCURRENT:
+            raise requests.invalid(f"Max concurrency of a recurring run must be from 1 to {_MOST_CONCURRENT}")
         if body.get("namespace") and not self.access.multi_user:
             raise requests.invalid(f"Experiment belongs to namespace '' instead of '{body['namespace']}'")
         cron.fields(body.get("trigger", {}).get("cron_schedule", {}).get("cron", ""))
         mode = "ENABLE" if body.get("mode") == "ENABLE" else "DISABLE"
         fields = self._started(body)
-        return self.store.add(
-            "recurring_run",
-            {
-                **fields,
-                "max_concurrency": body["max_concurrency"],
-                "trigger": body["trigger"],
-                "mode": mode,
-                "status": f"{mode}D",
-                **({"no_catchup": True} if body.get("no_catchup") else {}),
-                "namespace": self.store.experiments[fields["experiment_id"]]["namespace"] or "kubeflow",
-            },
-        )
+        fields["namespace"] = self.store.experiments[fields["experiment_id"]]["namespace"] or "kubeflow"
+        fields |= {name: body[name] for name in ("max_concurrency", "trigger", "no_catchup") if body.get(name)}
+        return self.store.add("recurring_run", {**fields, "mode": mode, "status": f"{mode}D"})
 
     def list_recurring_runs(self, call: Call) -> Item:
-        chosen = self._chosen(call)
-        found = [item for item in self.store.recurring_runs.values() if item["experiment_id"] in chosen]
-        return _listed("recurringRuns", "recurring_run_id", found, call)
-
-    def _recurring_run(self, call: Call) -> Item:
-        if call.ids[0] not in self.store.recurring_runs:
-            raise requests.not_found("Job", call.ids[0])
-        return self.store.recurring_runs[call.ids[0]]
+        return _listed("recurringRuns", "recurring_run_id", self._chosen(self.store.recurring_runs, call), call)
 
     def switch_recurring_run(self, call: Call) -> Item:
         mode = call.ids[1].upper()
-        self._recurring_run(call).update(mode=mode, status=f"{mode}D")
+        self._held("recurring_run", call.ids[0]).update(mode=mode, status=f"{mode}D")
         return {}
 
     def delete_recurring_run(self, call: Call) -> Item:
-        self.store.delete_recurring_run(self._recurring_run(call)["recurring_run_id"])
+        self.store.delete_recurring_run(self._held("recurring_run", call.ids[0])["recurring_run_id"])
         return {}
-
-
-def _name_of(call: Call, filename: str) -> str:
-    name = call.query.get("name") or filename
-    if len(name) > _LONGEST_NAME:
-        raise requests.invalid(f"Name length cannot exceed {_LONGEST_NAME}")
-    return name
 
 
 def _listed(what: str, key: str, items: list[Item], call: Call) -> Item:
