@@ -12,7 +12,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any, NoReturn
+from typing import Any
 
 import croniter
 import grpc
@@ -41,8 +41,9 @@ class Refused(Exception):
         self.status, self.message = status, message
 
 
-def _invalid(message: str) -> NoReturn:
-    raise Refused(grpc.StatusCode.INVALID_ARGUMENT, message)
+def _require(holds: object, message: str) -> None:
+    if not holds:
+        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 class VertexServer:
@@ -67,34 +68,30 @@ class VertexServer:
         """Says how far a run is: its state, and that of tasks, each with the message of its error."""
         job = next(job for name, job in self.jobs.items() if name.endswith(f"/{run_id}"))
         job.state = pipeline_job.pipeline_state.PipelineState[f"PIPELINE_STATE_{state}"]
-        if f"PIPELINE_STATE_{state}" in _ENDED:
+        if job.state.name in _ENDED:
             job.end_time = self.clock
-        # As Vertex does, it tells of the run itself as a task, and of the tasks that hold others.
+        # As Vertex does, it lists the run itself as a task, and tasks that hold others.
         details: list[dict[str, Any]] = [{"task_id": 1, "task_name": run_id, "state": "RUNNING"}]
         for number, (name, (task_state, message)) in enumerate((stages or {}).items(), 2):
             detail: dict[str, Any] = {"task_id": number, "parent_task_id": 1, "task_name": name, "state": task_state}
             if task_state != "PENDING":
+                custom_job = f"projects/{PROJECT_NUMBER}/locations/x/customJobs/{1000 + number}"
+                detail["executor_detail"] = {"container_detail": {"main_job": custom_job}}
                 detail["start_time"] = self.clock + datetime.timedelta(seconds=number)
-                detail["executor_detail"] = {
-                    "container_detail": {
-                        "main_job": f"projects/{PROJECT_NUMBER}/locations/x/customJobs/{1000 + number}"
-                    }
-                }
             if task_state not in ("PENDING", "RUNNING"):
                 detail["end_time"] = self.clock + datetime.timedelta(seconds=60 * number)
             if message:
                 detail["error"] = {"code": code_pb2.INTERNAL, "message": message}
             details.append(detail)
-        job.job_detail = {"task_details": [_with_state(detail) for detail in details]}
+        job.job_detail = {"task_details": details}
 
     def tick(self) -> list[str]:
         """Starts a run of each schedule that may start one now; their ids."""
         started = []
         for schedule in self.schedules.values():
             active = [job for job in self.jobs.values() if job.schedule_name == schedule.name and _at_work(job)]
-            if schedule.state.name != "ACTIVE" or schedule.start_time > self.clock:
-                continue
-            if len(active) >= (schedule.max_concurrent_active_run_count or len(active) + 1):
+            is_full = 0 < schedule.max_concurrent_active_run_count <= len(active)
+            if schedule.state.name != "ACTIVE" or schedule.start_time > self.clock or is_full:
                 continue
             job = self._new_job(schedule.create_pipeline_job_request.pipeline_job, f"scheduled-{self._number()}")
             job.schedule_name = schedule.name
@@ -106,8 +103,10 @@ class VertexServer:
 
     def CreatePipelineJob(self, request: Any) -> Any:
         _check_parent(request.parent)
-        if not re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id):
-            _invalid(f"pipeline_job_id {request.pipeline_job_id!r}")
+        _require(
+            re.fullmatch(r"[a-z][-a-z0-9]{0,127}", request.pipeline_job_id),
+            f"pipeline_job_id {request.pipeline_job_id!r}",
+        )
         _check_job(request.pipeline_job)
         if any(name.endswith(f"/{request.pipeline_job_id}") for name in self.jobs):
             raise Refused(grpc.StatusCode.ALREADY_EXISTS, f"pipeline job {request.pipeline_job_id} already exists")
@@ -119,8 +118,7 @@ class VertexServer:
     def ListPipelineJobs(self, request: Any) -> Any:
         _check_parent(request.parent)
         found = [job for job in self.jobs.values() if _job_matches(job, request.filter)]
-        if request.order_by not in ("", "create_time desc"):
-            _invalid(f"order_by {request.order_by!r}")
+        _require(request.order_by in ("", "create_time desc"), f"order_by {request.order_by!r}")
         found.reverse()
         page, token = _page(found, request)
         if request.read_mask.paths:
@@ -150,8 +148,7 @@ class VertexServer:
 
     def ListSchedules(self, request: Any) -> Any:
         _check_parent(request.parent)
-        if request.filter not in ("", "create_pipeline_job_request:*"):
-            _invalid(f"filter {request.filter!r}")
+        _require(request.filter in ("", "create_pipeline_job_request:*"), f"filter {request.filter!r}")
         page, token = _page(list(self.schedules.values()), request)
         return schedule_service.ListSchedulesResponse(schedules=page, next_page_token=token)
 
@@ -173,8 +170,10 @@ class VertexServer:
         found = _named(self.schedules, request.schedule.name)
         _require_state(found, "ACTIVE", "PAUSED")
         for path in request.update_mask.paths:
-            if path not in ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count"):
-                _invalid(f"update_mask {path!r}")
+            _require(
+                path in ("display_name", "cron", "start_time", "end_time", "allow_queueing", "max_run_count"),
+                f"update_mask {path!r}",
+            )
             setattr(found, path, getattr(request.schedule, path))
         self._check_schedule(found)
         self._plan(found)
@@ -187,17 +186,12 @@ class VertexServer:
         return operations_pb2.Operation(name=f"{request.name}/operations/1", done=True, response=done)
 
     def _check_schedule(self, schedule: schedules.Schedule) -> None:
-        if not 1 <= len(schedule.display_name) <= 128:
-            _invalid("display_name must have 1 to 128 characters")
+        _require(1 <= len(schedule.display_name) <= 128, "display_name must have 1 to 128 characters")
         zone, fields = _zone_and_fields(schedule)
-        if len(fields.split()) != 5 or not croniter.croniter.is_valid(fields):
-            _invalid(f"cron {schedule.cron!r}")
-        if zone not in zoneinfo.available_timezones():
-            _invalid(f"time zone {zone!r}")
-        if schedule.max_concurrent_run_count < 1:
-            _invalid("max_concurrent_run_count must be positive")
-        if schedule.start_time and schedule.start_time < self.clock:
-            _invalid("start_time must not be in the past")
+        _require(len(fields.split()) == 5 and croniter.croniter.is_valid(fields), f"cron {schedule.cron!r}")
+        _require(zone in zoneinfo.available_timezones(), f"time zone {zone!r}")
+        _require(schedule.max_concurrent_run_count >= 1, "max_concurrent_run_count must be positive")
+        _require(not schedule.start_time or schedule.start_time >= self.clock, "start_time must not be in the past")
         request = schedule.create_pipeline_job_request
         _check_parent(request.parent)
         _check_job(request.pipeline_job)
@@ -239,17 +233,12 @@ def _zone_and_fields(schedule: schedules.Schedule) -> tuple[str, str]:
     return zone.removeprefix("TZ="), fields
 
 
-def _with_state(detail: dict[str, Any]) -> dict[str, Any]:
-    return detail | {"state": pipeline_job.PipelineTaskDetail.State[detail["state"]]}
-
-
 def _at_work(job: pipeline_job.PipelineJob) -> bool:
     return job.state.name in _RUNNING
 
 
 def _check_parent(parent: str) -> None:
-    if not re.fullmatch(r"projects/[^/]+/locations/us-central1", parent):
-        _invalid(f"parent {parent!r}")
+    _require(re.fullmatch(r"projects/[^/]+/locations/us-central1", parent), f"parent {parent!r}")
 
 
 def _numbered(parent: str) -> str:
@@ -264,42 +253,38 @@ def _named(held: dict[str, Any], name: str) -> Any:
 
 
 def _check_job(job: pipeline_job.PipelineJob) -> None:
-    if len(job.display_name) > 128:
-        _invalid("display_name must have at most 128 characters")
+    _require(len(job.display_name) <= 128, "display_name must have at most 128 characters")
     for name, value in job.labels.items():
-        if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value)):
-            _invalid(f"label {name}={value}")
+        _require(_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value), f"label {name}={value}")
     raw = pipeline_job.PipelineJob.pb(job)
     content = json_format.MessageToDict(raw)
     try:
         spec = json_format.ParseDict(content.get("pipelineSpec", {}), pipeline_spec_pb2.PipelineSpec())
     except json_format.ParseError as error:
-        _invalid(f"pipeline_spec: {error}")
-    if not spec.deployment_spec.fields or spec.schema_version != "2.1.0":
-        _invalid("pipeline_spec is no pipeline of schema 2.1.0")
+        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"pipeline_spec: {error}") from None
+    _require(
+        spec.deployment_spec.fields and spec.schema_version == "2.1.0", "pipeline_spec is no pipeline of schema 2.1.0"
+    )
     runtime = content.get("runtimeConfig", {})
-    if not runtime.get("gcsOutputDirectory", "").startswith("gs://"):
-        _invalid("runtime_config.gcs_output_directory must be in Cloud Storage")
+    _require(
+        runtime.get("gcsOutputDirectory", "").startswith("gs://"),
+        "runtime_config.gcs_output_directory must be in Cloud Storage",
+    )
     given = runtime.get("parameterValues", {})
     known = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
-    for name in given.keys() - known.keys():
-        _invalid(f"parameter {name} is not one of the pipeline's")
+    _require(given.keys() <= known.keys(), f"parameters {given.keys() - known.keys()} are not the pipeline's")
     for name, definition in known.items():
-        if name not in given and not definition.get("isOptional"):
-            _invalid(f"parameter {name} is required")
-        if name in given and not isinstance(given[name], _TYPES[definition["parameterType"]]):
-            _invalid(f"parameter {name} must be {definition['parameterType']}")
+        _require(name in given or definition.get("isOptional"), f"parameter {name} is required")
+        kind = definition["parameterType"]
+        _require(name not in given or isinstance(given[name], _TYPES[kind]), f"parameter {name} must be {kind}")
 
 
 def _job_matches(job: pipeline_job.PipelineJob, wanted: str) -> bool:
-    label = re.fullmatch(r"labels\.([a-z0-9_]+):\*", wanted)
-    if label:
+    if label := re.fullmatch(r"labels\.([a-z0-9_]+):\*", wanted):
         return label[1] in job.labels
-    of_schedule = re.fullmatch(r"schedule_name=(\S+)", wanted)
-    if of_schedule:
+    if of_schedule := re.fullmatch(r"schedule_name=(\S+)", wanted):
         return job.schedule_name == of_schedule[1]
-    if wanted:
-        _invalid(f"filter {wanted!r}")
+    _require(not wanted, f"filter {wanted!r}")
     return True
 
 
