@@ -61,7 +61,7 @@ class Schedule:
         return {
             "cron": self.cron,
             "time_zone": self.time_zone,
-            "pipeline": submission.package.name,
+            "pipeline": submission.package.found.name,
             "version": submission.package.version,
             "parameters": submission.parameters,
             "experiment": submission.experiment,

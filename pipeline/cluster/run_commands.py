@@ -112,8 +112,10 @@ def _submit(words: list[str]) -> int:
         parser.epilog = "The parameters of the pipeline are listed where there is a package."
         parser.parse_args(words)
     package = submission.read_package(path)
-    backends.add_flags(parser, [package.target])
+    backends.add_flags(parser, [package.origin.target])
     parameters.add_flags(parser, package.found.parameters)
+    name = package.found.name
+    parser.set_defaults(experiment=name, run_name=f"{name} {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}")
     parsed, unknown = parser.parse_known_args(words)
     wanted, place = _checked(parsed, package, parameters.unknown_flags(unknown, parsed))
     run = place.submit(wanted)
@@ -148,26 +150,24 @@ def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list
     if parsed.root is not None:
         given["root"] = parsed.root
         problems += submission.root_problems(parsed.root)
-    if backends.BACKENDS[package.target].needs_pipeline_root:
+    if backends.BACKENDS[package.origin.target].needs_pipeline_root:
         problems += submission.bucket_problems("pipeline_root", parsed.pipeline_root)
-    now = datetime.datetime.now(datetime.UTC)
-    experiment = package.name if parsed.experiment is None else parsed.experiment
-    run_name = f"{package.name} {now:%Y-%m-%d %H:%M:%S}" if parsed.run_name is None else parsed.run_name
-    for flag, name in (("experiment", experiment), ("run_name", run_name)):
+    for flag in ("experiment", "run_name"):
+        name = getattr(parsed, flag)
         if not name.strip() or len(name) > _LONGEST_NAME:
             problems.append(f"{flag} must be a name of 1 to {_LONGEST_NAME} letters, got {name!r}")
     if parsed.timeout is not None and not parsed.wait:
         problems.append("timeout is for waiting: give --wait as well")
     try:
-        place = backends.runs(package.target, parsed)
+        place = backends.runs(package.origin.target, parsed)
     except ConfigError as error:
         problems += error.problems
     values = parameters.parse(package.found, given, problems)  # which raises the problems found so far, too
     wanted = Submission(
         package=package,
         parameters={name: value for name, value in values.items() if name in given},
-        experiment=experiment,
-        run_name=run_name,
+        experiment=parsed.experiment,
+        run_name=parsed.run_name,
         pipeline_root=parsed.pipeline_root,
         service_account=parsed.service_account,
     )

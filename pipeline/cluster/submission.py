@@ -25,22 +25,12 @@ class ClusterPackage:
 
     path: Path
     text: bytes  # the YAML, one document or two
-    found: Package  # the package as read, for its parameters
-    origin: Origin  # how it was compiled
-
-    @property
-    def name(self) -> str:
-        """The pipeline's name."""
-        return self.found.name
-
-    @property
-    def target(self) -> str:
-        """What it was compiled for: `kfp` or `vertex`."""
-        return self.origin.target
+    found: Package  # the package as read, for its name and parameters
+    origin: Origin  # how it was compiled, and for which target
 
     @property
     def version(self) -> str:
-        """Names this very content: the same package is uploaded once."""
+        """Name of this very content: the same package is uploaded once."""
         return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
 
 

@@ -105,9 +105,9 @@ class KubeflowRuns:
             path = Path(folder, "pipeline.yaml")
             path.write_bytes(package.text)
             pipeline_id = _find_or_make(
-                package.name,
+                package.found.name,
                 lambda named: api.pipeline_service_list_pipelines(filter=named, namespace=namespace).pipelines,
-                lambda: uploads.upload_pipeline(str(path), name=package.name, namespace=namespace),
+                lambda: uploads.upload_pipeline(str(path), name=package.found.name, namespace=namespace),
                 "pipeline_id",
             )
             version_id = _find_or_make(

@@ -57,7 +57,7 @@ class VertexRuns:
         self._connection = connection
 
     def submit(self, submission: Submission) -> RunStatus:
-        return self._start(message("PipelineJob", job_content(submission)), submission.package.name)
+        return self._start(message("PipelineJob", job_content(submission)))
 
     def status(self, run_id: str) -> RunStatus:
         return self._status_of(self._job(run_id))
@@ -111,7 +111,7 @@ class VertexRuns:
         )
         if "encryption_spec" in job:
             again.encryption_spec = job.encryption_spec
-        started = self._start(again, str(job.pipeline_spec["pipelineInfo"]["name"]))
+        started = self._start(again)
         log.info(
             "%s is run %s anew: Vertex goes on with no run that has ended, but stages take up what they kept",
             started.run_id,
@@ -119,12 +119,12 @@ class VertexRuns:
         )
         return started
 
-    def _start(self, job: Any, pipeline: str) -> RunStatus:
+    def _start(self, job: Any) -> RunStatus:
         """Start a job under an id of its own, so that asking again after a lost answer starts no second one."""
         from google.api_core.exceptions import AlreadyExists, DeadlineExceeded, ServiceUnavailable
 
         now = datetime.datetime.now(datetime.UTC)
-        name = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:80]
+        name = re.sub(r"[^a-z0-9]+", "-", str(job.pipeline_spec["pipelineInfo"]["name"]).lower()).strip("-")[:80]
         run_id = f"{name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         request = {"parent": self._connection.parent, "pipeline_job": job, "pipeline_job_id": run_id}
         perhaps = f"`wgan status {run_id} --target vertex` tells whether it was started"

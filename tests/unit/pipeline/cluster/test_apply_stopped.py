@@ -49,7 +49,7 @@ def test_stopped_at_every_request_and_applied_again(world: World, tmp_path: Path
             pipeline_root="gs://bucket/root",
         )
         cron = f"0 {hour} * * *"
-        return Schedule(name=name, cron=cron, time_zone="UTC", target=read.target, submission=run, enabled=enabled)
+        return Schedule(name=name, cron=cron, time_zone="UTC", target=world.target, submission=run, enabled=enabled)
 
     before = [schedule(name) for name in ("keep", "busy", "change", "stop", "go")]
     wanted = [schedule("keep"), schedule("busy", 10), schedule("change", 10), schedule("stop", enabled=False)]

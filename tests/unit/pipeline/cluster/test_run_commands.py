@@ -45,17 +45,6 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_every_mistake_is_reported_and_nothing_is_sent(
-    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    words = ["--root", "runs", "--steps", "many", "--stepz", "3", "--timeout", "5", "--run_name", "n" * 129]
-    words += ["--package", str(packages / "kfp.yaml"), "--token_file", "absent"]
-    assert main(["submit", "--host", server.url, *words]) == errors.BAD_CONFIGURATION
-    names = ["stepz", "root", "run_name", "timeout", "token_file", "source", "steps"]
-    assert [line.removeprefix("unknown parameter ").split()[0].strip(";") for line in complaints(caplog)] == names
-    assert server.requests == []
-
-
 def test_flags_of_the_other_target_are_unknown(
     server: Server, packages: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

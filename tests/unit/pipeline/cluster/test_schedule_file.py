@@ -64,7 +64,7 @@ def test_what_is_left_out_has_its_default(read: Reads, packages: Path) -> None:
     assert found.content() == {
         "cron": "0 9 * * 1",
         "time_zone": "UTC",
-        "pipeline": found.submission.package.name,
+        "pipeline": found.submission.package.found.name,
         "version": found.submission.package.version,
         "parameters": {"source": "digits", "root": "/data/runs"},
         "experiment": "retraining",

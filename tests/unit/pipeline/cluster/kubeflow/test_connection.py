@@ -2,8 +2,6 @@
 
 import argparse
 import dataclasses
-import re
-import socket
 import threading
 import warnings
 from collections.abc import Callable
@@ -92,15 +90,20 @@ def test_the_server_is_asked_who_it_is_once_and_nothing_is_warned_of(monkeypatch
         assert dataclasses.replace(connection, namespace="team-a").client.namespace == ""
 
 
-def test_a_wrong_token_is_reported_after_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(token="right") as server:  # noqa: S106
-        token = held(tmp_path, "token", "wrong")
-        expected = refused_client(connected("--host", server.url, "--token_file", token))
-        assert "(401)" in expected
-        assert "--token_file or KFP_TOKEN" in expected
-        assert "wrong" not in expected
+@pytest.mark.parametrize("secret", ["token", "cookie"])
+def test_a_wrong_secret_is_reported_after_one_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    flag, variable = f"--{secret}_file", f"KFP_{secret.upper()}"
+    access: dict[str, Any] = {secret: "right"}
+    with serving(**access) as server:
+        line = refused_client(connected("--host", server.url, flag, held(tmp_path, secret, "wrong")))
+        assert "(401)" in line
+        assert f"{flag} or {variable}" in line
+        assert "wrong" not in line
         assert len(server.requests) == 1
-        monkeypatch.setenv("KFP_TOKEN", "right")
+        assert connected("--host", server.url, flag, held(tmp_path, secret, "right\n")).client.runs
+        monkeypatch.setenv(variable, "right")
         assert connected("--host", server.url).client.runs
 
 
@@ -118,13 +121,6 @@ def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
             runs.recent(1)
 
 
-def test_a_cookie_opens_what_asks_for_one(tmp_path: Path) -> None:
-    with serving(cookie="authservice_session=abc") as server:
-        assert "--cookie_file or KFP_COOKIE" in refused_client(connected("--host", server.url))
-        cookie = held(tmp_path, "cookie", "authservice_session=abc\n")
-        assert KubeflowRuns(connected("--host", server.url, "--cookie_file", cookie)).recent(1) == []
-
-
 def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KF_PIPELINES_SA_TOKEN_PATH", held(tmp_path, "token", "of the pod"))
     assert connected("--host", "http://h").token == ""
@@ -135,10 +131,9 @@ def test_in_a_cluster_the_account_of_the_token_volume_is_used(tmp_path: Path, mo
 
 
 def test_a_server_that_is_not_there_is_reported_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    expected = refused_client(KubeflowConnection(host=f"http://127.0.0.1:{port}"), TransientError)
-    assert re.search("cannot be reached: .*Connection refused", expected)
+    with serving() as server:
+        pass
+    refused_client(KubeflowConnection(host=server.url), TransientError)
 
 
 def test_a_server_that_never_answers_is_asked_once() -> None:
@@ -151,7 +146,7 @@ def test_a_server_that_never_answers_is_asked_once() -> None:
         server.before = wait
         expected = refused_client(KubeflowConnection(host=server.url, seconds=(5.0, 0.05)), TransientError)
         given_up.set()
-        assert "cannot be reached: no answer in time" in expected
+        assert server.url in expected
         assert len(server.requests) == 1
 
 
