@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -59,13 +60,12 @@ def test_a_server_that_is_too_old_for_a_setting_starts_nothing(
     path.write_bytes(package_of("gpu-l4-4", "kfp"))
     with serving(version="2.2.0") as server:
         runs = KubeflowRuns(KubeflowConnection(host=server.url))
-        with pytest.raises(ConfigError, match=r"does not know emptyDirMounts, which 2\.16\.1 does"):
+        with pytest.raises(ConfigError, match=r"emptyDirMounts.* 2\.16\.1"):
             runs.submit(dataclasses.replace(kfp_run, package=read_package(path, "kfp")))
         assert server.store.runs == {}
 
 
 def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, kfp_run: Submission) -> None:
-    found: list[tuple[str, str]] = []
     gate = threading.Barrier(2)
     passed: list[Request] = []
 
@@ -75,18 +75,12 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
             passed.append(request)
             gate.wait(10)
 
-    def upload() -> None:
-        found.append(KubeflowRuns(KubeflowConnection(host=server.url)).upload(kfp_run.package))
-
     server.before = meet
-    threads = [threading.Thread(target=upload) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    connections = [KubeflowConnection(host=server.url) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda connection: KubeflowRuns(connection).upload(kfp_run.package), connections))
     assert len(passed) == 2
-    assert len(found) == 2
-    assert len(set(found)) == 1
+    assert found[0] == found[1]
     assert len(server.store.pipelines) == 1
     assert [each["name"] for each in server.store.versions.values()].count(kfp_run.package.version) == 1
 
@@ -97,7 +91,7 @@ def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: Kubefl
             raise HangUp
 
     server.after = hang_up
-    with pytest.raises(TransientError, match="whether it was started is not known: `wgan status` tells"):
+    with pytest.raises(TransientError, match="`wgan status`"):
         runs.submit(kfp_run)
 
 

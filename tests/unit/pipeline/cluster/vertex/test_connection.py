@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -66,41 +66,41 @@ def test_what_is_missing_or_malformed_is_reported(flags: dict[str, str], named: 
 class Tokens(http.Server):
     """Gives out access tokens, or refuses, as OAuth 2 says."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.status, self.given = 400, dict[str, object]()
+    status = 400
+    given: Mapping[str, object] = {"error": "invalid_grant", "error_description": "it has expired"}
 
     def answer(self, request: http.Request) -> http.Answer:
         return http.Answer(self.status, json.dumps(self.given).encode(), {"Content-Type": "application/json"})
 
+    def somebody(self) -> dict[str, str]:
+        """Credentials of somebody whose tokens this server gives out."""
+        return {
+            "type": "external_account_authorized_user",
+            "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
+            "client_id": "id",
+            "client_secret": "secret",
+            "refresh_token": "refresh",
+            "token_url": f"{self.url}/token",
+            "token_info_url": f"{self.url}/token",
+        }
+
 
 @pytest.fixture
-def tokens() -> Iterator[Tokens]:
-    with http.serving(Tokens()) as server:
-        yield server
+def log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, str]], None]:
+    """Makes something the application default credentials."""
 
+    def write(credentials: dict[str, str]) -> None:
+        file = tmp_path / "credentials.json"
+        file.write_text(json.dumps(credentials))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
-def log_in(monkeypatch: pytest.MonkeyPatch, folder: Path, url: str) -> None:
-    """Make the application default credentials those of somebody whose tokens a server gives out."""
-    address = f"{url}/token"
-    found = {
-        "type": "external_account_authorized_user",
-        "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
-        "client_id": "id",
-        "client_secret": "secret",
-        "refresh_token": "refresh",
-        "token_url": address,
-        "token_info_url": address,
-    }
-    file = folder / "credentials.json"
-    file.write_text(json.dumps(found))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return write
 
 
 @pytest.fixture
 def connection() -> VertexConnection:
-    return VertexConnection(project="my-project-1", location="us-central1")
+    return VertexConnection(**GOOD)
 
 
 def refusal_of(connection: VertexConnection, kind: type[StageError]) -> str:
@@ -114,52 +114,31 @@ def test_nobody_is_logged_in(connection: VertexConnection) -> None:
     assert "gcloud auth application-default login" in refusal_of(connection, ConfigError)
 
 
-def test_a_token_is_given_out(
-    connection: VertexConnection, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    answer = {"access_token": "given-out", "expires_in": 3600}
-    tokens.status, tokens.given = 200, answer
-    log_in(monkeypatch, tmp_path, tokens.url)
-    client = connection.pipelines
-    assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
-    assert client.transport._credentials.token == answer["access_token"]
-    other = VertexConnection(project="my-project-1", location="us-central1", api_endpoint="vertex.internal:443")
-    assert other.schedules.api_endpoint == "vertex.internal:443"
-
-
-def test_a_token_is_refused(
-    connection: VertexConnection, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tokens.given = {"error": "invalid_grant", "error_description": "it has expired"}
-    log_in(monkeypatch, tmp_path, tokens.url)
-    refusal = refusal_of(connection, ConfigError)
-    assert "it has expired" in refusal
-    assert "gcloud auth application-default login" in refusal
-
-
-def test_nobody_gives_out_tokens(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with http.serving(Tokens()) as server:
-        pass
-    log_in(monkeypatch, tmp_path, server.url)
-    refusal_of(connection, TransientError)
+def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: Callable[[dict[str, str]], None]) -> None:
+    with http.serving(Tokens()) as tokens:
+        log_in(tokens.somebody())
+        refusal = refusal_of(VertexConnection(**GOOD), ConfigError)
+        assert "it has expired" in refusal
+        assert "gcloud auth application-default login" in refusal
+        tokens.status, tokens.given = 200, {"access_token": "given-out", "expires_in": 3600}
+        client = VertexConnection(**GOOD).pipelines
+        assert client.api_endpoint == "us-central1-aiplatform.googleapis.com"
+        assert client.transport._credentials.token == "given-out"  # noqa: S105
+        other = VertexConnection(**GOOD, api_endpoint="vertex.internal:443")
+        assert other.schedules.api_endpoint == "vertex.internal:443"
+    refusal_of(VertexConnection(**GOOD), TransientError)
 
 
 def test_a_key_of_a_service_account_needs_nobody(
-    connection: VertexConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    connection: VertexConnection, log_in: Callable[[dict[str, str]], None]
 ) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    account = {
-        "type": "service_account",
-        "client_email": "trainer@my-project-1.iam.gserviceaccount.com",
-        "private_key": pem.decode(),
-        "token_uri": "http://127.0.0.1:9/nobody",
-    }
-    log_in(monkeypatch, tmp_path, "")
-    (tmp_path / "credentials.json").write_text(json.dumps(account))
+    email, nobody = "trainer@my-project-1.iam.gserviceaccount.com", "http://127.0.0.1:9/nobody"
+    log_in({"type": "service_account", "client_email": email, "private_key": pem.decode(), "token_uri": nobody})
     credentials = connection.pipelines.transport._credentials
     credentials.refresh(None)
     assert credentials.token
