@@ -242,7 +242,7 @@ class Session:
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
         back = self._rollbacks.add(nonfinite.step)
         # This machine may not have it, if the training began on another.
-        uploads.fetch_former(self._folder, back.step)
+        uploads.fetch(self._folder, back.step)
         good = checkpoints.newest(self._folder, back.step)
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)

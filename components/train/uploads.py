@@ -7,6 +7,7 @@ samples, then checkpoints with the logs up to their step. An outage delays sendi
 import contextlib
 import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,29 +24,16 @@ _Kept = Callable[[list[int]], list[int]]  # of the steps of all checkpoints in t
 _SAMPLES = "samples"
 
 
-def fetch(place: Location) -> None:
-    """Fetch the newest whole checkpoint from the bucket unless this machine has one as new.
+def fetch(place: Location, at_most: float = math.inf) -> None:
+    """Fetch the newest whole checkpoint up to a step from the bucket unless this machine has one as new.
 
     If all in the bucket are damaged it raises, as training must not start from scratch unnoticed.
     """
     if not place.in_bucket:
         return
-    here = max(checkpoints.steps(place), default=-1)
-    there = [step for step in _steps_in_bucket(place) if step > here]
-    if not _fetch_last_whole(place, there) and there and here < 0:
-        raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
-
-
-def fetch_former(place: Location, step: int) -> None:
-    """Fetch the newest whole checkpoint up to a step from the bucket, for a rollback."""
-    if place.in_bucket:
-        here = max((found for found in checkpoints.steps(place) if found <= step), default=-1)
-        _fetch_last_whole(place, [found for found in _steps_in_bucket(place) if here < found <= step])
-
-
-def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
-    """Fetch the last whole checkpoint, log damaged ones, and return whether there was one."""
-    for step in reversed(steps):
+    here = max((step for step in checkpoints.steps(place) if step <= at_most), default=-1)
+    there = [step for step in _steps_in_bucket(place) if here < step <= at_most]
+    for step in reversed(there):
         folder = checkpoints.step_folder(place, step)
         try:
             checkpoints.Description.fetch(folder)
@@ -53,8 +41,9 @@ def _fetch_last_whole(place: Location, steps: list[int]) -> bool:
             log.error("passed over: %s", error)
             continue
         training_log.fetch(folder)
-        return True
-    return False
+        return
+    if there and here < 0:
+        raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
 
 
 def send_all(place: Location, keep: int) -> None:

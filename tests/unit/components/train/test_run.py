@@ -260,14 +260,6 @@ def test_every_mistake_is_told_at_once_without_tensorflow(tmp_path: Path) -> Non
         assert name in done.stderr, name
 
 
-def test_a_folder_of_something_else_is_refused(tiny_dataset: Path, tmp_path: Path) -> None:
-    (tmp_path / "holiday.txt").write_text("mine")
-    done = train(tiny_dataset, tmp_path)
-    assert done.returncode == errors.BAD_CONFIGURATION
-    assert str(tmp_path) in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
-
-
 @pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
 def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) -> None:
     config = TrainConfig(dataset="d", checkpoints="c", batch_size=4096, base_filters=1024)

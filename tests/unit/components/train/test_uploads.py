@@ -254,13 +254,13 @@ def test_another_machine_goes_back_to_what_the_bucket_has(bucket: Server) -> Non
     forget()
     uploads.fetch(Location.of(URI))
     assert checkpoints.steps(place) == [4]
-    uploads.fetch_former(Location.of(URI), 3)
+    uploads.fetch(Location.of(URI), 3)
     assert checkpoints.steps(place) == [3, 4]
     asked = len(bucket.requests)
-    uploads.fetch_former(Location.of(URI), 3)
+    uploads.fetch(Location.of(URI), 3)
     assert {request.method for request in bucket.requests[asked:]} == {"GET"}
     assert not any("/step-0000000003/" in request.path for request in bucket.requests[asked:])
-    uploads.fetch_former(Location.of(URI), 0)
+    uploads.fetch(Location.of(URI), 0)
     assert checkpoints.steps(place) == [3, 4]
 
 

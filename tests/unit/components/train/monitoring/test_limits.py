@@ -4,7 +4,6 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from components.train.config import TrainConfig
@@ -68,11 +67,3 @@ def test_windows_are_of_critic_updates_and_the_beginning_is_passed_over() -> Non
     assert [step for step in range(0, 1400, 200) if limits.is_warm(step, config(steps=2000))] == [800, 1000, 1200]
     assert not limits.is_warm(1100, config(steps=50_000))
     assert limits.is_warm(1200, config(steps=50_000))
-
-
-@pytest.mark.parametrize(("reach", "weight"), [(2.0, 10.0), (5.0, 10.0), (1.0, 0.5)])
-def test_the_best_slope_is_what_the_penalised_gap_says(reach: float, weight: float) -> None:
-    """`excess_slope` is taken against 1 + W / (2 penalty_weight): the slope at which the critic's loss is least."""
-    slopes = np.linspace(0, 10, 100_001)
-    best = slopes[np.argmax(slopes * reach - weight * (slopes - 1) ** 2)]
-    assert best == pytest.approx(1 + reach / (2 * weight), abs=1e-3)
