@@ -248,18 +248,6 @@ def test_bad_input_is_one_clear_line(
     assert "Traceback" not in done.stderr
 
 
-def test_every_mistake_is_told_at_once_without_tensorflow(tmp_path: Path) -> None:
-    flags = ["--steps=0", "--batch_size=many", "--critic_learning_rate=-1", "--stepz=3", "--beta_1=nan"]
-    blocked = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
-    done = subprocess.run(
-        [sys.executable, "-m", "components.train", *flags], capture_output=True, text=True, check=False, env=blocked
-    )
-    assert done.returncode == errors.BAD_CONFIGURATION
-    for name in ("steps", "batch_size", "critic_learning_rate", "stepz", "beta_1", "dataset", "checkpoints"):
-        assert name in done.stderr, name
-
-
 @pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
 def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) -> None:
     config = TrainConfig(dataset="d", checkpoints="c", batch_size=4096, base_filters=1024)
