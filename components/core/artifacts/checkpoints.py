@@ -6,6 +6,7 @@ slot and counter. `checkpoint.json`, written last, has its sha256. The logs of t
 
 import dataclasses
 import logging
+import math
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -111,13 +112,13 @@ def _remove_damaged(checkpoint: Path | Location) -> None:
         atomic_files.remove_folder(path) if path.is_dir() else path.unlink()
 
 
-def newest(checkpoints: Folder, at_most: int | None = None) -> tuple[Folder, Description] | None:
+def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Description] | None:
     """Return the newest whole checkpoint, up to a step if one is given; log and skip damaged ones.
 
     Raises:
         DataError: All are damaged, as training must not start from scratch unnoticed; or one is of another version.
     """
-    found_steps = [step for step in steps(checkpoints) if at_most is None or step <= at_most]
+    found_steps = [step for step in steps(checkpoints) if step <= at_most]
     found = next(_whole(checkpoints, reversed(found_steps)), None)
     if found_steps and found is None:
         raise DataError(

@@ -21,7 +21,7 @@ MADE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({}, []),
         ({"code": "d"}, ["code was c and is d"]),
@@ -32,27 +32,24 @@ MADE: dict[str, Any] = {
             {"replicas": 4, "precision": "bfloat16"},
             ["replicas was 2 and is 4", "precision was float32 and is bfloat16"],
         ),
-        ({"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}}, ["tensorflow was None and is 2.21.0"]),
+        (
+            {"libraries": {"tensorflow": "2.21.0", "keras": "3.15.1"}},
+            ["tensorflow was None and is 2.21.0", "tensorflow-cpu was 2.21.0 and is None"],
+        ),
         ({"libraries": {**MADE["libraries"], "python": "3.11.7", "pillow": "13"}}, []),  # which train nothing
         ({"log_every": 3, "image": "other"}, []),
     ],
 )
-def test_what_bits_depend_on_is_told_with_both_values(change: dict[str, Any], told: list[str]) -> None:
-    found = environment.differences(MADE, {**MADE, **change}, exact=False)
-    assert found[: len(told)] == told
-    if "libraries" in change and told:
-        assert found[1:] == ["tensorflow-cpu was 2.21.0 and is None"]
-    else:
-        assert len(found) == len(told)
+def test_what_bits_depend_on_is_compared(change: dict[str, Any], expected: list[str]) -> None:
+    assert environment.differences(MADE, {**MADE, **change}, exact=False) == expected
 
 
 def test_under_exact_replicas_do_not_matter() -> None:
     assert environment.differences(MADE, {**MADE, "replicas": 8}, exact=True) == []
 
 
-def test_of_what_an_earlier_version_did_not_note_nothing_is_told() -> None:
-    former = {"code": "c", "accelerator": "cpu"}
-    assert environment.differences(former, MADE, exact=False) == []
+def test_what_an_earlier_version_did_not_note_is_not_compared() -> None:
+    assert environment.differences({"code": "c", "accelerator": "cpu"}, MADE, exact=False) == []
     assert environment.differences({}, MADE, exact=False) == []
 
 

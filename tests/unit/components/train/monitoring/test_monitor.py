@@ -129,14 +129,13 @@ def test_going_on_from_a_checkpoint_is_as_if_never_interrupted(wgan: WganStep, t
     assert rows(tmp_path / "whole") == rows(tmp_path / "parts")
 
 
-def test_a_warning_is_told_once_while_it_lasts(wgan: WganStep, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_is_logged_once_while_it_lasts(wgan: WganStep, caplog: pytest.LogCaptureFixture) -> None:
     found, flat = watch(wgan), {**GOOD, "gradient_norm": 0.6, "penalty": 0.2}
     with caplog.at_level(logging.WARNING):
         for step, values in ((800, flat), (1000, flat), (1200, GOOD), (1400, flat)):
             assert not end(found, step, values)
-    told = [record.getMessage() for record in caplog.records if "gradient_norm is" in record.getMessage()]
-    assert [message.split(":")[1] for message in told] == [" step 800", " step 1400"]
-    assert "lower critic_learning_rate" in told[0]
+    warnings = [record.getMessage() for record in caplog.records if "gradient_norm is" in record.getMessage()]
+    assert [message.split(":")[1] for message in warnings] == [" step 800", " step 1400"]
 
 
 @pytest.mark.parametrize(
