@@ -2,10 +2,8 @@
 what whole sources of bad data become.
 """
 
-import gzip
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +17,6 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
-from components.core.sources.files import SourceFile
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
@@ -101,43 +98,6 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
     most = [int(line.split()[0]) for line in lines]
     assert most[len(bombs) - 1] < 200  # mebibytes: a header is all that is read, and 64 MiB of a file
     assert 200 < most[-1] < 512
-
-
-def idx_file(path: Path, content: bytes) -> SourceFile:
-    path.write_bytes(content)
-    return SourceFile(path.name, str(path), len(content))
-
-
-@pytest.mark.slow
-def test_bombs_in_idx_files_are_not_unpacked(tmp_path: Path) -> None:
-    def bomb(header: bytes) -> SourceFile:
-        return idx_file(tmp_path / "train-labels-idx1-ubyte.gz", gzip.compress(header + bytes(300_000_000), 1))
-
-    program = (
-        "import sys; from components.preprocess.formats import idx; "
-        "from components.core.sources.files import SourceFile; "
-        "file = SourceFile('x-images', sys.argv[1], int(sys.argv[2]))\n"
-        "try: print(len(eval(sys.argv[3])))\n"
-        "except Exception as error: print(type(error).__name__, error)\n"
-        "print(int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) >> 10)"
-    )
-    labels, images = b"\0\0\x08\1" + struct.pack(">I", 10), b"\0\0\x08\3" + struct.pack(">III", 2, 3, 4)
-    list_stacks = "idx.list_stacks([file])"
-    for header, read, reported in (
-        (labels, "idx.read_labels(file, 10)", "DataError x-images goes on after the 10 labels that its header says"),
-        (
-            b"\0\0\x08\1" + struct.pack(">I", 2**32 - 1),
-            "idx.read_labels(file, 10)",
-            "DataError x-images has 1,309,125 bytes, which cannot hold the 4,294,967,303 that its header says",
-        ),
-        (images, list_stacks, "1"),
-        (b"\0\0\x08\3" + struct.pack(">III", 10**7, 28, 28), list_stacks, "DataError x-images has "),
-    ):
-        file = bomb(header)
-        words = [sys.executable, "-c", program, file.place, str(file.bytes), read]
-        said, most = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert said.startswith(reported)
-        assert int(most) < 150
 
 
 # Whole sources.

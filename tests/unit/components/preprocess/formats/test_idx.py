@@ -1,6 +1,9 @@
 """IDX files: NumPy and scikit-learn-free round trips, and every way in which they can be wrong."""
 
+import functools
 import gzip
+import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,11 @@ from tests.unit.components.preprocess.conftest import held, idx, sizes, stored
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 LABELS = np.arange(7, dtype=np.uint8)
 NAME = "train-images-idx3-ubyte"
+
+
+def images_of(file: SourceFile) -> list[bytes]:
+    (stack,) = idx_files.list_stacks([file])
+    return [image for image, _ in stack.examples()]
 
 
 @given(
@@ -50,9 +58,6 @@ def test_a_part_is_a_file_whose_images_come_some_at_a_time(tmp_path: Path, gzipp
     assert originals == [(f"{NAME}[{n}]", "train", labels[n] // 2, images[n].tobytes()) for n in range(2500)]
 
 
-HUGE = b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -65,13 +70,12 @@ HUGE = b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff"
         (gzip.compress(idx(IMAGES) + b"x", mtime=0), "goes on after the 7 images"),
         (idx(IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
         (idx(IMAGES[..., None].repeat(2, 3)), "[7, 4, 3, 2]"),
-        (HUGE, "4,294,836,241"),
-        (gzip.compress(HUGE, mtime=0), "4,294,836,241"),
+        (b"\0\0\x08\x03\0\0\0\1\0\0\xff\xff\0\0\xff\xff", "4,294,836,241"),
     ],
 )
 def test_wrong_image_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(DataError) as raised:
-        [*idx_files.list_stacks([stored(tmp_path / NAME, content)])[0].examples()]
+        images_of(stored(tmp_path / NAME, content))
     assert str(raised.value).startswith(f"{NAME} ")
     assert words in str(raised.value)
 
@@ -89,6 +93,34 @@ def test_wrong_label_files_are_refused(tmp_path: Path, content: bytes, words: st
     with pytest.raises(DataError) as raised:
         idx_files.read_labels(stored(tmp_path / "labels", content), 7)
     assert words in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def zeros() -> bytes:
+    """Three hundred megabytes, packed."""
+    return gzip.compress(bytes(300_000_000), 1)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "words"),
+    [
+        ((10,), "10 labels"),
+        ((2**32 - 1,), "4,294,967,303"),
+        ((2, 3, 4), "2 images"),
+        ((10**7, 28, 28), "7,840,000,016"),
+    ],
+)
+def test_a_bomb_is_not_unpacked(tmp_path: Path, zeros: bytes, dimensions: tuple[int, ...], words: str) -> None:
+    """The header says less than there is, or more than there can be."""
+    header = struct.pack(f">4B{len(dimensions)}I", 0, 0, 8, len(dimensions), *dimensions)
+    file = stored(tmp_path / NAME, gzip.compress(header) + zeros)
+    read = functools.partial(idx_files.read_labels, count=dimensions[0]) if len(dimensions) == 1 else images_of
+    tracemalloc.start()
+    with pytest.raises(DataError, match=words):
+        read(file)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 16 << 20
 
 
 def files(*names: str) -> list[SourceFile]:
