@@ -170,6 +170,13 @@ def test_what_is_sent_is_not_sent_again(bucket: Server) -> None:
     assert [request for request in bucket.requests if request.method in ("POST", "PUT", "PATCH", "DELETE")] == []
 
 
+def test_a_checkpoint_that_retention_has_removed_meanwhile_is_not_sent(bucket: Server) -> None:
+    gone = checkpoints.step_folder(Location.of(URI), 1)
+    with pytest.raises(FileNotFoundError):
+        gone.commit(gone.path, checkpoints.MANIFEST)
+    assert content(bucket) == {}
+
+
 def test_another_training_of_the_same_step_stands(bucket: Server) -> None:
     """A retry beside the zombie that it replaces, on hardware that rounds otherwise."""
     train_to(1)
