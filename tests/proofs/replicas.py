@@ -4,14 +4,14 @@
 on every count. docs/proofs.md keeps what it showed.
 """
 
-import importlib.util
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
+
+from tests.unit.components.train import test_step
 
 COUNTS = (2, 4, 8)
 KINDS = {
@@ -21,29 +21,17 @@ KINDS = {
     "losses": ("reported/",),
     "samples": ("samples",),
 }
-STEP_TESTS = Path(__file__).parents[1] / "unit" / "components" / "train" / "test_step.py"
 _PROCESS = """
 import sys
 import tensorflow as tf
-from tests.proofs.replicas import step_tests
+from tests.unit.components.train import test_step
 count, file, cases = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
 names = [f"/cpu:{index}" for index in range(count)]
 strategy = tf.distribute.MirroredStrategy(names) if count > 1 else tf.distribute.OneDeviceStrategy(names[0])
-step_tests().trajectories(strategy, cases, file)
+test_step.trajectories(strategy, cases, file)
 """
-
-
-def step_tests() -> ModuleType:
-    """The module of the step's tests."""
-    spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarray]:
@@ -66,7 +54,7 @@ def difference(one: dict[str, np.ndarray], many: dict[str, np.ndarray], case: st
 
 def main() -> int:
     """Prints the table; 1 if anything differs by more than its case allows, else 0."""
-    cases = step_tests().CASES
+    cases = test_step.CASES
     with tempfile.TemporaryDirectory() as folder:
         found = {count: arrays_on(count, list(cases), Path(folder)) for count in (1, *COUNTS)}
     width = max(map(len, cases))
