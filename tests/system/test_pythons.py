@@ -1,7 +1,6 @@
 """make test-pythons: which interpreters it finds, and which differences between two runs it sees."""
 
 import os
-import sys
 from pathlib import Path
 
 from tests.system import pythons
@@ -23,12 +22,6 @@ def test_an_interpreter_is_one_that_runs(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path / "shims"), str(tmp_path / "bin"), str(tmp_path / "missing")])
     assert pythons.interpreters(path, tmp_path / "pyenv") == {"3.11": third, "3.12": second}
     assert pythons.interpreters(path, tmp_path / "no-pyenv") == {"3.11": third}
-
-
-def test_this_interpreter_is_found(tmp_path: Path) -> None:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    (tmp_path / f"python{version}").symlink_to(sys.executable)
-    assert pythons.interpreters(str(tmp_path), tmp_path) == {version: tmp_path / f"python{version}"}
 
 
 def test_a_changed_and_a_missing_file_are_differences() -> None:

@@ -2,7 +2,8 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,13 +18,7 @@ from tests.faults.soak.publication import Bench, Tried
 Trial = Callable[[Bench, int], Tried]
 
 
-@contextlib.contextmanager
-def _with(module: Any, name: str, broken: Any) -> Iterator[None]:
-    with mock.patch.object(module, name, broken):
-        yield
-
-
-def _manifest_first() -> contextlib.AbstractContextManager[None]:
+def _manifest_first() -> AbstractContextManager[Any]:
     """The manifest is uploaded before what it describes."""
 
     def upload(prepared: Path, place: str) -> None:
@@ -31,10 +26,10 @@ def _manifest_first() -> contextlib.AbstractContextManager[None]:
         for name in sorted(names, key=lambda name: name != models.MANIFEST):
             buckets.create(f"{place}/{name}", prepared / name)
 
-    return _with(registry_bucket, "_upload", upload)
+    return mock.patch.object(registry_bucket, "_upload", upload)
 
 
-def _servable_first() -> contextlib.AbstractContextManager[None]:
+def _servable_first() -> AbstractContextManager[Any]:
     """What TensorFlow Serving knows a model by is uploaded before its variables."""
 
     def upload(prepared: Path, place: str) -> None:
@@ -43,10 +38,10 @@ def _servable_first() -> contextlib.AbstractContextManager[None]:
         for name in [*sorted(names, key=lambda name: name != "saved_model.pb"), models.MANIFEST]:
             buckets.create(f"{place}/{name}", prepared / name)
 
-    return _with(registry_bucket, "_upload", upload)
+    return mock.patch.object(registry_bucket, "_upload", upload)
 
 
-def _blind_pointer() -> contextlib.AbstractContextManager[None]:
+def _blind_pointer() -> AbstractContextManager[Any]:
     """The champion is written whatever was read."""
 
     def replace(uri: str, content: bytes, generation: int) -> None:
@@ -55,29 +50,29 @@ def _blind_pointer() -> contextlib.AbstractContextManager[None]:
             if buckets._upload(uri, content, found.generation if found else 0):
                 return
 
-    return _with(buckets, "replace", replace)
+    return mock.patch.object(buckets, "replace", replace)
 
 
-def _refusal_is_failure() -> contextlib.AbstractContextManager[None]:
+def _refusal_is_failure() -> AbstractContextManager[Any]:
     """412 is a failure, even where our own upload is what is there."""
 
     def create(uri: str, source: Path | bytes) -> None:
         if not buckets._upload(uri, source, generation=0):
             raise buckets.Conflict(uri)
 
-    return _with(buckets, "create", create)
+    return mock.patch.object(buckets, "create", create)
 
 
-def _refusal_is_success() -> contextlib.AbstractContextManager[None]:
+def _refusal_is_success() -> AbstractContextManager[Any]:
     """412 is success, whatever is there."""
 
     def create(uri: str, source: Path | bytes) -> None:
         buckets._upload(uri, source, generation=0)
 
-    return _with(buckets, "create", create)
+    return mock.patch.object(buckets, "create", create)
 
 
-def _unverified() -> contextlib.AbstractContextManager[None]:
+def _unverified() -> AbstractContextManager[Any]:
     """Nothing is looked at again: neither what was uploaded, nor the version before it becomes champion."""
 
     def compared(place: str, expected: dict[str, tuple[int, str]]) -> set[str]:
@@ -95,23 +90,23 @@ def _unverified() -> contextlib.AbstractContextManager[None]:
         )
 
     stack = contextlib.ExitStack()
-    stack.enter_context(_with(registry_bucket, "_compared", compared))
-    stack.enter_context(_with(publish.registry, "read_version", read_version))
-    return stack  # type: ignore[return-value]
+    stack.enter_context(mock.patch.object(registry_bucket, "_compared", compared))
+    stack.enter_context(mock.patch.object(publish.registry, "read_version", read_version))
+    return stack
 
 
-def _no_claim() -> contextlib.AbstractContextManager[None]:
+def _no_claim() -> AbstractContextManager[Any]:
     """A version's number is one more than the highest that is listed."""
 
     def claimed(place: str, claim: bytes, taken: int, removed: Collection[int]) -> int:
         return max([0, *registry_bucket.committed(place)]) + 1
 
-    return _with(registry_bucket, "_claimed", claimed)
+    return mock.patch.object(registry_bucket, "_claimed", claimed)
 
 
-def _rollback_undone() -> contextlib.AbstractContextManager[None]:
+def _rollback_undone() -> AbstractContextManager[Any]:
     """A publication does not ask whether its version was champion before."""
-    return _with(publish, "_published_before", lambda config, model, champion: None)
+    return mock.patch.object(publish, "_published_before", return_value=None)
 
 
 def _race(bench: Bench, seed: int) -> Tried:
@@ -139,7 +134,7 @@ def _zombie(then: str) -> Trial:
 
 
 # By name: how it is broken, and what is tried to notice it.
-MUTANTS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], Trial]] = {
+MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Trial]] = {
     "manifest first": (_manifest_first, _race),
     "servable first": (_servable_first, _race),
     "blind pointer": (_blind_pointer, _zombie("successor")),

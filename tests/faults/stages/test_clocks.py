@@ -43,19 +43,6 @@ def test_who_looks_at_a_clock_is_known_and_says_why() -> None:
     assert found == ALLOWED.keys()
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import time\ntime.time()",
-        "datetime.datetime.now(datetime.UTC)",
-        "path.stat().st_mtime_ns",
-        "from time import *",
-    ],
-)
-def test_a_look_at_a_clock_is_seen(source: str) -> None:
-    assert looks_at_a_clock(source)
-
-
 _READS = """
 import sys
 from components.core.data import dataset_reader

