@@ -27,16 +27,17 @@ _WHOLE = [name for name, case in CASES.items() if not isinstance(case.expected, 
 def decode_everything(folder: Path) -> dict[str, Counts]:
     """Try each kind of image, each damage to those that can be used, and each way in which a decoder fails."""
     return {
-        "each kind": _each_kind(),
+        "each kind": decode_each_kind(),
         "each kind, in one source": _in_one_source(folder),
         "PNG, cut or flipped at each byte": _damaged([name for name in _WHOLE if name.startswith("PNG")]),
         "JPEG, cut at each byte": _damaged([name for name in _WHOLE if name.startswith("JPEG")], "cut"),
         "WebP, cut at each byte": _damaged([name for name in _WHOLE if name.startswith("WebP")], "cut"),
-        "decoder that crashes": _crashing(folder),
+        "decoder that crashes": crash_decoders(folder),
     }
 
 
-def _each_kind() -> Counts:
+def decode_each_kind() -> Counts:
+    """Each kind by itself, in a decoder's process."""
     counts = Counts()
     for name, case in CASES.items():
         (found,) = pool.decode([case.make()], SHAPE, "fill")
@@ -91,7 +92,7 @@ def _damaged(names: list[str], kind: str = "") -> Counts:
     return counts
 
 
-def _crashing(folder: Path) -> Counts:
+def crash_decoders(folder: Path) -> Counts:
     """Each failure among images that are as good as without it."""
     counts = Counts()
     with broken_decoder.broken_decoder(folder):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.damage.bad_images import crash_decoders, decode_each_kind
 from tests.faults.damage.corruption import ARTEFACTS, damage_everywhere
 
 # Every byte of these; of the others, which are guarded by the sha256 in one of these, some here, and every one in
@@ -17,3 +18,9 @@ def test_no_damage_is_taken_for_what_was_written(kind: str, tmp_path: Path) -> N
     counts = damage_everywhere(kind, tmp_path / "work", 1 if kind in (*MANIFESTS, "shard") else 29, bits)
     assert counts.violations == []
     assert counts.tried == counts.fired > 0
+
+
+def test_every_kind_of_image_and_every_crash_of_a_decoder(tmp_path: Path) -> None:
+    for counts in (decode_each_kind(), crash_decoders(tmp_path)):
+        assert counts.violations == []
+        assert counts.tried == counts.fired > 0

@@ -20,7 +20,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
-from tests.faults.damage.broken_decoder import REASONS, SHAPE, broken_decoder, png
+from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, png
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +38,6 @@ def process_id() -> int:
     """The process that waits for work."""
     (found,) = pool._idle
     return found.process.pid
-
-
-@pytest.mark.parametrize(("fault", "reason"), REASONS.items())
-def test_a_decoder_that_fails_costs_one_image(fault: str, reason: str) -> None:
-    contents = [png(0), png(1), png(2, fault), png(3), b"<html>", png(4)]
-    found = pool.decode(contents, SHAPE, "fill")
-    assert str(found[2]) == reason
-    assert isinstance(found[4], pixels.UndecodableImage)
-    for number in (0, 1, 3, 5):
-        assert found[number] == decoded_here(contents[number])
 
 
 @pytest.mark.slow
