@@ -12,7 +12,7 @@ import random
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, labels, npz, tfrecords
+from components.preprocess.formats.stacks import Example, Stack
 from tests import artifacts
 from tests.faults.damage.image_cases import CASES
 
@@ -63,29 +64,30 @@ def _sizes(found: list[bytes]) -> list[int]:
     return [len(each) for each in found]
 
 
-def read_idx(folder: Path, content: bytes) -> Any:
-    """As many images as the header says, or three labels."""
-    file = _file(folder, "x-images-idx3-ubyte", content)
-    try:
-        (stack,) = idx.list_stacks([file])
-    except DataError:
-        return [idx.read_labels(file, 3)]
-    found = [image for image, _ in stack.examples()]
-    assert stack.shape is not None
-    assert len(found) == stack.count
-    assert all(len(image) == stack.shape.size for image in found)
-    return found
-
-
-def read_npz(folder: Path, content: bytes) -> Any:
-    """As many images as the header says, with labels for all or none."""
+def _examples(stacks: Iterable[Stack]) -> list[Example]:
+    """As many images as were listed, of the shape that the header says, with the labels that were listed."""
     found = []
-    for stack in npz.list_stacks([_file(folder, "x.npz", content)]):
+    for stack in stacks:
         pairs = list(stack.examples())
         assert len(pairs) == stack.count
         assert {label for _, label in pairs} == set(stack.values or (None,))
-        found.append(([image for image, _ in pairs], [label for _, label in pairs]))
+        assert stack.shape is None or {len(image) for image, _ in pairs} == {stack.shape.size}
+        found += pairs
     return found
+
+
+def read_idx(folder: Path, content: bytes) -> Any:
+    """Images, or three labels."""
+    file = _file(folder, "x-images-idx3-ubyte", content)
+    try:
+        return [image for image, _ in _examples(idx.list_stacks([file]))]
+    except DataError:
+        return [idx.read_labels(file, 3)]
+
+
+def read_npz(folder: Path, content: bytes) -> Any:
+    """Images alone: a damaged name may leave out their labels."""
+    return [image for image, _ in _examples(npz.list_stacks([_file(folder, "x.npz", content)]))]
 
 
 def read_archive(folder: Path, content: bytes) -> Any:
@@ -98,13 +100,8 @@ def read_archive(folder: Path, content: bytes) -> Any:
 
 
 def read_tfrecord(folder: Path, content: bytes) -> Any:
-    """What is listed is what is read."""
-    found = []
-    for stack in tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]):
-        pairs = list(stack.examples())
-        assert {label for _, label in pairs} == set(stack.values or (None,))
-        found += pairs
-    return found
+    """Images with their labels."""
+    return _examples(tfrecords.list_stacks([_file(folder, "x.tfrecord", content)]))
 
 
 def read_example(folder: Path, content: bytes) -> Any:
@@ -247,12 +244,7 @@ def seeds_of_executor_input() -> Iterator[bytes]:
 
 READERS = {
     "idx": Reader(read_idx, DataError, seeds_of_idx, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
-    "npz": Reader(
-        read_npz,
-        DataError,
-        seeds_of_npz,
-        faithful=lambda whole, found: [images for images, _ in found] == [images for images, _ in whole],
-    ),
+    "npz": Reader(read_npz, DataError, seeds_of_npz, faithful=operator.eq),
     # A flip in a zip file's directory may leave out a member. One in the content of a plain tar file is not noticed.
     "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, found: set(found) <= set(whole)),
     "tar": Reader(read_archive, DataError, seeds_of_tar, faithful=lambda whole, found: _sizes(found) == _sizes(whole)),
