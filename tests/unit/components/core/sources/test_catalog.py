@@ -44,12 +44,6 @@ def test_checksums_come_while_files_are_read_and_take_the_place_of_stamps() -> N
     assert [*catalog.checksums(0, 1)] == [Checksum(name, "0", name * 10) for name in sorted(files)[::2]]
 
 
-def test_a_checksum_of_another_stamp_or_file_is_passed_over() -> None:
-    catalog = catalog_of({"a": (0, "at"), "b": (0, "at")})
-    catalog.note([Checksum("a", "1", "x"), Checksum("b", "0", "y"), Checksum("c", "0", "z")])
-    assert [file.checksum for file in catalog.files(0)] == ["", "y"]
-
-
 def test_a_full_disk_is_an_error_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     database = sqlite3.connect("")
     database.execute("PRAGMA max_page_count = 9")

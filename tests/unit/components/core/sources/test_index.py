@@ -149,9 +149,9 @@ def test_a_damaged_index_is_told_and_made_again(
     else:
         path.write_bytes(damage)
         assert files_read(pets, index) == "6 of 6"
-    assert f"the index {path} cannot be used, so that files are read again: " in caplog.text
+    assert [record.levelno for record in caplog.records if str(path) in record.message] == [logging.WARNING]
     assert files_read(pets, index) == "0 of 6"
-    assert "cannot be used" not in caplog.text
+    assert str(path) not in caplog.text
 
 
 def test_an_index_of_another_source_is_not_believed(
@@ -188,7 +188,7 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
 def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert sources.fingerprint(str(pets), str(tmp_path / "file")) == sources.fingerprint(str(pets))
-    assert "cannot be written: File exists" in caplog.text
+    assert "File exists" in caplog.text
 
 
 def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,7 +201,7 @@ def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCapture
     gcs.deny("storage.objects.create")
     (pets / "4.png").write_bytes(b"4")
     assert sources.fingerprint(str(pets), "gs://b/fingerprints") != expected
-    assert "cannot be written: gs://b/fingerprints/" in caplog.text
+    assert "gs://b/fingerprints/" in caplog.text
 
 
 def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
