@@ -27,9 +27,9 @@ def run(config: DecideConfig) -> StageResult:
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
-    fingerprint, held = sources.fingerprint(config.source, config.source_index)
+    held = sources.contents(config.source, config.source_index)
     own_digest = inputs.digest_of_embedding(config.own_embedding)
-    now = recipes.of_this_code(fingerprint, own_digest, config.settings)
+    now = recipes.of_this_code(held.fingerprint, own_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)
@@ -40,12 +40,12 @@ def run(config: DecideConfig) -> StageResult:
     return StageResult(
         parameters={
             "decision": decision,
-            "source_fingerprint": fingerprint,
+            "source_fingerprint": held.fingerprint,
             "own_embedding_digest": own_digest,
             "recipe": json.dumps(now.to_json(), sort_keys=True),
             "initial_checkpoint": initial,
             "initial_checkpoint_digest": champion.checkpoint_digest if initial and champion else "",
-            "summary": f"{reason}; the source holds {held}",
+            "summary": f"{reason}; the source holds {held.summary}",
         }
     )
 

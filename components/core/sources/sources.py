@@ -167,12 +167,6 @@ def _matches(name: list[str], pattern: list[str]) -> bool:
     return bool(name) and fnmatch.fnmatchcase(name[0], pattern[0]) and _matches(name[1:], pattern[1:])
 
 
-def fingerprint(source: str, index: str = "") -> tuple[str, str]:
-    """Return fingerprint and summary of `contents`."""
-    found = contents(source, index)
-    return found.fingerprint, found.summary
-
-
 def contents(source: str, index: str = "") -> Contents:
     """Say what a source holds now, without decoding it; raises as `list_source`.
 

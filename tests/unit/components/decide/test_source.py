@@ -25,7 +25,7 @@ def program(tmp_path: Path, source: str, *words: str) -> subprocess.CompletedPro
 
 def test_what_the_source_holds(tmp_path: Path) -> None:
     found = stage.run(config(tmp_path)).parameters
-    assert found["source_fingerprint"] == sources.fingerprint("digits")[0]
+    assert found["source_fingerprint"] == sources.contents("digits").fingerprint
     assert found["own_embedding_digest"] == ""
     assert found["summary"] == ("runs: nothing has been published yet; the source holds 1,797 digits of scikit-learn")
 

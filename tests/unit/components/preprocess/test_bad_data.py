@@ -201,7 +201,7 @@ def test_a_file_too_large_is_set_aside_and_never_read(pets: Path, tmp_path: Path
     huge.write_bytes(png(NOISE, 2))
     os.truncate(huge, 40 << 30)  # sparse: it takes no room
     before = bytes_read()
-    found = sources.fingerprint(str(pets))[0]
+    found = sources.contents(str(pets)).fingerprint
     manifest = run(pets, tmp_path / "dataset", bad_images_limit=0.5)
     assert bytes_read() - before < pixels.LARGEST_FILE
     (entry,) = manifest.quarantine["entries"]
@@ -209,17 +209,17 @@ def test_a_file_too_large_is_set_aside_and_never_read(pets: Path, tmp_path: Path
     assert manifest.source["fingerprint"] == found
 
     index = str(tmp_path / "index")
-    assert [sources.fingerprint(str(pets), index)[0] for _ in range(2)] == [found] * 2
+    assert [sources.contents(str(pets), index).fingerprint for _ in range(2)] == [found] * 2
     modified = huge.stat().st_mtime_ns
     later = {found}
     for size, time in ((40 << 30, modified + 1), ((40 << 30) + 1, modified + 1)):
         os.truncate(huge, size)
         os.utime(huge, ns=(modified, time))
-        later.add(sources.fingerprint(str(pets), index)[0])
+        later.add(sources.contents(str(pets), index).fingerprint)
     assert len(later) == 3
     os.truncate(huge, 40 << 30)
     os.utime(huge, ns=(modified, modified))
-    assert sources.fingerprint(str(pets), index)[0] == found
+    assert sources.contents(str(pets), index).fingerprint == found
 
 
 def test_the_largest_file_that_is_read_and_the_smallest_that_is_not(pets: Path, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     for path in source.rglob("*.png"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     time.sleep(0.02)  # a tick of the file system's clock
-    fingerprint, _ = sources.fingerprint(str(source), index)
+    fingerprint = sources.contents(str(source), index).fingerprint
     monkeypatch.setattr(files, "_open_regular", noting_open)
     monkeypatch.setattr(pool, "_started", noting_started)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}

@@ -26,6 +26,10 @@ _LONG_AGO = 1_000_000_000
 _TICK = 0.02  # seconds; longer than a tick of the file system's clock
 
 
+def fingerprint(source: str, index: str = "") -> str:
+    return sources.contents(source, index).fingerprint
+
+
 def settle(folder: Path) -> None:
     """Makes files look as if they had been written long ago, which is what lets an index trust them."""
     for path in folder.rglob("*.png"):
@@ -48,15 +52,15 @@ def pets(tmp_path: Path) -> Path:
 def files_read(caplog: pytest.LogCaptureFixture) -> Callable[[Path, Path], str]:
     """Fingerprints with an index, compares with a fingerprint without, and returns how many files were read."""
 
-    def fingerprint(source: Path, index: Path) -> str:
+    def count(source: Path, index: Path) -> str:
         caplog.clear()
         with caplog.at_level(logging.INFO):
-            found = sources.fingerprint(str(source), str(index))
-        assert found == sources.fingerprint(str(source))
+            found = fingerprint(str(source), str(index))
+        assert found == fingerprint(str(source))
         (line,) = (message for message in caplog.messages if message.startswith("read "))
         return line.removeprefix("read ").removesuffix(" files; the others did not change since")
 
-    return fingerprint
+    return count
 
 
 def edited(index: Path, statement: str) -> list[Any]:
@@ -115,12 +119,12 @@ def test_what_was_written_about_when_it_was_read_is_read_again(
 def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Were every file read in spite of the index, this would go unnoticed.
     index = tmp_path / "index"
-    before = sources.fingerprint(str(pets), str(index))
+    before = fingerprint(str(pets), str(index))
     monkeypatch.setattr(SourceIndex, "_seal", lambda self, *row: b"sealed")
     edited(index, "UPDATE files SET seal = CAST('sealed' AS BLOB)")
-    assert sources.fingerprint(str(pets), str(index)) == before
+    assert fingerprint(str(pets), str(index)) == before
     edited(index, "UPDATE files SET sha256 = 'another' WHERE name = 'cats/1.png'")
-    assert sources.fingerprint(str(pets), str(index)) != before
+    assert fingerprint(str(pets), str(index)) != before
 
 
 @pytest.mark.parametrize(
@@ -187,28 +191,26 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
 
 def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert sources.fingerprint(str(pets), str(tmp_path / "file")) == sources.fingerprint(str(pets))
+    assert fingerprint(str(pets), str(tmp_path / "file")) == fingerprint(str(pets))
     assert "File exists" in caplog.text
 
 
 def test_an_index_in_a_bucket(pets: Path, gcs: Server, caplog: pytest.LogCaptureFixture) -> None:
     gcs.create_bucket("b")
-    expected = sources.fingerprint(str(pets))
-    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    expected = fingerprint(str(pets))
+    assert fingerprint(str(pets), "gs://b/fingerprints") == expected
     (name,) = gcs.objects["b"]
     assert name.startswith("fingerprints/")
-    assert sources.fingerprint(str(pets), "gs://b/fingerprints") == expected
+    assert fingerprint(str(pets), "gs://b/fingerprints") == expected
     gcs.deny("storage.objects.create")
     (pets / "4.png").write_bytes(b"4")
-    assert sources.fingerprint(str(pets), "gs://b/fingerprints") != expected
+    assert fingerprint(str(pets), "gs://b/fingerprints") != expected
     assert "gs://b/fingerprints/" in caplog.text
 
 
 def test_several_at_once_do_no_harm(pets: Path, tmp_path: Path, files_read: Callable[[Path, Path], str]) -> None:
-    index, found, expected = tmp_path / "index", [], sources.fingerprint(str(pets))
-    threads = [
-        threading.Thread(target=lambda: found.append(sources.fingerprint(str(pets), str(index)))) for _ in range(8)
-    ]
+    index, found, expected = tmp_path / "index", [], fingerprint(str(pets))
+    threads = [threading.Thread(target=lambda: found.append(fingerprint(str(pets), str(index)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -238,4 +240,4 @@ def test_no_answer_depends_on_the_index(rounds: list[list[tuple[str, int]]], dat
                     path.unlink(missing_ok=True)
                 elif what == "rename" and path.exists():
                     path.rename(source / f"{(number + 1) % 5}.png")
-            assert sources.fingerprint(str(source), str(index)) == sources.fingerprint(str(source))
+            assert fingerprint(str(source), str(index)) == fingerprint(str(source))

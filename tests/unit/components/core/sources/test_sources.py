@@ -44,21 +44,21 @@ def test_images_are_listed_by_name_and_others_left_out(pets: Path) -> None:
 
 
 def test_fingerprint_depends_on_names_and_content_alone(pets: Path, tmp_path: Path) -> None:
-    fingerprint, summary = sources.fingerprint(str(pets))
-    assert summary == "3 images, 0.0 MB"
+    found = sources.contents(str(pets))
+    assert found.summary == "3 images, 0.0 MB"
     copied = shutil.copytree(pets, tmp_path / "elsewhere")
     (copied / "notes.txt").write_bytes(b"left out")
     os.utime(copied / "cats" / "1.png", (0, 0))
-    assert sources.fingerprint(f"{copied}/") == (fingerprint, summary)
+    assert sources.contents(f"{copied}/").fingerprint == found.fingerprint
     (copied / "cats" / "1.png").write_bytes(b"cats/1.pnG")
-    changed = sources.fingerprint(str(copied))[0]
+    changed = sources.contents(str(copied)).fingerprint
     (copied / "cats" / "1.png").write_bytes(b"cats/1.png")
     (copied / "cats" / "1.png").rename(copied / "cats" / "0.png")
-    assert len({fingerprint, changed, sources.fingerprint(str(copied))[0]}) == 3
+    assert len({found.fingerprint, changed, sources.contents(str(copied)).fingerprint}) == 3
 
 
 def test_named_sources_need_no_network() -> None:
-    digits, fashion = sources.fingerprint("digits")[0], sources.fingerprint("fashion-mnist")[0]
+    digits, fashion = sources.contents("digits").fingerprint, sources.contents("fashion-mnist").fingerprint
     assert len({digits, fashion}) == 2
     assert all(len(fingerprint) == 64 for fingerprint in (digits, fashion))
 
@@ -78,7 +78,7 @@ def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
         (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
     ):
         with pytest.raises(DataError, match=words):
-            sources.fingerprint(str(source))
+            sources.contents(str(source))
 
 
 def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
 )
 def test_no_other_storage_is_read(source: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(source)):
-        sources.fingerprint(source)
+        sources.contents(source)
 
 
 @pytest.fixture
@@ -113,17 +113,17 @@ def photos(gcs: Server) -> Server:
 
 
 def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
-    fingerprint, summary = sources.fingerprint("gs://photos/pets/")
+    found = sources.contents("gs://photos/pets/")
     files = [
         [name, len(f"pets/{name}"), buckets.checksum(f"pets/{name}".encode())]
         for name in ("cats/1.png", "dogs/2.JPG", "dogs/3.png")
     ]
-    assert fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
-    assert summary == "3 images, 0.0 MB"
+    assert found.fingerprint == digests.digest_of({"kind": sources.IMAGES, "files": files})
+    assert found.summary == "3 images, 0.0 MB"
     assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
     assert [*sources.list_source("gs://photos/pets").files][1].place == "gs://photos/pets/dogs/2.JPG"
     buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
-    assert sources.fingerprint("gs://photos/pets")[0] != fingerprint
+    assert sources.contents("gs://photos/pets").fingerprint != found.fingerprint
 
 
 def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Server) -> None:
@@ -140,9 +140,9 @@ def test_hostile_names_of_objects_are_written_as_one_printable_line(photos: Serv
 def test_buckets_that_cannot_be_listed(photos: Server) -> None:
     for name in ("nothing", "none.zip"):
         with pytest.raises(DataError, match=f"gs://photos/{name}"):
-            sources.fingerprint(f"gs://photos/{name}")
+            sources.contents(f"gs://photos/{name}")
     with pytest.raises(ConfigError, match=r"^gs://paintings"):
-        sources.fingerprint("gs://paintings")
+        sources.contents("gs://paintings")
 
 
 @pytest.mark.parametrize("name", ["x.7z", "x.tar.xz", "x.rar", "x.csv.gz"])
@@ -178,16 +178,16 @@ def test_a_glob_chooses_among_the_files_below_its_folder(pets: Path) -> None:
 
 
 def test_labels_count_in_the_fingerprint_and_are_no_file_of_the_source(pets: Path) -> None:
-    before = sources.fingerprint(str(pets))[0]
+    before = sources.contents(str(pets)).fingerprint
     (pets / "labels.csv").write_bytes(b"file,label")
     listing = sources.contents(str(pets)).listing
     assert listing is not None
     assert ([*listing.names], [*listing.left_out]) == (["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"], [])
     assert listing.labels is not None
     assert listing.labels.sha256 == hashlib.sha256(b"file,label").hexdigest()
-    after = sources.fingerprint(str(pets))[0]
+    after = sources.contents(str(pets)).fingerprint
     (pets / "labels.csv").write_bytes(b"file,label\n")
-    assert len({before, after, sources.fingerprint(str(pets))[0]}) == 3
+    assert len({before, after, sources.contents(str(pets)).fingerprint}) == 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_files_of_many_images_are_a_source_alone_and_not_beside_images(tmp_path:
     for source in (folder, folder / name, folder / f"{name[0]}*"):
         listing = sources.list_source(str(source))
         assert (listing.kind, [*listing.names]) == (kind, [name])
-        assert sources.fingerprint(str(source)) == sources.fingerprint(str(folder))
+        assert sources.contents(str(source)).fingerprint == sources.contents(str(folder)).fingerprint
     (folder / "1.png").write_bytes(b"")
     listing = sources.list_source(str(folder))
     assert ([*listing.names], {*listing.left_out}) == (["1.png"], {"notes.txt", name})
@@ -296,7 +296,7 @@ def test_a_fingerprint_is_the_digest_of_all_files(pets: Path, monkeypatch: pytes
     expected = sorted(
         [str(path.relative_to(pets)), path.stat().st_size, digests.sha256_of_file(path)] for path in files
     )
-    assert sources.fingerprint(str(pets))[0] == digests.digest_of({"kind": "images", "files": expected})
+    assert sources.contents(str(pets)).fingerprint == digests.digest_of({"kind": "images", "files": expected})
 
 
 def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,10 +152,10 @@ def test_labels_lie_in_an_archive_or_beside_all(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "1.zip").write_bytes(zipped({"1.png": b"1"}))
     (folder / "2.zip").write_bytes(zipped({"2.png": b"2"}))
-    before = sources.fingerprint(str(folder))[0]
+    before = sources.contents(str(folder)).fingerprint
     (folder / "labels.csv").write_bytes(table)
     assert described(folder) == expected
-    assert sources.fingerprint(str(folder))[0] != before
+    assert sources.contents(str(folder)).fingerprint != before
     (folder / "labels.csv").rename(tmp_path / "labels.csv")
     (folder / "2.zip").write_bytes(zipped({"2.png": b"2", "labels.csv": table}))
     with pytest.raises(DataError, match=r"2\.zip .*labels\.csv"):
