@@ -76,16 +76,10 @@ def run(client: str) -> Run:
 
 
 @pytest.fixture(scope="session")
-def python(client: str) -> Callable[[str, str], str]:
+def python(engine: Engine) -> Callable[[str, str], str]:
     """What a Python program prints that is run in a hardened container of an image."""
-
-    def run_program(image: str, program: str) -> str:
-        command = [client, "run", "--rm", *HARDENED, "--entrypoint", "python", image, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run_program
+    hardened = ("run", "--rm", *HARDENED, "--entrypoint", "python")
+    return lambda image, program: engine.read(*hardened, image, "-c", program)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from components.core.stage import cache_key
 from docker import build, sbom
 from docker.build import ROOT, Engine
 from pipeline.local.docker_client import CODE_LABEL
+from tests.system.docker.conftest import HARDENED
 
 pytestmark = pytest.mark.docker
 
@@ -94,17 +95,14 @@ def test_modules_are_compiled_and_the_same_whenever_they_were(python: Python, im
     assert python(image, program).split() == ["1", "1", "1"]
 
 
-def test_a_mounted_folder_does_not_shadow_the_code(client: str, image: str, shared_folder: Path) -> None:
+def test_a_mounted_folder_does_not_shadow_the_code(engine: Engine, image: str, shared_folder: Path) -> None:
     (shared_folder / "components").mkdir(exist_ok=True)
     (shared_folder / "components" / "__init__.py").write_text("raise SystemExit('shadowed')")
-    command = [client, "run", "--rm", "--volume", f"{shared_folder}:/work", "--workdir", "/work", image, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    engine.read("run", "--rm", "--volume", f"{shared_folder}:/work", "--workdir", "/work", image, "--help")
 
 
-def test_labels(client: str, image: str) -> None:
-    answer = subprocess.run([client, "image", "inspect", image], capture_output=True, text=True, check=True)
-    (found,) = json.loads(answer.stdout)
+def test_labels(engine: Engine, image: str) -> None:
+    (found,) = json.loads(engine.read("image", "inspect", image))
     config = found["Config"]
     assert config["User"] == "10001:0"
     assert config["Entrypoint"][:2] == ["python", "-m"]
@@ -118,14 +116,9 @@ def test_labels(client: str, image: str) -> None:
     assert not any(line.startswith("WGAN_IMAGE=") for line in config["Env"])
 
 
-def test_nothing_of_this_network_is_in_it(client: str, engine: Engine, image: str) -> None:
+def test_nothing_of_this_network_is_in_it(engine: Engine, image: str) -> None:
     """Neither certificates, nor settings of pip, nor an index in what tells how the image was built."""
-    history = subprocess.run(
-        [client, "history", "--no-trunc", "--format", "{{.CreatedBy}}", image],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    history = engine.read("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)
     assert "COPY" in history
     for word in ("BEGIN CERTIFICATE", "index-url", "index_url", "://", "ca-certificates"):
         assert word not in history, word
@@ -169,38 +162,28 @@ def test_the_bill_of_materials_lists_what_is_there(engine: Engine, python: Pytho
     assert again == text
 
 
-def test_a_stopped_container_stops_in_order(client: str, train_image: str) -> None:
+def test_a_stopped_container_stops_in_order(client: str, engine: Engine, train_image: str) -> None:
     """The signal reaches Python, which is the container's first process, and the exit code says so."""
     waiting = "import sys, time; from components.core.stage import cli; import components.train.run as t"
     waiting += "; t.run = lambda config: (print('at work', file=sys.stderr), time.sleep(600))"
     waiting += "; sys.exit(cli.main('train', ['--dataset=/tmp/d', '--checkpoints=/tmp/c']))"
-    command = [client, "run", "--detach", "--read-only", "--tmpfs", "/tmp", "--user", "12345:0", "--network", "none"]  # noqa: S108
-    started = subprocess.run(
-        [*command, "--entrypoint", "python", train_image, "-c", waiting], capture_output=True, text=True, check=True
-    )
-    container = started.stdout.strip()
+    container = engine.read("run", "--detach", *HARDENED, "--entrypoint", "python", train_image, "-c", waiting)
     try:
         for _ in range(600):
             told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
             if "at work" in told:
                 break
             time.sleep(0.1)
-        subprocess.run([client, "stop", "--time", "60", container], capture_output=True, check=True)
-        state = subprocess.run(
-            [client, "inspect", "--format", "{{.State.ExitCode}}", container],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        engine.read("stop", "--time", "60", container)
+        code = engine.read("inspect", "--format", "{{.State.ExitCode}}", container)
         told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
-        assert state.stdout.strip() == "143", told  # 137, had it been killed after 60 s
+        assert code == "143", told  # 137, had it been killed after 60 s
         assert "train: terminated; the same command goes on" in told
     finally:
-        subprocess.run([client, "rm", "--force", container], capture_output=True, check=False)
+        engine.read("rm", "--force", container)
 
 
-def test_no_shell_is_needed(client: str, image: str) -> None:
+def test_no_shell_is_needed(engine: Engine, image: str) -> None:
     """The entry point is a program and its words, and so is what Kubeflow runs."""
-    command = [client, "run", "--rm", "--volume", "/dev/null:/bin/sh:ro", "--volume", "/dev/null:/bin/bash:ro"]
-    done = subprocess.run([*command, image, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    without = [word for shell in ("sh", "bash") for word in ("--volume", f"/dev/null:/bin/{shell}:ro")]
+    engine.read("run", "--rm", *without, image, "--help")

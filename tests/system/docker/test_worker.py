@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
+from docker.build import Engine
 
 pytestmark = pytest.mark.docker
 
@@ -20,10 +21,10 @@ def outcome(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.fixture
-def worker_image(client: str, preprocess_image: str) -> str:
+def worker_image(engine: Engine, preprocess_image: str) -> str:
     """The preprocess image, if it was built as a worker."""
-    label = ("image", "inspect", "--format", '{{index .Config.Labels "wgan.beam-worker"}}', preprocess_image)
-    if subprocess.run([client, *label], capture_output=True, text=True, check=True).stdout.strip() != "boot":
+    label = '{{index .Config.Labels "wgan.beam-worker"}}'
+    if engine.read("image", "inspect", "--format", label, preprocess_image) != "boot":
         pytest.skip(f"{preprocess_image} was built with BEAM_WORKER=none")
     return preprocess_image
 
@@ -35,11 +36,10 @@ def test_boot_wants_its_provision_endpoint(run: Run, worker_image: str) -> None:
 
 
 @pytest.fixture
-def worker_pool(client: str, worker_image: str, shared_folder: Path) -> Iterator[str]:
+def worker_pool(client: str, engine: Engine, worker_image: str, shared_folder: Path) -> Iterator[str]:
     """The container of a worker pool, as the sidecar of a task manager is one, with a loopback of its own."""
     mount = f"{shared_folder}:/data"
-    command = [client, "run", "--detach", *USER, "--volume", mount, worker_image, "--worker_pool"]
-    container = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    container = engine.read("run", "--detach", *USER, "--volume", mount, worker_image, "--worker_pool")
     try:
         for _ in range(300):
             if "Started worker pool servicer" in log_of(client, container):
@@ -47,7 +47,7 @@ def worker_pool(client: str, worker_image: str, shared_folder: Path) -> Iterator
             time.sleep(0.1)
         yield container
     finally:
-        subprocess.run([client, "rm", "--force", container], capture_output=True, check=False)
+        engine.read("rm", "--force", container)
 
 
 def log_of(client: str, container: str) -> str:
