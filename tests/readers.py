@@ -39,7 +39,7 @@ class Reader(NamedTuple):
 
     read: Callable[[Path, bytes], Any]  # may write below the folder; asserts what holds of every result
     error: type[Exception]  # raised for what is no such file
-    seeds: Callable[[], Iterator[bytes]]  # whole files
+    seeds: Callable[[], Iterable[bytes]]  # whole files
     # Whether a damaged file may be read as the second value, if the whole one was the first.
     faithful: Callable[[Any, Any], bool] = lambda whole, found: True
 
@@ -187,17 +187,6 @@ def seeds_of_tfrecord() -> Iterator[bytes]:
     yield from (content, gzip.compress(content, mtime=0))
 
 
-def seeds_of_example() -> Iterator[bytes]:
-    """Examples with and without a label."""
-    yield tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3)
-    yield tfrecord.encode_example(b"\xff\xd8\xff", -1)
-
-
-def seeds_of_labels() -> Iterator[bytes]:
-    """With splits and without."""
-    yield from (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n')
-
-
 def seeds_of_image() -> Iterator[bytes]:
     """PNG, JPEG and WebP files of every mode, and what they may carry beside pixels."""
     chance = random.Random(0)
@@ -255,8 +244,14 @@ READERS = {
         seeds_of_tfrecord,
         faithful=lambda whole, found: found == whole[: len(found)],  # a cut between two records is no damage
     ),
-    "example": Reader(read_example, DataError, seeds_of_example),
-    "labels": Reader(read_labels, DataError, seeds_of_labels),
+    "example": Reader(
+        read_example,
+        DataError,
+        lambda: (tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3), tfrecord.encode_example(b"\xff\xd8\xff", -1)),
+    ),
+    "labels": Reader(
+        read_labels, DataError, lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n')
+    ),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, found: False),
     "manifest": Reader(read_manifest, DataError, seeds_of_manifest),

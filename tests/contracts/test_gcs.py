@@ -123,7 +123,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         with serving() as server, place_on(server) as found:
             yield found
     elif request.param == "emulator":
-        mark_if_wrong(request)
+        if reason := WRONG_IN_EMULATOR.get(request.node.originalname):
+            request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
         with contextlib.closing(client_of(request.getfixturevalue("emulator"))) as client:
             bucket = client.create_bucket(f"bucket-{next(_NUMBERS)}")
             yield Place("emulator", client, bucket, "folder/", DEFAULT_RETRY.with_timeout(5))
@@ -147,12 +148,6 @@ WRONG_IN_EMULATOR = {
     "test_delete_needs_the_generation_that_is_there": "deleting obeys no precondition",
     "test_listing_of_some_fields": "the listing has all fields",
 }
-
-
-def mark_if_wrong(request: pytest.FixtureRequest) -> None:
-    """Expect a case to fail that the emulator is known to get wrong."""
-    if reason := WRONG_IN_EMULATOR.get(request.node.originalname):
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
 # Uploads.

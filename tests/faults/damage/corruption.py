@@ -93,14 +93,6 @@ def _publish(folder: Path) -> None:
 _PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
 
 
-def _keep_result(folder: Path) -> None:
-    Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1)
-
-
-def _look_up(folder: Path) -> Any:
-    return Cache(folder).look_up("train", _PARTS, {}).outputs
-
-
 ARTEFACTS = {
     "shard": Artefact(_make_dataset, "*.tfrecord", _read_dataset),
     "dataset.json": Artefact(_make_dataset, datasets.MANIFEST, _read_dataset),
@@ -117,7 +109,12 @@ ARTEFACTS = {
         _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
     ),
     "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
-    "kept result": Artefact(_keep_result, "cache/**/*.json", _look_up, optional=True),
+    "kept result": Artefact(
+        lambda folder: Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1),
+        "cache/**/*.json",
+        lambda folder: Cache(folder).look_up("train", _PARTS, {}).outputs,
+        optional=True,
+    ),
     "source's index": Artefact(
         writers.BY_NAME["source's index"].prepare, "index/*.index", writers.read_index, optional=True
     ),

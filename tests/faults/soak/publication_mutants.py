@@ -109,10 +109,6 @@ def _rollback_undone() -> AbstractContextManager[Any]:
     return mock.patch.object(publish, "_published_before", return_value=None)
 
 
-def _race(bench: Bench, seed: int) -> Tried:
-    return bench.race(seed)
-
-
 def _lost_answer(bench: Bench, seed: int) -> Tried:
     return bench.fault("lost-ack", random.Random(seed).choice(bench.writes))
 
@@ -135,11 +131,11 @@ def _zombie(then: str) -> Trial:
 
 # By name: how it is broken, and what is tried to notice it.
 MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Trial]] = {
-    "manifest first": (_manifest_first, _race),
-    "servable first": (_servable_first, _race),
+    "manifest first": (_manifest_first, Bench.race),
+    "servable first": (_servable_first, Bench.race),
     "blind pointer": (_blind_pointer, _zombie("successor")),
     "412 is failure": (_refusal_is_failure, _lost_answer),
-    "412 is success": (_refusal_is_success, _race),
+    "412 is success": (_refusal_is_success, Bench.race),
     "unverified": (_unverified, _interference),
     "no claim": (_no_claim, _abandon),
     "rollback undone": (_rollback_undone, _zombie("rollback")),

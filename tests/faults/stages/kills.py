@@ -49,10 +49,6 @@ class Stage:
         given = {name: str(value).replace(OUTPUT, str(place)) for name, value in self.settings.items()}
         return dataclasses.replace(self, settings=given)
 
-    def with_settings(self, **settings: Any) -> "Stage":
-        """Return the same with some settings changed."""
-        return dataclasses.replace(self, settings={**self.settings, **settings})
-
     def start(self, log: Path, before: Callable[[], None] = lambda: None) -> int:
         """Start it in a process of its own, after a call there, and return its process id."""
         words = [f"--{name}={value}" for name, value in self.settings.items()]
