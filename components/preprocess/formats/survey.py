@@ -137,7 +137,7 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
         kind=kind,
         parts=[dataclasses.replace(stack, values=values) for stack in found],
         counts=counts,
-        classes=[*next((stack.classes for stack in found if stack.classes), map(str, values))],
+        classes=[*next((stack.classes for stack in found if len(stack.classes) == len(values)), map(str, values))],
         stored=found[0].shape,
     )
 

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import hashlib
 import struct
 import tracemalloc
 from pathlib import Path
@@ -56,6 +57,19 @@ def test_a_part_is_a_file_whose_images_come_some_at_a_time(tmp_path: Path, gzipp
     found, originals = held(tmp_path)
     assert sizes(found) == [[1000, 1000, 500]]
     assert originals == [(f"{NAME}[{n}]", "train", labels[n] // 2, images[n].tobytes()) for n in range(2500)]
+
+
+def test_classes_have_the_names_of_fashion_mnist_if_all_labels_are_its(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = np.arange(10, dtype=np.uint8)
+    monkeypatch.setattr(idx_files, "_FASHION_MNIST_LABELS", hashlib.sha256(labels.tobytes()).hexdigest())
+    for split in ("train", "test"):
+        (tmp_path / f"{split}-images.idx").write_bytes(idx(np.zeros((10, 2, 2))))
+        (tmp_path / f"{split}-labels.idx").write_bytes(idx(labels))
+    assert held(tmp_path)[0].classes == idx_files.FASHION_MNIST_CLASSES
+    (tmp_path / "test-labels.idx").write_bytes(idx(labels + 1))
+    assert held(tmp_path)[0].classes == [str(value) for value in range(11)]
 
 
 @pytest.mark.parametrize(
