@@ -128,10 +128,7 @@ def _content(request: Request, stored: Stored) -> Answer:
     headers = {
         "Content-Type": stored.properties.get("contentType", "application/octet-stream"),
         "X-Goog-Generation": str(stored.generation),
-        "X-Goog-Metageneration": "1",
         "X-Goog-Hash": f"crc32c={stored.crc32c}",
-        "X-Goog-Stored-Content-Length": str(len(stored.content)),
-        "X-Goog-Stored-Content-Encoding": "identity",
     }
     asked, size = request.headers.get("Range"), len(stored.content)
     if asked is None or asked == "bytes=0-":

@@ -33,9 +33,7 @@ def _after(token: str) -> bytes:
 
 
 def only_fields(answer: dict[str, Any], fields: str) -> dict[str, Any]:
-    """Return the part of an answer that `fields` names: `items(name,size),nextPageToken`, or all for `*`."""
-    if fields == "*":
-        return answer
+    """Return the part of an answer that `fields` names: `items(name,size),nextPageToken`."""
     if not re.fullmatch(r"(\w+(\(\w+(,\w+)*\))?)(,\w+(\(\w+(,\w+)*\))?)*", fields):
         raise not_served(f"field selection {fields}")
     chosen = {}

@@ -95,7 +95,7 @@ def test_mistakes(words: list[str], environment: dict[str, str], told: str, caps
 def test_the_base_of_published_images_is_pinned(tmp_path: Path) -> None:
     assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", build.pinned_base())
     (tmp_path / "base.env").write_text("BASE=python:3.11-slim-bookworm\n")
-    with pytest.raises(ConfigError, match="names no base by its digest; give one, BASE=NAME@sha256:"):
+    with pytest.raises(ConfigError, match=r"base\.env"):
         build.pinned_base(tmp_path / "base.env")
 
 
@@ -110,7 +110,7 @@ def test_the_worker_is_of_beams_version() -> None:
 @pytest.mark.parametrize("registry", ["https://host/path", "host/path/", "-x", "a b"])
 def test_what_is_no_registry(registry: str) -> None:
     engine = object.__new__(Engine)  # is not asked
-    with pytest.raises(ConfigError, match="is no host and path"):
+    with pytest.raises(ConfigError, match=re.escape(repr(registry))):
         build.push(engine, ("preprocess",), registry)
 
 

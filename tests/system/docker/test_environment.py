@@ -52,7 +52,7 @@ def test_libraries_without_symbols_do_the_same(tmp_path: Path) -> None:
 
 def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.so").write_bytes(b"\x7fELF" + bytes(60))
-    with pytest.raises(SystemExit, match="is no library"):
+    with pytest.raises(SystemExit, match=r"x\.so"):
         environment.cut_symbols(tmp_path / "x.so")
 
 
