@@ -18,8 +18,6 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
-# TensorFlow numbers the workers in this order: a chief, where there is one, comes first.
-_JOBS = ("chief", "worker")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LARGEST_PORT = 65535
 # Pods of one job may start minutes apart: images are pulled, nodes are made.
@@ -31,24 +29,12 @@ _ASK_SECONDS, _ASK_AGAIN_SECONDS, _LOG_SECONDS = 2.0, 0.5, 15.0
 class Cluster:
     """The workers of one training, and which of them this process is."""
 
-    jobs: dict[str, tuple[str, ...]]  # addresses (`host:port`) by job, `chief` and `worker`
-    job: str  # of this process
-    index: int  # of this process in its job
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Address of every worker, the chief's first."""
-        return tuple(address for job in _JOBS for address in self.jobs.get(job, ()))
+    addresses: tuple[str, ...]  # HOST:PORT of every worker, the chief's first
+    number: int  # index of this process among them
 
     @property
     def size(self) -> int:
         return len(self.addresses)
-
-    @property
-    def number(self) -> int:
-        """Index of this process among all workers."""
-        before = len(self.jobs.get("chief", ())) if self.job == "worker" else 0
-        return before + self.index
 
     @property
     def is_chief(self) -> bool:
@@ -85,15 +71,16 @@ def parse(text: str) -> Cluster:
     try:
         value = json.loads(text)
         jobs = {job: tuple(addresses) for job, addresses in value["cluster"].items()}
-        # By way of text, which refuses fractions and truth values.
-        cluster = Cluster(jobs, value["task"]["type"], int(str(value["task"]["index"])))
+        chiefs, workers, job = jobs.get("chief", ()), jobs.get("worker", ()), value["task"]["type"]
+        index = int(str(value["task"]["index"]))  # by way of text, which refuses fractions and truth values
+        cluster = Cluster((*chiefs, *workers), index + (len(chiefs) if job == "worker" else 0))
         ports = [int(_ADDRESS.fullmatch(address)[1]) for address in cluster.addresses]  # type: ignore[index]
         well_formed = (
-            jobs.keys() <= {*_JOBS}
-            and len(jobs.get("chief", ())) <= 1
+            jobs.keys() <= {"chief", "worker"}
+            and len(chiefs) <= 1
             and all(0 < port <= _LARGEST_PORT for port in ports)
             and len({*cluster.addresses}) == cluster.size
-            and 0 <= cluster.index < len(jobs[cluster.job])
+            and 0 <= index < len(jobs[job])
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         well_formed = False

@@ -24,7 +24,7 @@ _LOST = (
     tf.errors.FailedPreconditionError,
     tf.errors.UnavailableError,
 )
-_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_TASK = re.compile(r"/job:worker/replica:\d+/task:(\d+)")
 _HASH_DIGITS = 15  # of hexadecimal: 60 bits, which an int64 holds
 
 
@@ -96,5 +96,4 @@ def _number_of(value: Any) -> int:
 
 def _who(message: str, cluster: Cluster) -> str:
     found = _TASK.search(message)
-    address = found and cluster.jobs.get(found[1], ())[int(found[2]) : int(found[2]) + 1]
-    return f"the worker at {address[0]}" if address else "another worker"
+    return f"the worker at {cluster.addresses[int(found[1])]}" if found else "another worker"

@@ -192,9 +192,9 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
             f"replicas must be 0 or {total} for {cluster.size} workers with {max(1, len(gpus))} each, got {replicas}"
         )
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({job: list(addresses) for job, addresses in cluster.jobs.items()}),
-        task_type=cluster.job,
-        task_id=cluster.index,
+        tf.train.ClusterSpec({"worker": cluster.addresses}),  # of which TensorFlow takes the first for the chief
+        task_type="worker",
+        task_id=cluster.number,
         num_accelerators={"GPU": len(gpus)},
         rpc_layer="grpc",
     )

@@ -98,7 +98,7 @@ def ports() -> list[int]:
 
 def members(ports: list[int]) -> list[Cluster]:
     addresses = tuple(f"127.0.0.1:{port}" for port in ports)
-    return [Cluster({"worker": addresses}, "worker", index) for index in range(2)]
+    return [Cluster(addresses, index) for index in range(2)]
 
 
 @pytest.mark.parametrize(
