@@ -130,7 +130,7 @@ def two_workers() -> Callable[..., contextlib.AbstractContextManager[list[progra
 
 @contextlib.contextmanager
 def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Program]]:
-    """The same command as workers 0 and 1, their output in `folder` as out0, err0, ...; ended, whatever happens."""
+    """The same command as workers 0 and 1, their output in `folder` as out0, err0, ...; always ended."""
     with contextlib.ExitStack() as stack:
         doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         addresses = [f"127.0.0.1:{door.getsockname()[1]}" for door in doors]

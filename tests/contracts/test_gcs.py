@@ -208,7 +208,7 @@ def test_replacement_of_what_is_not_there_is_refused(place: Place, upload: str) 
 
 def test_resumable_upload_is_refused_if_the_object_comes_to_be_in_between(place: Place) -> None:
     class Slow(io.BytesIO):
-        """A file of two chunks; before the second somebody else is there."""
+        """A file of two chunks; before the second another object is there."""
 
         def read(self, size: int | None = -1) -> bytes:
             if self.tell():

@@ -61,7 +61,7 @@ def tasks(root: Path, number: int = 1) -> dict[str, Any]:
 
 
 def digests_of(root: Path) -> dict[str, str]:
-    """Every digest that a stage of a run told of, and the fingerprints, by stage and name."""
+    """Every digest and fingerprint that a stage of a run returned, by stage and name."""
     return {
         f"{stage}.{name}": value
         for stage, task in tasks(root).items()

@@ -41,7 +41,7 @@ def _allow(request: Request, *names: str) -> None:
 
 
 class Api:
-    """The operations on a store; no page of a listing has more than `page_size` objects, whatever a client asks."""
+    """The operations on a store; no page of a listing has more than `page_size` objects."""
 
     def __init__(self, store: Store, page_size: int) -> None:
         self.store = store

@@ -1,7 +1,7 @@
 """Artefacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
 
 A file that a manifest names is guarded by its sha256. A manifest, the champion, the index of a source and a kept result
-have to guard themselves, whatever digest their reader expects.
+have to guard themselves, even if their reader expects no digest.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 The model is the weakest that POSIX allows: what is written to a file is there for certain only after fsync of the file,
 and an entry of a folder (a new file, a rename, a removal) only after fsync of the folder. Before that, each may be
-there or not, whatever came first, and of what was written all, half or nothing.
+there or not, in any order, and of what was written all, half or nothing.
 """
 
 import dataclasses
@@ -259,7 +259,7 @@ def lose_power_everywhere(writer: Writer, folder: Path) -> Counts:
 
 
 def _trees(disk: Disk, lines: list[str]) -> list[tuple[Tree, bool]]:
-    """What may be on the disk after each call, and, told apart, after the last; each once."""
+    """What may be on the disk after each call, and separately after the last; each once."""
     found: dict[tuple[bool, frozenset[tuple[str, bytes | None]]], Tree] = {}
     for number, line in enumerate(lines):
         if disk.apply(line):

@@ -40,18 +40,18 @@ def run(action: Callable[[], object], folder: Path, inject: str = "", hexadecima
     Its calls go to `folder/strace.log`, with all that is written if `hexadecimal`; its output to `folder/said.txt`.
     `inject` says what happens to which call, in strace's words: `rename:signal=KILL:when=2`.
     """
-    ready, told = os.pipe()
+    ready, started = os.pipe()
 
     def wait_for_tracer() -> object:
         ctypes.CDLL(None).prctl(*_ANY_TRACER)
-        os.write(told, b"+")
+        os.write(started, b"+")
         signal.sigwait({signal.SIGUSR1})  # no call that is traced, until strace is there
         return action()
 
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     pid = forks.start(wait_for_tracer, folder / "said.txt")
     signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-    os.close(told)
+    os.close(started)
     os.read(ready, 1)
     os.close(ready)
     words = ["strace", "-f", "-y", "-p", str(pid), "-o", str(folder / "strace.log"), "-e", f"trace={','.join(CALLS)}"]

@@ -42,8 +42,8 @@ class Observer:
 
     def __init__(self, server: Server, bucket: str) -> None:
         self.violations: list[str] = []
-        self.going_back = False  # whether a version may follow a higher one, because somebody rolls back
-        self.tampered = False  # whether somebody else deletes objects; then only what is champion must be whole
+        self.going_back = False  # whether a version may follow a higher one, because a user rolls back
+        self.tampered = False  # whether objects are deleted meanwhile; then only the champion must be whole
         self.then: Callable[[Request], None] = lambda request: None  # called after each look
         self._server, self._bucket = server, bucket
         self._lock = threading.Lock()
@@ -339,7 +339,7 @@ class Bench:
             return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
 
     def interference(self, at: int, name: str) -> Tried:
-        """Somebody deletes an object of the version at one request: it never becomes champion."""
+        """Delete an object of the version at one request: the version never becomes champion."""
         place, count = self.started(), itertools.count()
         done: list[Stored] = []
         bucket = self.server.objects[place.split("/")[2]]

@@ -42,7 +42,7 @@ def _servable_first() -> AbstractContextManager[Any]:
 
 
 def _blind_pointer() -> AbstractContextManager[Any]:
-    """The champion is written whatever was read."""
+    """The champion is written without a precondition."""
 
     def replace(uri: str, content: bytes, generation: int) -> None:
         while True:
@@ -64,7 +64,7 @@ def _refusal_is_failure() -> AbstractContextManager[Any]:
 
 
 def _refusal_is_success() -> AbstractContextManager[Any]:
-    """412 is success, whatever is there."""
+    """412 is success, even over another object."""
 
     def create(uri: str, source: Path | bytes) -> None:
         buckets._upload(uri, source, generation=0)

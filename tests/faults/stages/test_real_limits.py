@@ -1,4 +1,4 @@
-"""Stages on a disk that is full or read-only, under a limit of file sizes, and in a folder of somebody else's."""
+"""Stages on a disk that is full or read-only, under a limit of file sizes, and in another user's folder."""
 
 import json
 import os
@@ -57,10 +57,10 @@ def test_what_cannot_be_written_is_told_in_a_line_and_the_old_state_stays(
 
 @pytest.mark.parametrize("case", ["room again", "allowed again", "room again, a dataset"])
 def test_the_same_command_goes_on_where_there_is_room(stages: dict[str, Any], case: str) -> None:
-    told = stages[case]
-    assert (told["code"], told["left"]) == (errors.OK, []), told
-    assert told.get("champion", 2) == 2
-    assert told.get("made", True)
+    found = stages[case]
+    assert (found["code"], found["left"]) == (errors.OK, []), found
+    assert found.get("champion", 2) == 2
+    assert found.get("made", True)
 
 
 @pytest.mark.slow
@@ -75,9 +75,9 @@ def test_a_training_keeps_its_checkpoints_on_a_full_disk_and_goes_on_with_room()
     assert found["room again, a training"]["differences"] == []
 
 
-def assert_told(told: dict[str, Any], code: int, reason: str) -> None:
-    assert told["code"] == code, told
-    assert len(told["said"]) == 1, told
-    assert reason in told["said"][0]
-    assert told["place"] in told["said"][0]
-    assert told["left"] == []
+def assert_told(found: dict[str, Any], code: int, reason: str) -> None:
+    assert found["code"] == code, found
+    assert len(found["said"]) == 1, found
+    assert reason in found["said"][0]
+    assert found["place"] in found["said"][0]
+    assert found["left"] == []

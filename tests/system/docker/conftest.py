@@ -84,7 +84,7 @@ def python(engine: Engine) -> Callable[[str, str], str]:
 
 @pytest.fixture(scope="module")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that whatever user a container has may write."""
+    """A folder that every user of a container may write."""
     folder = tmp_path_factory.mktemp("shared")
     folder.chmod(0o777)
     for parent in folder.parents[:2]:  # pytest's own are for their owner alone

@@ -1,4 +1,4 @@
-"""What goes wrong with Docker is told in one line, with the remedy; images are pushed and found again by digest."""
+"""A mistake with Docker is one line with the remedy; images are pushed and found again by digest."""
 
 import functools
 import json
@@ -80,16 +80,18 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "told"),
+    ("words", "environment", "named"),
     [
         (["train"], {}, "there is no train; there are preprocess, train-cpu, train-gpu, train-tpu"),
         ([], {"BUILD_OPTIONS": "'"}, "BUILD_OPTIONS"),
     ],
 )
-def test_mistakes(words: list[str], environment: dict[str, str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(
+    words: list[str], environment: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, line = complaint(environment, capsys, *words)
     assert code == errors.BAD_CONFIGURATION
-    assert told in line
+    assert named in line
 
 
 def test_the_base_of_published_images_is_pinned(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_sealed_folder_is_the_same_whoever_made_it_and_when(tmp_path: Path) ->
     states = []
     for number, mask in enumerate((0o022, 0o077)):
         folder = tmp_path / str(number) / "app"  # compiled under the same name below
-        former = os.umask(mask)
+        before = os.umask(mask)
         try:
             folder.mkdir(parents=True)
             (folder / "module.py").write_text("NAMES = {'a', 'b', 'c'}\nprint('x' in {'q', 'w', 'e', 'r'})\n")
@@ -68,7 +68,7 @@ def test_a_sealed_folder_is_the_same_whoever_made_it_and_when(tmp_path: Path) ->
             (folder / "run").chmod(0o700 if mask == 0o077 else 0o755)
             (folder / "link").symlink_to("module.py")
         finally:
-            os.umask(former)
+            os.umask(before)
         place = tmp_path / "app"
         folder.rename(place)
         subprocess.run([sys.executable, seal.__file__, str(place)], check=True, env=os.environ | {"PYTHONHASHSEED": ""})

@@ -170,15 +170,15 @@ def test_a_stopped_container_stops_in_order(client: str, engine: Engine, train_i
     container = engine.read("run", "--detach", *HARDENED, "--entrypoint", "python", train_image, "-c", waiting)
     try:
         for _ in range(600):
-            told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
-            if "at work" in told:
+            log = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
+            if "at work" in log:
                 break
             time.sleep(0.1)
         engine.read("stop", "--time", "60", container)
         code = engine.read("inspect", "--format", "{{.State.ExitCode}}", container)
-        told = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
-        assert code == "143", told  # 137, had it been killed after 60 s
-        assert "train: terminated; the same command goes on" in told
+        log = subprocess.run([client, "logs", container], capture_output=True, text=True, check=True).stderr
+        assert code == "143", log  # 137, had it been killed after 60 s
+        assert "train: terminated; the same command goes on" in log
     finally:
         engine.read("rm", "--force", container)
 
