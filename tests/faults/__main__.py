@@ -4,7 +4,6 @@ python -m tests.faults --trainings 8 --light 4 --seed 0
 """
 
 import argparse
-import dataclasses
 import importlib
 import json
 import random
@@ -45,9 +44,8 @@ def main() -> None:
         counts = {"train": 60, "validation": 10, "test": 40}
         dataset = write_dataset(folder / "dataset", ImageShape(8, 8, 1), counts, 2)
         training = Stage("train", {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING})
-        short = dataclasses.replace(
-            training, settings={**training.settings, "steps": 20}
-        )  # for what is not about how far a training comes
+        # For what is not about how far a training comes.
+        short = Stage("train", {**training.settings, "steps": 20})
         importlib.import_module("components.preprocess.beam.pipeline")
         candidates.prepare(folder / "candidates", 2, 0)
         first, second = (publishing(folder / "candidates", number) for number in (1, 2))
