@@ -1,4 +1,4 @@
-"""One bit of each byte flipped, each length cut to: noticed by the project's readers, without any digest expected."""
+"""Artefacts with a bit of each byte flipped and cut at each length, every kind of bad image, decoders that crash."""
 
 from pathlib import Path
 
