@@ -26,11 +26,7 @@ class Evaluation:
 
 
 def read(given: str) -> Evaluation:
-    """Read the evaluation that a folder is, or that is in it.
-
-    Raises:
-        DataError: There is none, it is damaged, or it was made by another version of this program.
-    """
+    """Read the evaluation that a folder is, or that is in it."""
     folder = find(Location.of(given))
     described = evaluations.Description.of(folder)
     try:

@@ -122,11 +122,7 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
 
 
 def read(evaluation: Place, described: evaluations.Description) -> Lineage:
-    """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's.
-
-    Raises:
-        DataError: It has none, as earlier versions wrote none, or it is that of something else.
-    """
+    """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
     if evaluations.LINEAGE not in described.files:
         raise DataError(

@@ -18,14 +18,8 @@ def made_once(
 ) -> tuple[Kind, bool]:
     """Return the artefact at a location, and whether it existed; make it if it did not.
 
-    Args:
-        identity: What it is made of: settings and digests of inputs, as `Manifest.identity` of the finished artefact.
-        make: Makes it at the location.
-        whole: Whether to fetch all of an existing one, or its description alone.
-
-    Raises:
-        ConfigError: The folder holds something else, or cannot be written.
-        DataError: The existing one is damaged.
+    Its `identity` is what it is made of, as `Manifest.identity` of the finished artefact. Unless `whole`, only the
+    description of an existing one is fetched.
     """
     found = kind.of(location) if location.fetch(kind.FILE, ("",) if whole else ()) else None
     atomic_files.require_own_place(location, kind.WHAT, None if found is None else found.identity, identity)

@@ -73,12 +73,7 @@ def in_words(spaces: Sequence[str], scores: Mapping[str, float | None]) -> list[
 
 
 def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Return a table for each space, and one of other scores; each has a row for each score that a column has.
-
-    Returns:
-        `caption`, `space` (empty for the last table), an empty `note`, `headings`, and `rows` with `name` and `values`,
-        one a column.
-    """
+    """Return a table for each space, and one of other scores; each has a row for each score that a column has."""
     of_spaces = []
     for space in dict.fromkeys(space for column in columns for space in column.spaces):
         rows = [_row_of_space(columns, space, *item) for item in _OF_SPACE.items()]
@@ -101,11 +96,6 @@ def _row_of_space(columns: Sequence[Column], space: str, score: str, text: str) 
 
 
 def _table(columns: Sequence[Column], caption: str, space: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    known = [row for row in rows if any(value is not None for value in row["values"])]
-    return {
-        "caption": caption,
-        "space": space,
-        "note": "",
-        "headings": [column.heading for column in columns],
-        "rows": known,
-    }
+    known = [row for row in rows if any(value is not None for value in row["values"])]  # a value for each column
+    headings = [column.heading for column in columns]
+    return {"caption": caption, "space": space, "note": "", "headings": headings, "rows": known}

@@ -32,12 +32,7 @@ class Judgement:
 
 
 def render(model: models.Description, settings: dict[str, Any], judged: Judgement | None = None) -> str:
-    """Return the card of a model that was trained with these settings.
-
-    Raises:
-        jinja2.UndefinedError, KeyError, TypeError, ValueError, AttributeError: The judgement lacks what evaluations
-            hold.
-    """
+    """Return the card of a model that was trained with these settings."""
     own = lineage.row("model", model.digest, model.made_with)
     stages, counts = {"train": settings}, []
     if judged is None:

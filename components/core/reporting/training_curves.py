@@ -32,10 +32,8 @@ _DISTANCES_CAPTION = (
 def draw(trainings: Mapping[str, Mapping[str, Any]], distances: bool = True) -> list[dict[str, Any]]:
     """Return charts as `png` and `caption`; leave out one for which no training has a number.
 
-    Args:
-        trainings: `log` (rows) and `scores` (rows by split) of each, by the name that its curves bear; the name of a
-            single one is not shown.
-        distances: Whether to draw distances: those of several are comparable in the same space only.
+    Trainings, by the name that their curves bear, have a `log` (rows) and `scores` (rows by split). Distances of
+    several are comparable in the same space only.
     """
     panels = [(caption, _of_log(trainings, columns), False) for columns, caption in _PANELS.items()]
     if distances:

@@ -68,9 +68,8 @@ def _named_templates(source: bytes) -> frozenset[str]:
 def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[str, Any]:
     """Return what decides the result of a stage, for `key_of` and `differences`.
 
-    Args:
-        code: The digest of its code where it runs; of this program's code when empty.
-        **inputs: The digests of inputs that the configuration leaves empty or does not name.
+    `code` is the digest of its code where it runs, this program's when empty; `inputs` are digests that the
+    configuration leaves empty or does not name.
     """
     found = {**settings.digests_of_inputs(config), **inputs}
     return {

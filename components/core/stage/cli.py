@@ -93,11 +93,7 @@ def _terminate(signum: int, frame: Any) -> NoReturn:
 
 
 def build(config_class: type, given: dict[str, Any]) -> Any:
-    """Make a configuration from text of a command line, or JSON values of Kubeflow, by field name.
-
-    Raises:
-        ConfigError: Names every mistake: unknown names, missing and mistyped values, values out of bounds.
-    """
+    """Make a configuration of text of a command line or JSON values of Kubeflow; `ConfigError` names every mistake."""
     fields = {field.name: field for field in settings.fields_of(config_class)}
     problems, values = [f"unknown setting {name}" for name in given if name not in fields], {}
     for name, field in fields.items():

@@ -47,7 +47,7 @@ class ExecutorInput:
             message = json.loads(text)
             values = dict(message.get("inputs", {}).get("parameterValues", {}))
             # Kubeflow lists the sources of a task's constants among its inputs, though no component declares them.
-            self._parameters = {
+            self.parameters: dict[str, Any] = {  # objects and lists as JSON text
                 name: json.dumps(value) if isinstance(value, (dict, list)) else value
                 for name, value in values.items()
                 if not name.startswith(_CHANNEL)
@@ -71,16 +71,11 @@ class ExecutorInput:
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ConfigError(f"executor_input is not an ExecutorInput message: {error!r}") from None
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The input parameters as JSON values; objects and lists as JSON text."""
-        return self._parameters
-
     def take_run(self, own: Collection[str]) -> RunOf | None:
         """Take the run out of the parameters, unless it is missing or the stage's own settings have its names."""
-        if any(name in own or name not in self._parameters for name in OF_THE_RUN):
+        if any(name in own or name not in self.parameters for name in OF_THE_RUN):
             return None
-        return RunOf(*(str(self._parameters.pop(name)) for name in OF_THE_RUN))
+        return RunOf(*(str(self.parameters.pop(name)) for name in OF_THE_RUN))
 
     def write_output(self, result: StageResult) -> None:
         """Write every declared output: parameter files, artefact files, and the executor output itself."""

@@ -37,11 +37,7 @@ OwnEmbedding = Annotated[
 
 
 def digest_of_embedding(place: str, expected: str = "") -> str:
-    """Return the sha256 over the names and the content of an embedding's files; empty if the place is.
-
-    Raises:
-        DataError: There is no SavedModel, or it has another digest than the one expected.
-    """
+    """Return the sha256 over the names and the content of an embedding's files; empty if the place is."""
     if not place:
         return ""
     folder = Location.of(place).require(GRAPH, "SavedModel").path

@@ -151,9 +151,7 @@ def require_own_place(
 ) -> None:
     """Refuse a folder with other files, or with an artefact of other settings and inputs than those of the one to make.
 
-    Args:
-        previous: Settings and digests of inputs of the artefact in the folder; None if it has none.
-        identity: Those of the one to make.
+    `previous` has those of the artefact in the folder; it is None if there is none.
     """
     if previous is None:
         folder = Path(place)

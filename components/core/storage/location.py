@@ -85,11 +85,9 @@ class Location(os.PathLike[str]):
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
     def fetch(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
-        """Bring an artefact's mirror to the state of the bucket; return whether the artefact is complete.
+        """Bring an artefact's description, and its files with these suffixes, to the state of the bucket.
 
-        Args:
-            manifest: The name of its description.
-            suffixes: The endings of the other files to fetch.
+        Return whether the artefact is complete.
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()
@@ -303,10 +301,7 @@ def files_below(uri: str) -> dict[str, Stored]:
 
 
 def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
-    try:
-        if path.stat().st_size != stored.bytes:
-            return False
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.is_file() or path.stat().st_size != stored.bytes:
         return False
     if sha256:
         return digests.sha256_of_file(path) == sha256

@@ -58,15 +58,12 @@ def frame(records: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join((_head(len(record)), record, _CRC.pack(_masked_crc(record))))
 
 
-def read(file: BinaryIO, largest: int, offset: int = 0, number: int = 0) -> Iterator[Record]:
-    """Yield the records of a file from one on, their checksums compared; `Damage` for one that is damaged or cut.
+def read(file: BinaryIO, largest: int) -> Iterator[Record]:
+    """Yield the records of a file, their checksums compared; `Damage` for one that is damaged or cut.
 
-    Args:
-        largest: Most bytes that a record may have, so that no forged length takes all memory.
-        offset: Byte at which the first record begins; the file must be able to seek there.
-        number: Number of that record, for messages.
+    `largest`, the most bytes that a record may have, keeps a forged length from taking all memory.
     """
-    file.seek(offset)
+    number = offset = 0
     while (length := _read_length(file, offset, number)) is not None:
         if length > largest:
             raise Damage(f"record {number} at byte {offset} has {length:,} bytes, expected at most {largest:,}")
