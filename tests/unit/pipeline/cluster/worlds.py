@@ -60,11 +60,8 @@ class World(Protocol):
     def requests(self) -> list[bool]:
         """Of each request since `stop` was called: whether it could change anything."""
 
-    def saved(self) -> Any:
+    def held(self) -> list[dict[str, Any]]:
         """All that the server holds."""
-
-    def restore(self, saved: Any) -> None:
-        """Put it back."""
 
     def hang_up(self) -> None:
         """Raise what ends a connection."""
@@ -85,6 +82,16 @@ class World(Protocol):
             if of != name:
                 self.set_run(run_id, "SUCCEEDED")
 
+    def saved(self) -> list[dict[str, Any]]:
+        """A copy of all that the server holds."""
+        return copy.deepcopy(self.held())
+
+    def restore(self, saved: list[dict[str, Any]]) -> None:
+        """Put it back."""
+        for held, kept in zip(self.held(), copy.deepcopy(saved), strict=True):
+            held.clear()
+            held.update(kept)
+
     def end_runs(self) -> None:
         for run_id in self.run_ids():
             self.set_run(run_id, "SUCCEEDED")
@@ -94,11 +101,9 @@ class World(Protocol):
         return [name for name, starts in self.schedules() if starts]
 
     def stop(self, at: int | None, after: bool = False) -> None:
-        """Let no request through from this one on, as if the program were gone; None for no such thing.
+        """Let no request through from number `at` on, counted from 1, as if the program were gone; None for all.
 
-        Args:
-            at: Number of the request, from 1.
-            after: Whether that one still acts, and only its answer is lost.
+        With `after` that one still acts, and only its answer is lost.
         """
         self.first = len(self.server.requests)
 
@@ -151,11 +156,8 @@ class Kubeflow(World):
     def requests(self) -> list[bool]:
         return [each.method != "GET" for each in self.server.requests[self.first :]]
 
-    def saved(self) -> Any:
-        return copy.deepcopy(vars(self.server.store))
-
-    def restore(self, saved: Any) -> None:
-        vars(self.server.store).update(copy.deepcopy(saved))
+    def held(self) -> list[dict[str, Any]]:
+        return [vars(self.server.store)]
 
     def hang_up(self) -> None:
         raise kubeflow.HangUp
@@ -205,15 +207,7 @@ class Vertex(World):
     def requests(self) -> list[bool]:
         return [not method.startswith(("Get", "List")) for method in self.server.asked()[self.first :]]
 
-    def saved(self) -> Any:
-        return [{name: type(each)(each) for name, each in held.items()} for held in self._held()]
-
-    def restore(self, saved: Any) -> None:
-        for held, kept in zip(self._held(), saved, strict=True):
-            held.clear()
-            held.update({name: type(each)(each) for name, each in kept.items()})
-
-    def _held(self) -> list[dict[str, Any]]:
+    def held(self) -> list[dict[str, Any]]:
         return [self.server.schedules, self.server.jobs]
 
     def hang_up(self) -> None:
