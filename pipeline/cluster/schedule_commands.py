@@ -10,7 +10,6 @@ from components.core.errors import ConfigError
 from components.core.stage import cli
 from pipeline.cli import tables
 from pipeline.cluster import apply, backends
-from pipeline.cluster.apply import Change
 from pipeline.cluster.backend import LiveSchedule, Schedule, Schedules
 from pipeline.profiles import profiles
 
@@ -112,21 +111,13 @@ def _diff(places: list[_Place], exit_code: bool) -> int:
     for place in places:
         for change in apply.plan(place.wanted, place.schedules.live()):
             needed |= change.action != apply.UNCHANGED or bool(change.superseded)
-            print("\n".join(_described(change, place.target)))
+            paused = ", paused" if change.wanted and not change.wanted.enabled else ""
+            prune = "" if change.wanted else ": the file has none; only with --prune"
+            print(f"{change.action} {change.name} ({place.target}{paused}){prune}")
+            for each in change.superseded:
+                waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
+                print(f"  {each.schedule_id} is to be deleted{waits}")
     return DIFFERENT if needed and exit_code else errors.OK
-
-
-def _described(change: Change, target: str) -> list[str]:
-    """Return what apply would do for one name, as lines."""
-    if change.action == apply.DELETE:
-        lines = [f"{apply.DELETE} {change.name} ({target}): the file has none; only with --prune"]
-    else:
-        paused = ", paused" if change.wanted and not change.wanted.enabled else ""
-        lines = [f"{change.action} {change.name} ({target}{paused})"]
-    for each in change.superseded:
-        waits = f"; it waits for {', '.join(each.active_runs)} to end" if each.active_runs else ""
-        lines.append(f"  {each.schedule_id} is to be deleted{waits}")
-    return lines
 
 
 def _apply(places: list[_Place], prune: bool) -> int:

@@ -40,7 +40,7 @@ class VertexSchedules:
         return [self._live(schedule) for schedule in found if _digest(schedule)]
 
     def create(self, schedule: Schedule) -> str:
-        wanted = message("Schedule", _content(schedule, self._connection, _now()))
+        wanted = message("Schedule", _content(schedule, self._connection.parent))
         with answers.of_vertex(f"create schedule {schedule.name}"):
             made = self._connection.schedules.create_schedule(
                 parent=self._connection.parent, schedule=wanted, timeout=REQUEST_SECONDS
@@ -58,11 +58,12 @@ class VertexSchedules:
         """Let a schedule start runs; it makes up for those missed while it was paused if its file said so."""
         from google.protobuf.field_mask_pb2 import FieldMask
 
-        found, now = self._found(schedule_id), _now()
+        found = self._found(schedule_id)
         with answers.of_vertex(f"resume schedule {found.display_name}"):
-            if _waits_for_its_start(found, now):
+            if _waits_for_its_start(found):
                 # Not before what Vertex' own clock has shown, if ours is slow.
                 shown = (found.create_time, found.update_time, found.last_pause_time)
+                now = datetime.datetime.now(datetime.UTC)
                 found.start_time = max(now, *filter(None, map(utc, shown))) + _AT_ONCE
                 self._connection.schedules.update_schedule(
                     schedule=found, update_mask=FieldMask(paths=["start_time"]), timeout=REQUEST_SECONDS
@@ -86,7 +87,7 @@ class VertexSchedules:
             return self._connection.schedules.get_schedule(name=self._name(schedule_id), timeout=REQUEST_SECONDS)
 
     def _live(self, schedule: Any) -> LiveSchedule:
-        enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule, _now())
+        enabled = schedule.state.name == "ACTIVE" and not _waits_for_its_start(schedule)
         return LiveSchedule(
             schedule_id=schedule.name.rpartition("/")[2],
             name=schedule.display_name,
@@ -116,20 +117,20 @@ class VertexSchedules:
         )
 
 
-def _content(schedule: Schedule, connection: VertexConnection, now: datetime.datetime) -> dict[str, Any]:
-    """Return the request for a schedule that starts nothing within the year after `now`, as JSON."""
+def _content(schedule: Schedule, parent: str) -> dict[str, Any]:
+    """Return the request for a schedule that starts nothing within a year, as JSON."""
     job = job_content(schedule.submission)
     note = json.dumps({"digest": schedule.digest()})
     job["pipelineSpec"]["pipelineInfo"]["description"] += f"{_NOTE}{note}"
     return {
         "displayName": schedule.name,
         "cron": f"TZ={schedule.time_zone} {schedule.cron}",
-        "startTime": (now + _FAR_AHEAD).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "startTime": f"{datetime.datetime.now(datetime.UTC) + _FAR_AHEAD:%Y-%m-%dT%H:%M:%SZ}",
         # The first is of runs that are being started, the second of those at work, which is what `concurrency` means.
         "maxConcurrentRunCount": str(schedule.concurrency),
         "maxConcurrentActiveRunCount": str(schedule.concurrency),
         "allowQueueing": schedule.catch_up,
-        "createPipelineJobRequest": {"parent": connection.parent, "pipelineJob": job},
+        "createPipelineJobRequest": {"parent": parent, "pipelineJob": job},
     }
 
 
@@ -143,11 +144,7 @@ def _digest(schedule: Any) -> str:
     return ""
 
 
-def _waits_for_its_start(schedule: Any, now: datetime.datetime) -> bool:
+def _waits_for_its_start(schedule: Any) -> bool:
     """Return whether a schedule was made and never resumed: it starts nothing then, in any state."""
     start = utc(schedule.start_time)
-    return start is not None and start > now + _NOT_YET
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    return start is not None and start > datetime.datetime.now(datetime.UTC) + _NOT_YET
