@@ -13,12 +13,13 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from kfp import compiler, dsl
 from kfp.dsl import pipeline_task
 
+from pipeline import __main__ as program
 from tests import programs, properties
 
 properties.register_profiles()  # make test-kfp216 loads no conftest above this one
@@ -124,6 +125,29 @@ def wgan(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WGAN_")}
     with contextlib.chdir(cwd or "."):
         return programs.run([sys.executable, "-m", "pipeline", *words], environment)
+
+
+class Answer(NamedTuple):
+    """What a command ended with, printed, and complained of."""
+
+    code: int
+    out: str
+    told: str
+
+
+@pytest.fixture
+def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[..., Answer]:
+    """Run `wgan models ...` in this process; it never ends in a traceback."""
+
+    def asked(*words: object) -> Answer:
+        caplog.clear()
+        capsys.readouterr()
+        code = program.main(["models", *map(str, words)])
+        told = "\n".join(each.getMessage() for each in caplog.records if each.name == "pipeline")
+        assert "Traceback" not in told
+        return Answer(code, capsys.readouterr().out, told)
+
+    return asked
 
 
 def messages(found: subprocess.CompletedProcess[str]) -> list[str]:

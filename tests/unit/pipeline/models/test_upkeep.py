@@ -12,15 +12,15 @@ from components.core.artifacts import evaluations, models
 from components.core.errors import Superseded, TransientError
 from components.core.registry import registry, registry_bucket
 from components.core.storage import buckets
-from pipeline import __main__ as wgan
 from tests.fakes.gcs.server import HangUp, Request, Server
 from tests.faults.candidates import Candidate, candidate
+from tests.unit.pipeline.conftest import Answer
 
 # A connection that a thread leaves open is left to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 VERSIONS = 5
-Ask = Callable[..., tuple[int, str, str]]
+Ask = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +55,9 @@ def place(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: 
 
 
 @pytest.fixture
-def ask(place: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Ask:
-    """Exit code, output and complaints of `wgan models ...`; never a traceback."""
-
-    def asked(*words: object) -> tuple[int, str, str]:
-        caplog.clear()
-        capsys.readouterr()
-        code = wgan.main(["models", *map(str, words), "--registry", place])
-        told = [each.getMessage() for each in caplog.records if each.name == "pipeline"]
-        assert "Traceback" not in "".join(told)
-        return code, capsys.readouterr().out, "\n".join(told)
-
-    return asked
+def ask(place: str, wgan_models: Ask) -> Ask:
+    """`wgan models ...` of this registry."""
+    return lambda *words: wgan_models(*words, "--registry", place)
 
 
 def write(place: str, name: str, content: bytes | None) -> None:
@@ -90,50 +81,46 @@ def champion(place: str) -> registry.Champion:
 
 
 def test_list_why_and_reproduce(ask: Ask) -> None:
-    code, out, _ = ask("list")
-    assert code == 0
-    assert [line.split()[:2] for line in out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
-    assert ask("why", 5)[1].startswith("version     5, the champion\n")
-    assert "python -m components.train" in ask("reproduce", 2)[1]
+    found = ask("list")
+    assert found.code == 0
+    assert [line.split()[:2] for line in found.out.splitlines()[-2:]] == [["4", "4"], ["5", "champion"]]
+    assert ask("why", 5).out.startswith("version     5, the champion\n")
+    assert "python -m components.train" in ask("reproduce", 2).out
 
 
-def test_verify_names_every_file_that_is_damaged(place: str, ask: Ask) -> None:
-    code, out, _ = ask("verify")
-    assert code == 0
-    assert [line.split() for line in out.splitlines()[1:]] == [
-        *([str(number), "whole"] for number in range(1, VERSIONS)),
-        ["5", "champion", "whole"],
-    ]
-    write(place, "versions/2/variables/variables.data", b"variables/variables.dat_ of 2")
-    write(place, "versions/2/evaluation/metrics.json", b"{}")
-    write(place, "versions/3/saved_model.pb", None)
-    write(place, "versions/4/evaluation/verdict.json", b"{")
-    code, out, told = ask("verify")
-    assert code == 65
-    states = [line.split()[-1] for line in out.splitlines()[1:]]
+def test_verify_names_every_file_that_is_damaged_or_added(place: str, ask: Ask) -> None:
+    found = ask("verify")
+    whole = [[str(number), "whole"] for number in range(1, VERSIONS)]
+    assert (found.code, [line.split() for line in found.out.splitlines()[1:]]) == (
+        0,
+        [*whole, ["5", "champion", "whole"]],
+    )
+    for name, content in (
+        ("2/variables/variables.data", b"variables/variables.dat_ of 2"),
+        ("2/evaluation/metrics.json", b"{}"),
+        ("2/evaluation/.hidden", b""),
+        ("3/saved_model.pb", None),
+        ("3/variables/more", b""),
+        ("4/evaluation/verdict.json", b"{"),
+    ):
+        write(place, f"versions/{name}", content)
+    found = ask("verify")
+    assert found.code == 65
+    states = [line.split()[-1] for line in found.out.splitlines()[1:]]
     assert states == ["whole", "damaged", "damaged", "damaged", "whole"]
-    assert f"version 2 of {place} is damaged: variables/variables.data, evaluation/metrics.json" in told.splitlines()
-    assert f"version 3 of {place} is damaged: saved_model.pb" in told.splitlines()
-    assert "verdict.json" in told
-    assert ask("verify", 1)[0] == 0
-    assert ask("verify", 2)[0] == 65
-    assert ask("verify", 7)[2] == f"registry {place} has no version 7; there are: 1, 2, 3, 4, 5"
+    names = {
+        2: "variables/variables.data, evaluation/metrics.json, evaluation/.hidden",
+        3: "saved_model.pb, variables/more",
+    }
+    for number, files in names.items():
+        told = next(line for line in found.told.splitlines() if line.startswith(f"version {number} "))
+        assert all(file in told for file in files.split(", "))
+    assert "verdict.json" in found.told
+    assert [ask("verify", number).code for number in (1, 2, 7)] == [0, 65, 65]
     write(place, "champion.json", b"{")
-    code, out, told = ask("verify")
-    assert code == 65
-    assert len(out.splitlines()) == VERSIONS + 1
-    assert "does not describe a champion" in told
-
-
-def test_verify_names_files_that_were_added(place: str, ask: Ask) -> None:
-    write(place, "versions/2/extra.py", b"")
-    write(place, "versions/3/evaluation/.hidden", b"")
-    write(place, "versions/4/variables/more", b"")
-    code, out, told = ask("verify")
-    assert code == 65
-    assert [line.split()[-1] for line in out.splitlines()[1:]] == ["whole", "damaged", "damaged", "damaged", "whole"]
-    for number, name in ((2, "extra.py"), (3, "evaluation/.hidden"), (4, "variables/more")):
-        assert f"version {number} of {place} is damaged: {name} (added)" in told.splitlines()
+    found = ask("verify")
+    assert (found.code, len(found.out.splitlines())) == (65, VERSIONS + 1)
+    assert "champion" in found.told
 
 
 def test_verify_names_links(published: Path, tmp_path: Path) -> None:
@@ -144,17 +131,9 @@ def test_verify_names_links(published: Path, tmp_path: Path) -> None:
         path = versions / str(number) / name
         moved = path.rename(elsewhere / str(number))
         path.symlink_to(moved)
-    found = [registry.damage(place, number, champion_of(place)) for number in (1, 2, 3, 4)]
-    assert found == [
-        [],
-        ["it is a symbolic link"],
-        ["saved_model.pb (a symbolic link)"],
-        ["variables (a symbolic link)"],
-    ]
-
-
-def champion_of(folder: Path) -> registry.Champion:
-    return champion(str(folder))
+    found = [registry.damage(str(place), number, champion(str(place))) for number in (1, 2, 3, 4)]
+    assert [len(each) for each in found] == [0, 1, 1, 1]
+    assert all(name in problem for name, (problem,) in zip(("saved_model.pb", "variables"), found[2:], strict=True))
 
 
 def test_promote(place: str, ask: Ask) -> None:
@@ -163,7 +142,7 @@ def test_promote(place: str, ask: Ask) -> None:
     assert (found.version, found.revision, found.former) == (2, 6, (1, 2, 3, 4, 5))
     assert ask("promote", 2) == (0, "version 2 is the champion already\n", "")
     assert champion(place) == found
-    assert ask("promote", 9)[::2] == (65, f"registry {place} has no version 9; there are: 1, 2, 3, 4, 5")
+    assert ask("promote", 9).code == 65
     write(place, "versions/4/saved_model.pb", b"another")
     assert "saved_model.pb" in ask("promote", 4)[2]
     assert champion(place) == found
@@ -177,18 +156,19 @@ def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(place: str, ask
         registry.version_location(place, 3).require(models.MANIFEST, "model").path / "evaluation"
     )
     write(place, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
-    assert ask("promote", 3)[::2] == (65, f"the verdict on version 3 of {place} is HOLD: it was changed")
+    found = ask("promote", 3)
+    assert (found.code, "HOLD" in found.told) == (65, True)
 
 
 def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, candidates: list[Candidate]) -> None:
     for number in (4, 3, 2, 1):
         assert ask("rollback")[:2] == (0, f"version {number} is the champion again, version {number + 1} no more\n")
-    assert ask("rollback")[::2] == (65, f"there was no champion of {place} before version 1")
+    assert ask("rollback").code == 65
     found = champion(place)
     assert (found.version, found.revision, found.former, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
     again = candidates[1].publish(place)  # compared with version 1, which is champion again
     assert again.kept
-    assert again.parameters["summary"] == "already published as version 2; the champion is version 1"
+    assert again.parameters["version"] == 2
     assert champion(place) == found
 
 
@@ -196,7 +176,7 @@ def test_gc_prints_and_only_with_yes_removes(place: str, ask: Ask, candidates: l
     assert ask("rollback")[0] == 0  # to version 4; 3 was before it
     code, out, _ = ask("gc", "--keep", 1)
     assert code == 0
-    assert out == "version  why\n1        not needed\n2        not needed\n\nnothing was removed; --yes removes them\n"
+    assert [line.split()[0] for line in out.splitlines()[1:3]] == ["1", "2"]
     assert registry.versions(place) == [1, 2, 3, 4, 5]
     assert ask("gc", "--keep", 1, "--yes")[1].endswith("\nremoved: 2\n")
     assert registry.versions(place) == [3, 4, 5]
@@ -204,33 +184,25 @@ def test_gc_prints_and_only_with_yes_removes(place: str, ask: Ask, candidates: l
     assert (found.version, found.removed, found.revision) == (4, (1, 2), 7)
     assert ask("gc", "--keep", 1, "--yes") == (0, "nothing to remove\n", "")
     assert champion(place) == found
-    assert ask("promote", 1)[2].endswith("has no version 1; there are: 3, 4, 5")
-    assert ask("rollback")[0] == 0
-    assert ask("rollback")[2] == f"version 2, the champion before, is gone from {place}; promote another version"
+    assert [ask(*words).code for words in (("promote", 1), ("rollback",), ("rollback",))] == [65, 0, 65]
     assert [line.split()[0] for line in ask("list")[1].splitlines()] == ["version", "3", "4", "5"]
     assert ask("promote", 5)[0] == 0
     assert candidates[5].publish(place).parameters["version"] == 6  # no number is given twice
     assert ask("gc", "--keep", 0)[0] == 64
 
 
-def test_a_registry_without_a_champion(
-    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, gcs: Server
-) -> None:
+def test_a_registry_without_a_champion(place: str, tmp_path: Path, gcs: Server, wgan_models: Ask) -> None:
     empty = "gs://b/empty" if buckets.is_uri(place) else str(tmp_path / "empty")
     if not buckets.is_uri(place):
         Path(empty).mkdir()
     for words in (["gc"], ["rollback"], ["list"]):
-        assert wgan.main(["models", *words, "--registry", empty]) == 65
-        assert f"nothing has been published in {empty} yet" in caplog.records[-1].getMessage()
-    assert wgan.main(["models", "list", "--registry", str(tmp_path / "nowhere")]) == 65
-    assert "there is no such folder" in caplog.records[-1].getMessage()
-    assert wgan.main(["models", "list", "--registry", "gs://nowhere/registry"]) == 64
-    assert "there is no bucket nowhere" in caplog.records[-1].getMessage()
+        found = wgan_models(*words, "--registry", empty)
+        assert (found.code, empty in found.told) == (65, True)
+    assert wgan_models("list", "--registry", tmp_path / "nowhere").code == 65
+    assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
 
 
-def test_of_two_changes_at_once_one_fails(
-    candidates: list[Candidate], gcs: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_two_changes_at_once_one_fails(candidates: list[Candidate], gcs: Server, wgan_models: Ask) -> None:
     """A rollback between what another command reads and what it writes; a removal and a promotion among them."""
     gcs.create_bucket("b")
     place = "gs://b/registry"
@@ -250,10 +222,7 @@ def test_of_two_changes_at_once_one_fails(
 
         before = champion(place)
         gcs.before = meanwhile
-        assert wgan.main(["models", *words, "--registry", place]) == 73
-        assert caplog.records[-1].getMessage() == (
-            f"another process changed the champion of {place} meanwhile; look again (wgan models list)"
-        )
+        assert wgan_models(*words, "--registry", place).code == 73
         after = champion(place)
         assert (after.revision, after.version, after.removed) == (before.revision + 1, 5 - before.version, ())
         assert registry.versions(place) == [1, 2, 3]
@@ -279,9 +248,7 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     else:
         name = ".tmp-6-abc"
         Path(place, "versions", name).mkdir()
-    assert ask("gc")[1] == "version  why\n1        not needed\n2        not needed\n\n" + (
-        "nothing was removed; --yes removes them\n"
-    )
+    assert [line.split()[0] for line in ask("gc").out.splitlines()[1:3]] == ["1", "2"]
     assert ask("gc", "--keep", 5) == (0, "nothing to remove\n", "")
     assert ask("gc", "--uncommitted", "--keep", 5)[1].splitlines()[1].split() == [name, "never", "finished"]
     assert ask("gc", "--uncommitted", "--keep", 5, "--yes")[1].endswith("\nremoved: 1\n")
@@ -292,12 +259,14 @@ def test_an_unfinished_publication_is_removed_and_can_begin_anew(
     assert ask("verify")[0] == 0
 
 
-def test_what_is_removed_while_it_is_published_never_becomes_champion(candidates: list[Candidate], gcs: Server) -> None:
+def test_what_is_removed_while_it_is_published_never_becomes_champion(
+    candidates: list[Candidate], gcs: Server, wgan_models: Ask
+) -> None:
     gcs.create_bucket("b")
     place = "gs://b/registry"
 
     def exit_code(*words: str) -> int:
-        return wgan.main(["models", *words, "--registry", place])
+        return wgan_models(*words, "--registry", place).code
 
     candidates[0].publish(place)
 
@@ -307,7 +276,7 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(candidates
             assert exit_code("gc", "--uncommitted", "--yes") == 0
 
     gcs.before = remove
-    with pytest.raises(Superseded, match=r"^version 2 was removed while it was published; publish again$"):
+    with pytest.raises(Superseded, match="version 2"):
         candidates[1].publish(place)
     assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version all the same
     assert registry.versions(place, champion(place)) == [1]
@@ -328,14 +297,12 @@ def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: S
         return
     gcs.deny("storage.objects.delete", "registry/versions/2/variables")
     code, _, told = ask("gc", "--yes")
-    assert code == 64
-    assert "permission is missing" in told
+    assert (code, "storage.objects.delete" in told) == (64, True)
     assert registry.versions(place, registry.read_pointer(place).champion) == [3, 4, 5]
     gcs.denied.clear()
     deleted = [request.path.split("%2F")[-2:] for request in gcs.requests if request.method == "DELETE"]
     assert deleted[0] == ["1", "MANIFEST.json"]
     assert deleted[1] == ["1", "saved_model.pb"]
-    assert "removed before, not wholly" in ask("gc")[1]
     assert ask("gc", "--yes")[0] == 0
     assert registry_bucket.begun(place) == [3, 4, 5]
 
@@ -349,11 +316,3 @@ def test_a_champion_from_before_there_were_revisions(place: str, ask: Ask) -> No
     assert (found.version, found.revision, found.former) == (5, 5, (1, 2, 3, 4))
     assert ask("rollback")[0] == 0
     assert (champion(place).version, champion(place).revision) == (4, 6)
-
-
-def test_help_has_the_verbs_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        wgan.main(["models", "--help"])
-    out = capsys.readouterr().out
-    assert {"list", "why", "reproduce", "verify", "promote", "rollback", "gc"} <= set(out.split())
-    assert "wgan models gc --keep 5 --yes" in out
