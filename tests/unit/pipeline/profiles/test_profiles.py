@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from pipeline.profiles.vertex_hardware import VertexStage
 
 SHIPPED = yaml.safe_load(Path(profiles.__file__).with_name("profiles.yaml").read_text())
 V5E, V6E = "tpu-v5-lite-podslice", "tpu-v6e-slice"
-BOTH = "accelerator and accelerator_count must be given together"
 
 
 def parse(content: Any) -> Any:
@@ -100,64 +100,60 @@ def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "settings", "problem"),
+    ("target", "settings", "named"),
     [
-        (KFP, {"memory_limit": "16GB"}, ".memory_limit must be a whole number with K, M, G, "),
-        (KFP, {"memory_limit": "0Gi"}, ".memory_limit must be more than nothing, got '0Gi'"),
-        (KFP, {"cpu_limit": True}, ".cpu_limit must be a number of processors such as 4, 0.5 or 500m, got True"),
-        (KFP, {"cpu_limit": float("inf")}, ".cpu_limit must be a number of processors such as 4, 0.5 or 500m, got inf"),
-        (KFP, {"cpu_request": 2, "cpu_limit": "1500m"}, ": cpu_request must be at most cpu_limit, got 2 and 1500m"),
-        (KFP, {"memory_request": "3G", "memory_limit": "2Gi"}, ": memory_request must be at most memory_limit"),
-        (KFP, {"shared_memory": "1Gi"}, ": shared_memory counts against memory_limit: give that as well"),
-        (KFP, {"shared_memory": "2Gi", "memory_limit": "2Gi"}, ": shared_memory must be less than memory_limit"),
-        (KFP, {"volume_claims": {"a": SHARED_MEMORY}}, f": volume_claims must not use {SHARED_MEMORY}"),
-        (KFP, {"accelerator": "nvidia.com/gpu"}, f": {BOTH}"),
-        (KFP, {"accelerator_count": 2}, f": {BOTH}"),
-        (KFP, gpus(1, "NVIDIA_L4"), ".accelerator must be 'nvidia.com/gpu' or 'google.com/tpu', got 'NVIDIA_L4'"),
-        (KFP, gpus(65), ".accelerator_count must be less than or equal to 64, got 65"),
-        (KFP, {"spot": "yes"}, ".spot must be true or false, got 'yes'"),
-        (KFP, {"timeout": "1h"}, ".timeout must be a whole number, got '1h'"),
-        (KFP, {"timeout": 0}, ".timeout must be greater than or equal to 1, got 0"),
-        (KFP, {"node_selectors": {"spot": True}}, ".node_selectors.spot must be text (in quotes, "),
-        (KFP, {"node_selectors": ["a"]}, ".node_selectors must be a mapping, NAME: VALUE, got ['a']"),
-        (KFP, {"volume_claims": {"Runs": "/data"}}, ".volume_claims.Runs must be the name of a volume claim: "),
-        (KFP, {"volume_claims": {"runs": "/a/../b"}}, ".volume_claims.runs must be a folder: an absolute path of "),
-        (KFP, {"volume_claims": {"a": "/d", "b": "/d"}}, ".volume_claims must be claims with a folder of its own "),
-        (KFP, {"tolerations": {"key": "a"}}, ".tolerations must be a list, got {'key': 'a'}"),
-        (KFP, {"tolerations": [{"kee": "a"}]}, ".tolerations.0.kee is unknown; did you mean key?"),
-        (KFP, {"tolerations": [{}]}, ".tolerations.0: key is required where the operator is Equal"),
-        (KFP, {"tolerations": [{"key": "a", "effect": "No"}]}, ".tolerations.0.effect must be 'NoSchedule', "),
-        (KFP, {"tolerations": [{"operator": "Exists", "value": "b"}]}, ".tolerations.0: leave out value where "),
-        (KFP, {"retries": 3}, ".retries must be a mapping, NAME: VALUE, got 3"),
-        (KFP, {"retries": {"first_wait": 5}}, ".retries.count is required"),
-        (KFP, {"retries": {"count": 1, "longest_wait": 7200}}, ".retries.longest_wait must be less than or equal to "),
-        (KFP, {"retries": {"count": 1, "first_wait": 1.5}}, ".retries.first_wait must be a whole number, got 1.5"),
-        (KFP, {"cpu_limits": 3}, ".cpu_limits is unknown; did you mean cpu_limit?"),
-        (KFP, {"machine_type": "n2-standard-8"}, ".machine_type is unknown; there are cpu_request, "),
-        (KFP, {1: 2}, ".1 must be text, got 1"),
-        (KFP, [], " must be a mapping, NAME: VALUE, got []"),
+        (KFP, {"memory_limit": "16GB"}, ".memory_limit '16GB'"),
+        (KFP, {"memory_limit": "0Gi"}, ".memory_limit '0Gi'"),
+        (KFP, {"cpu_limit": True}, ".cpu_limit True"),
+        (KFP, {"cpu_limit": float("inf")}, ".cpu_limit inf"),
+        (KFP, {"cpu_request": 2, "cpu_limit": "1500m"}, "cpu_request cpu_limit 2 1500m"),
+        (KFP, {"memory_request": "3G", "memory_limit": "2Gi"}, "memory_request memory_limit 3G 2Gi"),
+        (KFP, {"shared_memory": "1Gi"}, "shared_memory memory_limit"),
+        (KFP, {"shared_memory": "2Gi", "memory_limit": "2Gi"}, "shared_memory memory_limit 2Gi"),
+        (KFP, {"volume_claims": {"a": SHARED_MEMORY}}, f"volume_claims {SHARED_MEMORY}"),
+        (KFP, {"accelerator": "nvidia.com/gpu"}, "accelerator accelerator_count"),
+        (KFP, {"accelerator_count": 2}, "accelerator accelerator_count"),
+        (KFP, gpus(1, "NVIDIA_L4"), ".accelerator 'nvidia.com/gpu' 'google.com/tpu' 'NVIDIA_L4'"),
+        (KFP, gpus(65), ".accelerator_count 64 65"),
+        (KFP, {"spot": "yes"}, ".spot true false 'yes'"),
+        (KFP, {"timeout": "1h"}, ".timeout '1h'"),
+        (KFP, {"timeout": 0}, ".timeout 1 0"),
+        (KFP, {"node_selectors": {"spot": True}}, ".node_selectors.spot text quotes True"),
+        (KFP, {"node_selectors": ["a"]}, ".node_selectors NAME: VALUE ['a']"),
+        (KFP, {"volume_claims": {"Runs": "/data"}}, ".volume_claims.Runs"),
+        (KFP, {"volume_claims": {"runs": "/a/../b"}}, ".volume_claims.runs '/a/../b'"),
+        (KFP, {"volume_claims": {"a": "/d", "b": "/d"}}, ".volume_claims 'a' 'b'"),
+        (KFP, {"tolerations": [{"kee": "a"}]}, ".tolerations.0.kee key?"),
+        (KFP, {"tolerations": [{}]}, ".tolerations.0 key operator Equal"),
+        (KFP, {"tolerations": [{"operator": "Exists", "value": "b"}]}, ".tolerations.0 value Exists 'b'"),
+        (KFP, {"retries": {"first_wait": 5}}, ".retries.count"),
+        (KFP, {"retries": {"count": 1, "longest_wait": 7200}}, ".retries.longest_wait 3600 7200"),
+        (KFP, {"machine_type": "n2-standard-8"}, ".machine_type cpu_request"),
+        (KFP, {1: 2}, ".1 text"),
+        (KFP, [], "NAME: VALUE []"),
         # TPUs on GKE: all chips of one host
-        (KFP, tpu(4, "2x4"), ": accelerator_count must be 8, all chips of topology 2x4, got 4"),
-        (KFP, tpu(8, "eight"), ": node_selectors must have cloud.google.com/gke-tpu-topology: 1x1 or 2x2 or 2x4, the "),
-        (KFP, tpu(4, "2x2", "tpu-v5p-slice"), ": node_selectors must have cloud.google.com/gke-tpu-accelerator: "),
-        (KFP, tpu(4, "2x2") | gpus(4), ": cloud.google.com/gke-tpu-accelerator and cloud.google.com/gke-tpu-topology "),
+        (KFP, tpu(4, "2x4"), "accelerator_count 2x4 8 4"),
+        (KFP, tpu(8, "eight"), "cloud.google.com/gke-tpu-topology 1x1 2x2 2x4 eight"),
+        (KFP, tpu(4, "2x2", "tpu-v5p-slice"), "cloud.google.com/gke-tpu-accelerator tpu-v5p-slice"),
+        (KFP, tpu(4, "2x2") | gpus(4), "cloud.google.com/gke-tpu-accelerator google.com/tpu"),
         # Vertex
-        (VERTEX, {"cpu_request": 3}, ".cpu_request is unknown; there are cpu_limit, "),
-        (VERTEX, {"accelerator": "NVIDIA_L4"}, f": {BOTH}"),
-        (VERTEX, gpus(8, "TPU_V5_LITEPOD"), ": accelerator must be a GPU, got TPU_V5_LITEPOD: TPUs have machine_type"),
-        (VERTEX, {"timeout": 5, "spot": True}, ": spot, timeout must be for a custom job: name its machine_type"),
-        (VERTEX, {"machine_type": "n2-standard-8", "cpu_limit": 8}, ": machine_type takes the place of cpu_limit"),
-        (VERTEX, {"machine_type": "ct6e-standard-8t"}, ": machine_type ct6e-standard-8t has TPU v6e, on which Vertex "),
-        (VERTEX, {"machine_type": "ct5p-hightpu-4t"}, ": machine_type must be one of ct5lp-hightpu-1t, "),
-        (VERTEX, {"machine_type": "g2-standard-8", "tpu_topology": "2x2"}, ": machine_type must be one of ct5lp-"),
-        (VERTEX, {"machine_type": "ct5lp-hightpu-8t"}, ": tpu_topology must be 2x4 for machine_type ct5lp-hightpu-8t"),
-        (VERTEX, {"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, ": tpu_topology must be 2x2 for "),
-        (VERTEX, gpus(1, "NVIDIA_L4", machine_type="ct5lp-hightpu-4t"), ": machine_type ct5lp-hightpu-4t has TPUs: "),
+        (VERTEX, {"cpu_request": 3}, ".cpu_request cpu_limit"),
+        (VERTEX, {"accelerator": "NVIDIA_L4"}, "accelerator accelerator_count"),
+        (VERTEX, gpus(8, "TPU_V5_LITEPOD"), "accelerator TPU_V5_LITEPOD machine_type"),
+        (VERTEX, {"timeout": 5, "spot": True}, "spot timeout machine_type"),
+        (VERTEX, {"machine_type": "n2-standard-8", "cpu_limit": 8}, "machine_type cpu_limit"),
+        (VERTEX, {"machine_type": "ct6e-standard-8t"}, "machine_type ct6e-standard-8t v6e kfp"),
+        (VERTEX, {"machine_type": "ct5p-hightpu-4t"}, "machine_type ct5lp-hightpu-1t ct5p-hightpu-4t"),
+        (VERTEX, {"machine_type": "g2-standard-8", "tpu_topology": "2x2"}, "machine_type ct5lp-hightpu-1t"),
+        (VERTEX, {"machine_type": "ct5lp-hightpu-8t"}, "tpu_topology 2x4 ct5lp-hightpu-8t"),
+        (VERTEX, {"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, "tpu_topology 2x2 2x4"),
+        (VERTEX, gpus(1, "NVIDIA_L4", machine_type="ct5lp-hightpu-4t"), "machine_type tpu_topology accelerator"),
     ],
 )
-def test_a_mistake_is_reported_in_one_line_with_its_path(target: str, settings: Any, problem: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_its_path(target: str, settings: Any, named: str) -> None:
     (found,) = refusal(of_train(target, settings))
-    assert found.startswith(f"mine.{target}.stages.train{problem}")
+    assert found.startswith(f"mine.{target}.stages.train")
+    assert all(name in found for name in named.split())
 
 
 def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
@@ -206,20 +202,20 @@ def test_v6e_is_for_kubernetes_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        (b"", "profiles own.yaml: the file must be a mapping, NAME: VALUE, got None"),
-        (b"a: [", "is not YAML: while parsing"),
-        (b"\xff\xfe", "is not YAML"),
-        (b"a: !!int ''", "is not YAML"),
-        (b"a: !!python/object:os.system {}", "is not YAML"),
-        (b"a: 2026-13-45", "is not YAML: month must be in 1..12"),
-        (b"a: {}\n---\nb: {}", "holds 2 YAML documents; give one"),
-        (b"a: {kfp: {stages: {}}}\na: {kfp: {stages: {}}}", "line 2: 'a' is given twice"),
+        b"",
+        b"a: [",
+        b"\xff\xfe",
+        b"a: !!int ''",
+        b"a: !!python/object:os.system {}",
+        b"a: 2026-13-45",
+        b"a: {}\n---\nb: {}",
+        b"a: {kfp: {stages: {}}}\na: {kfp: {stages: {}}}",
     ],
 )
-def test_files_that_hold_no_profiles(text: bytes, problem: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(problem)) as raised:
+def test_files_that_hold_no_profiles(text: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"own\.yaml") as raised:
         profile_file.parse(text, "own.yaml")
     assert len(str(raised.value).splitlines()) == 1
 
@@ -233,14 +229,10 @@ def test_own_profiles_are_beside_ours_and_replace_them_by_name(tmp_path: Path) -
     assert ("big", VERTEX) in found
     assert ("gpu-l4", KFP) in found
     assert yaml.safe_load(profiles.as_yaml(path)) == SHIPPED | own
-    for name, target, problem in (
-        ("cpu", VERTEX, "profile cpu has nothing for target vertex, only for kfp"),
-        ("gpu-14", KFP, "profile 'gpu-14' is unknown; did you mean gpu-l4?"),
-        ("moon", KFP, "profile 'moon' is unknown; there are gpu-l4, "),
-    ):
-        with pytest.raises(ConfigError, match=re.escape(problem)):
+    for name, target, named in (("cpu", VERTEX, KFP), ("gpu-14", KFP, "gpu-l4"), ("moon", KFP, "gpu-l4, ")):
+        with pytest.raises(ConfigError, match=f"{name}.*{named}"):
             profiles.choose(found, name, target)
-    with pytest.raises(ConfigError, match=r"profiles cannot be read: No such file or directory: .*absent.yaml"):
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
         profiles.read(tmp_path / "absent.yaml")
 
 
@@ -256,10 +248,28 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.integers() | st.text(max_size=3), inner),
     max_leaves=12,
 )
-_STAGE_VALUES = st.dictionaries(_NAMES, _VALUES, max_size=4)
 
 
-def must_be_read_or_refused(text: bytes) -> None:
+@st.composite
+def shipped_with_one_thing_changed(draw: st.DrawFn) -> Any:
+    content = copy.deepcopy(SHIPPED)
+    place: Any = content
+    while True:
+        key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if not isinstance(place[key], (dict, list)) or draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = draw(_VALUES)
+    return content
+
+
+_OWN = st.builds(of_train, st.sampled_from([KFP, VERTEX]), st.dictionaries(_NAMES, _VALUES, max_size=4))
+_YAML = (_VALUES | _OWN | shipped_with_one_thing_changed()).map(lambda value: yaml.safe_dump(value, allow_unicode=True))
+
+
+@hypothesis.settings(max_examples=3 * hypothesis.settings().max_examples)
+@hypothesis.given(st.binary() | (st.text() | _YAML).map(lambda text: text.encode("utf-8", "replace")))
+def test_anything_is_read_or_refused(text: bytes) -> None:
     problems: list[str] = []
     found = {}
     try:
@@ -270,29 +280,6 @@ def must_be_read_or_refused(text: bytes) -> None:
     assert all(problem.startswith("profiles own.yaml") for problem in problems)
     assert all(len(problem.splitlines()) == 1 for problem in problems)
     assert all(set(profile.stages) == set(stages.ALL) for profile in found.values())
-
-
-@hypothesis.given(st.text() | st.binary())
-def test_any_text_is_read_or_refused(text: str | bytes) -> None:
-    must_be_read_or_refused(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
-
-
-@hypothesis.given(_VALUES | st.builds(of_train, st.sampled_from([KFP, VERTEX]), _STAGE_VALUES))
-def test_any_yaml_is_read_or_refused(value: Any) -> None:
-    must_be_read_or_refused(yaml.safe_dump(value, allow_unicode=True).encode("utf-8", "replace"))
-
-
-@hypothesis.given(st.data())
-def test_what_ships_with_one_thing_changed_is_read_or_refused(data: st.DataObject) -> None:
-    content = copy.deepcopy(SHIPPED)
-    place: Any = content
-    while True:
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-        if not isinstance(place[key], (dict, list)) or data.draw(st.booleans()):
-            break
-        place = place[key]
-    place[key] = data.draw(_VALUES)
-    must_be_read_or_refused(yaml.safe_dump(content).encode())
 
 
 @dsl.container_component
@@ -335,19 +322,18 @@ def test_what_is_read_can_be_written(cpu: Any, memory: str, retries: dict[str, A
         assert not refused or "more than nothing" in refused or (isinstance(cpu, float) and "of processors" in refused)
 
 
-@pytest.mark.parametrize(("text", "amount"), [("4", 4.0), ("0.5", 0.5), (".5", 0.5), ("500m", 0.5), ("1.5m", 0.0015)])
-def test_cores(text: str, amount: float) -> None:
-    assert profile_values.cores(text) == amount
-
-
 @pytest.mark.parametrize(
-    ("text", "amount"), [("7", 7), ("2K", 2000), ("2Ki", 2048), ("16Gi", 16 * 2**30), ("1E", 10**18)]
+    ("measure", "amounts"),
+    [
+        (profile_values.cores, {"4": 4.0, "0.5": 0.5, ".5": 0.5, "500m": 0.5, "1.5m": 0.0015}),
+        (profile_values.size, {"7": 7, "2K": 2000, "2Ki": 2048, "16Gi": 16 * 2**30, "1E": 10**18}),
+    ],
 )
-def test_size(text: str, amount: int) -> None:
-    assert profile_values.size(text) == amount
+def test_quantities(measure: Callable[[str], float], amounts: dict[str, float]) -> None:
+    assert {text: measure(text) for text in amounts} == amounts
 
 
 @pytest.mark.parametrize("text", ["", "i", "2i", "1.5Gi", "16GB", "-1G", "1k", "１G", "16Gi\n"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="a whole number with K"):
+    with pytest.raises(ValueError, match="16Gi"):
         profile_values.size(text)

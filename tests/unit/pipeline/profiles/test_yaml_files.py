@@ -14,52 +14,35 @@ LEVELS = [f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 9)}]" for level
 BOMB = "\n".join(["b0: &b0 [0]", *LEVELS])  # 9 ** 11 numbers
 
 
-def _profile(path: Path) -> object:
-    return profiles.read(path)
+every_reader = pytest.mark.parametrize(
+    "read", [profiles.read, schedule_file.read, run._package, submission.read_package]
+)
 
 
-def _schedules(path: Path) -> object:
-    return schedule_file.read(path)
-
-
-def _package(path: Path) -> object:
-    return run._package(path)
-
-
-def _package_to_submit(path: Path) -> object:
-    return submission.read_package(path)
-
-
-READERS = [_profile, _schedules, _package, _package_to_submit]
-
-
-@pytest.mark.parametrize("read", READERS)
+@every_reader
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    "content",
     [
-        (BOMB, "with its aliases (*) written out, the file is larger than 1,048,576 characters"),
-        (f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]", "larger than 1,048,576 characters"),
-        ("a: &a [*a]", "nested more than 50 levels deep"),
-        ("a:\n  {}\n" * 200_000, "is larger than 1,048,576 bytes"),
-        ("a:\n  " + "[" * 1_000_000, "nested more than 50 levels deep"),
-        ("a:\n" + "".join(f"{' ' * level}b:\n" for level in range(1, 1000)), "nested more than 50 levels deep"),
+        BOMB,
+        f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]",
+        "a: &a [*a]",
+        "a:\n  {}\n" * 200_000,
+        "a:\n  " + "[" * 1_000_000,
+        "a:\n" + "".join(f"{' ' * level}b:\n" for level in range(1, 1000)),
     ],
 )
-def test_a_file_without_bounds_is_refused(
-    read: Callable[[Path], object], content: str, expected: str, tmp_path: Path
-) -> None:
+def test_a_file_without_bounds_is_refused(read: Callable[[Path], object], content: str, tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(content)
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=r"1,048,576|50 levels") as raised:
         read(path)
-    assert expected in str(raised.value)
     assert str(path) in str(raised.value)
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize("read", READERS)
+@every_reader
 def test_a_file_without_an_end_is_not_read_to_it(read: Callable[[Path], object]) -> None:
-    with pytest.raises(ConfigError, match="larger than"):
+    with pytest.raises(ConfigError, match="1,048,576"):
         read(Path("/dev/zero"))
 
 
