@@ -282,17 +282,6 @@ def test_a_stage_that_is_not_started_is_noted_with_its_outputs(home: Home) -> No
     assert all(note["outputs"] for note in notes)
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"run": 1}'])
-def test_damaged_entry_only_means_running_again(home: Home, damage: str) -> None:
-    home.run(World())
-    (entry,) = (home.root / "cache" / "preprocess").glob("*/outputs.json")
-    kept = entry.read_bytes()
-    entry.write_text(damage)
-    shutil.rmtree(home.root / "datasets")
-    assert home.run(World())["preprocess"] == DONE
-    assert json.loads(entry.read_bytes())["outputs"] == json.loads(kept)["outputs"]
-
-
 def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
     from kfp import dsl
 

@@ -2,16 +2,12 @@
 # mypy: disable-error-code="valid-type"
 
 import dataclasses
-import hashlib
-import io
-import json
 import os
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
-import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,8 +24,8 @@ from pipeline.local.processes import Call
 from pipeline.local.session import session
 from pipeline.package import reader
 from pipeline.package.image_digests import is_moving_tag
-from pipeline.package.reader import Task
-from tests.unit.pipeline.conftest import Desk, wait_until
+from pipeline.package.reader import Package, Task
+from tests.unit.pipeline.conftest import Desk, messages, wait_until
 
 BASE = "python:3.11-slim-bookworm"
 IMAGE = "wgan-test/python:1.0.0"
@@ -269,60 +265,26 @@ def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: 
     assert code(dataclasses.replace(labelled, code={})) == "sha256:1"
 
 
-def image_for_arm(name: str) -> bytes:
-    """An image with one empty file, as `docker load` reads it."""
+def test_images_that_cannot_run_are_told_all_at_once_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def image(name: str, platform: str = "linux/amd64") -> Image:
+        return Image(name, "sha256:2", "sha256:1", platform, version="")
 
-    def tar(files: dict[str, bytes]) -> bytes:
-        held = io.BytesIO()
-        with tarfile.open(fileobj=held, mode="w") as written:
-            for file, content in files.items():
-                entry = tarfile.TarInfo(file)
-                entry.size = len(content)
-                written.addfile(entry, io.BytesIO(content))
-        return held.getvalue()
+    def task(image: str, cached: bool = True, command: str = "true") -> Task:
+        return Task(name=f"of-{image}", container={"image": image, "command": command.split()}, cached=cached)
 
-    layer = tar({"empty": b""})
-    layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
-    config = {"architecture": "arm64", "os": "linux", "config": {}, "rootfs": layers}
-    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    texts = {"config.json": config, "manifest.json": manifest}
-    return tar({**{file: json.dumps(value).encode() for file, value in texts.items()}, "layer.tar": layer})
-
-
-@pytest.mark.docker
-def test_images_that_cannot_run_are_told_all_at_once_before_anything_runs(engine: str, desk: Desk) -> None:
-    strange = "wgan-test/strange:1.0.0"
-    subprocess.run([Docker().program, "load"], input=image_for_arm(strange), check=True, capture_output=True)
-    docker("tag", BASE, "wgan-test/moving:latest")
-
-    @dsl.container_component
-    def stage(summary: dsl.OutputPath(str)) -> dsl.ContainerSpec:
-        return dsl.ContainerSpec(image=IMAGE, command=["python", "-m", "components.train"], args=[summary])
-
-    def pipeline() -> None:
-        shell(script="").set_container_image("wgan-test/absent:1.0.0")
-        shell(script="").set_container_image(strange)
-        shell(script="").set_container_image("wgan-test/moving")
-        shell(script="").set_container_image("wgan-test/moving:latest").set_caching_options(False)
-        stage()
-
-    try:
-        found = desk.run(desk.compile(pipeline), "--runner", "docker")
-    finally:
-        docker("rmi", strange, "wgan-test/moving:latest")
-    assert found.returncode == 64
-    told = sorted(line.split(" E ", 1)[1] for line in found.stderr.splitlines())
-    ours = Docker().platform()
-    assert [line.split(":", 2)[0] for line in told] == [
-        "image wgan-test/absent",
-        "image wgan-test/moving is named by a tag that moves, and results of shell-3 are kept",
-        "image wgan-test/python",
-        "image wgan-test/strange",
-    ]
-    assert "is not here: get it with `docker pull wgan-test/absent:1.0.0`" in told[0]
-    assert "is of version (none given), expected" in told[2]
-    assert f"is for linux/arm64, this engine is {ours}" in told[3]
-    assert not desk.root.exists()
+    here = {name: image(name) for name in ("moving", "moving:latest", "ours:1.0.0", "good:1.0.0")}
+    here["strange:1.0.0"] = image("strange:1.0.0", "linux/arm64")
+    monkeypatch.setattr(Docker, "platform", lambda self: "linux/amd64")
+    monkeypatch.setattr(Docker, "image", lambda self, reference: here.get(reference))
+    tasks = [task(name) for name in ("absent:1.0.0", "strange:1.0.0", "moving", "good:1.0.0")]
+    tasks += [task("moving:latest", cached=False), task("ours:1.0.0", command="python -m components.train")]
+    with pytest.raises(ConfigError) as raised:
+        containers.prepare(Package("p", {}, tuple(tasks), b"", ""), [], tmp_path, [], False)
+    named = ["absent:1.0.0", "strange:1.0.0 linux/arm64 linux/amd64", "moving of-moving", "ours:1.0.0 version"]
+    for problem, names in zip(raised.value.problems, named, strict=True):
+        assert all(name in problem for name in names.split()), problem
 
 
 @pytest.mark.docker
@@ -340,7 +302,7 @@ def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: 
     if "nvidia" not in docker("info", "--format", "{{json .Runtimes}}"):
         found = desk.run(desk.compile(one_task("")), "--runner", "docker", "--docker-options=--gpus all")
         assert found.returncode == 64
-        assert "shell: this Docker engine has no driver for GPUs: install the NVIDIA" in found.stderr
+        assert "NVIDIA" in found.stderr
     assert running(desk) == []
 
 
@@ -377,7 +339,7 @@ def silent_engine() -> Iterator[str]:
 def test_an_engine_that_never_answers_is_not_waited_for(silent_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_client()
     monkeypatch.setenv("DOCKER_HOST", silent_engine)
-    with pytest.raises(TransientError, match=r"Docker did not answer .* within 1 s: see whether"):
+    with pytest.raises(TransientError, match="within 1 s"):
         Docker().ask("version", seconds=1.0)
 
 
@@ -386,13 +348,12 @@ def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     desk.environment["DOCKER"] = "no-such-docker"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 64
-    assert "there is no program no-such-docker here: install Docker, or name" in found.stderr
+    assert "no-such-docker" in found.stderr
     needs_client()
     del desk.environment["DOCKER"]
     desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 75
-    assert "no Docker engine answers: start it" in found.stderr
     assert "tcp://127.0.0.1:1" in found.stderr
     assert not desk.root.exists()
 
@@ -404,22 +365,17 @@ def needs_client() -> None:
         pytest.skip("no Docker client: install Docker")
 
 
-def test_mistakes_in_the_options(desk: Desk) -> None:
-    path = desk.compile(one_task("exit 0"))
-    for words, problems in (
-        (
-            ("--runner", "docker", "--docker-options=-e 'a"),
-            ['docker_options must be words as in a shell, got "-e \'a"'],
-        ),
-        (
-            ("--docker_options", "--gpus all", "--dev"),
-            [f"{name} is for containers: give --runner docker as well" for name in ("docker_options", "dev")],
-        ),
-    ):
-        found = desk.run(path, *words)
-        assert found.returncode == 64
-        lines = [line.split(" E ", 1)[1] for line in found.stderr.splitlines()]
-        assert [line.partition(": No closing")[0] for line in lines] == problems
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--runner", "docker", "--docker-options=-e 'a"], ["docker_options"]),
+        (["--docker_options", "--gpus all", "--dev"], ["docker_options", "dev"]),
+    ],
+)
+def test_mistakes_in_the_options(desk: Desk, words: list[str], named: list[str]) -> None:
+    found = desk.run(desk.compile(one_task("exit 0")), *words)
+    assert found.returncode == 64
+    assert [message.split()[0] for message in messages(found)] == named
 
 
 def test_a_parameter_that_has_the_name_of_a_flag_is_refused(desk: Desk) -> None:
@@ -427,8 +383,7 @@ def test_a_parameter_that_has_the_name_of_a_flag_is_refused(desk: Desk) -> None:
         shell(script="exit 0", text=dev)
 
     found = desk.run(desk.compile(pipeline))
-    assert found.returncode == 64
-    assert "the package has a parameter dev, which is a flag of this command: rename it" in found.stderr
+    assert (found.returncode, "parameter dev" in found.stderr) == (64, True)
 
 
 def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
@@ -450,29 +405,16 @@ def test_mounts_are_fields_of_csv() -> None:
     assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
 
 
-@pytest.mark.parametrize(
-    ("reference", "moves"),
-    [
-        ("wgan/train:0.1.0", False),
-        ("host:5000/wgan/train:0.1.0-rc.1", False),
-        (f"wgan/train@sha256:{'0' * 64}", False),
-        (f"sha256:{'0' * 64}", False),
-        ("wgan/train", True),
-        ("host:5000/wgan/train", True),
-        ("wgan/train:latest", True),
-        ("python:3.11", True),
-        ("python:3.11-slim-bookworm", True),
-    ],
-)
-def test_tags_that_move(reference: str, moves: bool) -> None:
-    assert is_moving_tag(reference) == moves
+def test_tags_that_move() -> None:
+    digest = f"sha256:{'0' * 64}"
+    stay = ("wgan/train:0.1.0", "host:5000/wgan/train:0.1.0-rc.1", f"wgan/train@{digest}", digest)
+    move = ("wgan/train", "host:5000/wgan/train", "wgan/train:latest", "python:3.11", "python:3.11-slim-bookworm")
+    assert [is_moving_tag(name) for name in (*stay, *move)] == [False] * len(stay) + [True] * len(move)
 
 
 def test_complaints_are_one_line() -> None:
-    error = explained(
-        "Error response from daemon: write /var/lib/docker/x: no space left on device.\nSee 'docker run'.\n"
-    )
+    error = explained("Error response from daemon: write /var/lib/x: no space left on device.\nSee 'docker run'.\n")
     assert isinstance(error, TransientError)
-    assert str(error).startswith("no space is left where Docker keeps images and containers: `docker system df`")
+    assert "docker system prune" in str(error)
     assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
-    assert json.dumps(str(explained(""))) == '"Docker: it said nothing"'
+    assert str(explained("")).isprintable()
