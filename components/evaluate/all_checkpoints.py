@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from components.core.artifacts import checkpoints, datasets, embeddings
+from components.core.artifacts import checkpoints, datasets, embeddings, training_log
 from components.core.errors import ConfigError, DataError
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
 from components.evaluate.checkpoint_scores import Scorer
 from components.evaluate.config import AllCheckpointsConfig
-from components.evaluate.report import scores_table, training_folder
+from components.evaluate.report import scores_table
 from components.evaluate.report.scores_table import Row
 from components.evaluate.scoring import scores
 
@@ -73,7 +73,7 @@ def _training(given: str) -> Location:
             "checkpoints must be the folder of one training, ROOT/checkpoints/KEY, but "
             f"{given} holds no folders step-NNNNNNNNNN; it has the trainings {', '.join(found) or 'none'}"
         )
-    training_folder.fetch(training)
+    (training / training_log.SCORES).fetch_file()
     training.fetch_intact(checkpoints.MANIFEST)
     return training
 

@@ -64,7 +64,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         group_chart=contents.group_chart(numbers["groups"]),
         splits=datasets.SPLITS,
         data=data,
-        timeline=training_folder.timeline(training_of(config).path, inputs.checkpoint.step, _TIMELINE_BYTES),
+        timeline=training_folder.timeline(training_of(config), inputs.checkpoint.step, _TIMELINE_BYTES),
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         **contents.provenance(config, inputs, origin),

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 
 from components.core import settings
-from components.core.artifacts import checkpoints, evaluations
+from components.core.artifacts import checkpoints, evaluations, training_log
 from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
@@ -12,7 +12,6 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import BEST, EvaluateConfig
 from components.evaluate.inputs import Inputs, read_inputs, training_of
-from components.evaluate.report import training_folder
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ def run(config: EvaluateConfig) -> StageResult:
         from components.evaluate.make import make
 
         if inputs.choice is None:  # else it was fetched to choose
-            training_folder.fetch(training_of(config))
+            (training_of(config) / training_log.SCORES).fetch_file()
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}
@@ -58,7 +57,7 @@ def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inp
     scorer = Scorer(
         dataset, inputs.manifest, embedding, inputs.embedding, sample_count=config.sample_count, seed=config.seed
     )
-    training_folder.fetch(training)
+    (training / training_log.SCORES).fetch_file()
     training.fetch_intact(checkpoints.MANIFEST)
     choice = scorer.choose(training, inputs.checkpoint.step)
     log.info("evaluate: %s", choice.reason)

@@ -11,6 +11,7 @@ themselves in it, is read too: a user copied it there, or it is a version in a r
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
 import logging
@@ -155,6 +156,21 @@ class Location(os.PathLike[str]):
                 path.unlink(missing_ok=True)
         found = [(stored, self.path / name, "") for name, stored in wanted.items()]
         at_once(_download, [each for each in found if not _is_same(each[1], each[0], "")])
+
+    def file_names(self) -> list[str]:
+        """Return the names of the files in this folder."""
+        if self.in_bucket:
+            return [name for name in files_below(self.uri) if "/" not in name]
+        return [path.name for path in self.path.glob("*") if path.is_file()]
+
+    def read_file(self) -> bytes:
+        """Read one file without its mirror; `FileNotFoundError` if there is none."""
+        if not self.in_bucket:
+            return self.path.read_bytes()
+        found = buckets.read(self.uri)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
+        return found[0]
 
     def put_file(self) -> None:
         """Upload one file of a mirror, which has no other writers, over the one in the bucket."""

@@ -23,12 +23,6 @@ _POINTS_AT_MOST = 1000
 _SHEETS = 8
 
 
-def fetch(training: Location) -> None:
-    """Fetch what is read here, if the training is in a bucket."""
-    (training / training_log.SCORES).fetch_file()
-    (training / _SAMPLES).fetch_files(".png")
-
-
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
     """Rows of a training's log up to a step, at most 1,000 evenly spaced ones: the finite numbers by their names."""
     rows = [_numbers(row) for row in training_log.read(folder / training_log.METRICS, last_step)]
@@ -66,13 +60,14 @@ def read_scores(folder: Path, last_step: int, same: dict[str, str]) -> dict[str,
     return {split: max(ways[split].values(), key=len) for split in sorted(ways)}
 
 
-def timeline(folder: Path, last_step: int, size: int) -> list[dict[str, Any]]:
+def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:
     """Up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
 
-    Their steps grow by about the same factor, as most changes early; the first and last are in.
+    Their steps grow by about the same factor, as most changes early; the first and last are in. Those in a bucket are
+    not mirrored: the mirror has those that a training on this machine has not sent yet.
     """
-    sheets = folder / _SAMPLES
-    found = {int(match[1]): path for path in sheets.glob("*") if (match := _SHEET.fullmatch(path.name))}
+    sheets = training / _SAMPLES
+    found = {int(match[1]): sheets / name for name in sheets.file_names() if (match := _SHEET.fullmatch(name))}
     steps = sorted(step for step in found if 0 < step <= last_step)
     if len(steps) > _SHEETS:
         wanted = np.geomspace(steps[0], steps[-1], _SHEETS)
@@ -80,7 +75,7 @@ def timeline(folder: Path, last_step: int, size: int) -> list[dict[str, Any]]:
     shown = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(found[step].read_bytes(), size // len(steps))
+            png = grids.shrunk_sheet(found[step].read_file(), size // len(steps))
             shown.append({"caption": f"step {step:,}", "png": png})
     return shown
 

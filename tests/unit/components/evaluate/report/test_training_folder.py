@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 from components.core.reporting import grids
+from components.core.storage import buckets
+from components.core.storage.location import Location
 from components.evaluate.report import training_folder
+from tests.fakes.gcs.server import Server
 from tests.unit.components.evaluate.conftest import score_row as row
 
 
@@ -67,14 +70,14 @@ def write_sheet(folder: Path, step: int) -> bytes:
 
 
 def captions(folder: Path, last_step: int) -> list[str]:
-    return [sheet["caption"] for sheet in training_folder.timeline(folder, last_step, 10**6)]
+    return [sheet["caption"] for sheet in training_folder.timeline(Location.of(folder), last_step, 10**6)]
 
 
 def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
-    assert training_folder.timeline(tmp_path, 1000, 10**6) == []
+    assert training_folder.timeline(Location.of(tmp_path), 1000, 10**6) == []
     sheets = {step: write_sheet(tmp_path, step) for step in range(100, 2100, 100)}
     chosen = (100, 200, 400, 600, 800, 1300, 2000)
-    assert training_folder.timeline(tmp_path, 2000, 10**6) == [
+    assert training_folder.timeline(Location.of(tmp_path), 2000, 10**6) == [
         {"caption": f"step {step:,}", "png": sheets[step]} for step in chosen
     ]
     assert captions(tmp_path, 350) == ["step 100", "step 200", "step 300"]
@@ -82,7 +85,7 @@ def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
 
 def test_sheets_of_a_timeline_are_smaller_where_they_have_too_many_bytes(tmp_path: Path) -> None:
     whole = [len(write_sheet(tmp_path, step)) for step in (100, 200)]
-    shown = [sheet["png"] for sheet in training_folder.timeline(tmp_path, 200, sum(whole) // 4)]
+    shown = [sheet["png"] for sheet in training_folder.timeline(Location.of(tmp_path), 200, sum(whole) // 4)]
     assert len(shown) == 2
     assert sum(map(len, shown)) <= sum(whole) // 4
 
@@ -94,3 +97,16 @@ def test_a_damaged_sheet_is_skipped(tmp_path: Path) -> None:
     cut = tmp_path / "samples" / "step-0000000300.png"
     cut.write_bytes(cut.read_bytes()[:-300])
     assert captions(tmp_path, 300) == ["step 100"]
+
+
+def test_a_timeline_leaves_the_mirror_of_a_training_alone(gcs: Server, tmp_path: Path) -> None:
+    """The training may go on here: it rolled back to before step 100, and has sent no sheet since."""
+    gcs.create_bucket("b")
+    training = Location.of("gs://b/training")
+    training.path.mkdir(parents=True)
+    mirrored = {step: write_sheet(training.path, step) for step in (100, 200)}
+    sent = write_sheet(tmp_path, 300)
+    buckets.put("gs://b/training/samples/step-0000000100.png", sent)
+    assert training_folder.timeline(training, 200, 10**6) == [{"caption": "step 100", "png": sent}]
+    kept = {int(path.stem[-3:]): path.read_bytes() for path in (training.path / "samples").iterdir()}
+    assert kept == mirrored
