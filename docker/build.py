@@ -92,7 +92,7 @@ class Engine(Docker):
 
 
 def tag_of(target: str) -> str:
-    """Return the local name of a target's image, such as `wgan/train:0.1.0`."""
+    """Return the local name of a target's image, such as `wgan/train:0.2.0`."""
     return container_images.image(NAMES[target])
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 PREPROCESS = "preprocess"
 TRAIN = "train"
 # The images of the train stage by hardware; every other stage runs in the first.
@@ -12,7 +12,7 @@ NO_IMAGE = "none: run as a process"
 
 
 def image(name: str) -> str:
-    """The local name of an image, such as `wgan/train:0.1.0`."""
+    """The local name of an image, such as `wgan/train:0.2.0`."""
     return f"wgan/{name}:{VERSION}"
 
 

@@ -59,7 +59,7 @@ class Image:
 
     @property
     def name(self) -> str:
-        """The reference with the digest: `wgan/train:0.1.0@sha256:...`."""
+        """The reference with the digest: `wgan/train:0.2.0@sha256:...`."""
         return self.reference if "@" in self.reference else f"{self.reference}@{self.digest}"
 
 
