@@ -162,8 +162,9 @@ fuzz: .venv-fuzz/installed ## Fuzz what reads bytes of strangers, each target fo
 compile: install ## Write the Kubeflow package to build/pipeline.yaml
 	$(BIN)/wgan compile --target kfp --allow_tags --output build/pipeline.yaml
 
-goldens: install ## Write the package that wgan run executes, and how the others differ from it
+goldens: install ## Write the package that wgan run executes, how the others differ from it, and all sentences of the code
 	$(BIN)/python -m tests.unit.pipeline.packages
+	$(BIN)/python -m tests.test_sentences
 
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
 	$(BIN)/python -m benchmarks.step --critic_steps 1
