@@ -1,6 +1,5 @@
 """Keys: the files, settings and inputs that change them, and what must not."""
 
-import ast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -61,18 +60,6 @@ def test_every_file_s_name_and_content_decide_the_digest(monkeypatch: pytest.Mon
         monkeypatch.setattr(cache_key, "source_files", lambda stage, files=files: files)
         digests.add(cache_key.source_digest("train"))
     assert len(digests) == 4
-
-
-def test_programs_in_strings_import_nothing_more() -> None:
-    for stage in STAGES:
-        files = cache_key.source_files(stage)
-        sources = [content for place, content in files.items() if place.endswith(".py")]
-        for node in (node for source in sources for node in ast.walk(ast.parse(source))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\nfrom components" in node.value:
-                imports = [part for part in ast.walk(ast.parse(node.value)) if isinstance(part, ast.ImportFrom)]
-                named = {place_of(f"{part.module}.{alias.name}") for part in imports for alias in part.names}
-                assert named, node.value
-                assert named <= files.keys()
 
 
 def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
