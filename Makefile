@@ -19,7 +19,7 @@ RUNS ?= runs
 FASHION_MNIST ?= fashion-mnist
 KILLS ?= 200
 ROUNDS ?= 3
-ON_FASHION_MNIST := calibration classifier equal_models retraining small_data
+ON_FASHION_MNIST := calibration classifier equal_models previous_commit retraining small_data
 PROOFS := $(ON_FASHION_MNIST) images protocol replicas threads
 # --universal serves Python 3.11 and later; with "fewest", every Python gets the same version of a package.
 LOCK = $(BIN)/uv pip compile --quiet --python-version 3.11 --fork-strategy fewest --generate-hashes --no-annotate \
@@ -117,7 +117,8 @@ prove: install ## Run what takes too long for the tests, by NAME, a module of te
 	@[ -n "$(NAME)" ] && [ -f tests/proofs/$(NAME).py ] || { echo "make prove needs NAME=, one of $(PROOFS)" >&2; exit 64; }
 	$(if $(filter protocol,$(NAME)),$(MAKE) prove NAME=calibration)
 	$(BIN)/python -m tests.proofs.$(NAME) \
-	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) $(if $(filter images,$(NAME)),$(IMAGES))
+	  $(if $(filter $(NAME),$(ON_FASHION_MNIST)),--source $(FASHION_MNIST)) \
+	  $(if $(filter images,$(NAME)),$(IMAGES)) $(if $(filter previous_commit,$(NAME)),--base $(or $(BASE),HEAD~1))
 
 lint: install ## Check format, lint and types
 	$(BIN)/ruff format --check .

@@ -112,17 +112,14 @@ def main() -> int:
     """Compare with `--base`; return 1 if anything differs that no `--announced` pattern matches, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", required=True, metavar="COMMIT", help="the commit to compare with")
-    parser.add_argument("--source", metavar="FOLDER", help="IDX files such as Fashion-MNIST, to compare on as well")
+    parser.add_argument("--source", help="a source of 28x28 images, to compare on as well")
     parser.add_argument("--announced", action="append", default=[], metavar="GLOB", help="differences that are meant")
     options = parser.parse_args()
     sources: dict[str, dict[str, object]] = {"digits": {}}
     if options.source:
-        sources[str(Path(options.source).resolve())] = {
-            "height": 28,
-            "width": 28,
-            "sample_count": 1000,
-            "classifier_epochs": 1,
-        }
+        folder = Path(options.source)
+        smaller: dict[str, object] = {"height": 28, "width": 28, "sample_count": 1000, "classifier_epochs": 1}
+        sources[str(folder.resolve()) if folder.is_dir() else options.source] = smaller
     failed = 0
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary, "base")
