@@ -181,7 +181,7 @@ bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage b
 lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade takes the newest
 	$(LOCK) --universal --extra vertex --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --universal --extra training --group tensorflow-2-20 pyproject.toml -o requirements/tensorflow-2.20.txt
-	$(LOCK) --universal --extra pipeline --group kfp-2-16 pyproject.toml -o requirements/kfp-2.16.txt
+	$(LOCK) --universal --extra vertex --group kfp-2-16 pyproject.toml -o requirements/kfp-2.16.txt
 	$(LOCK) --universal --group pyproject.toml:bench -o requirements/bench.txt \
 	  --no-emit-package nvidia-cuda-cccl --no-emit-package nvidia-cusolver --no-emit-package nvidia-nvtx \
 	  --no-emit-package cuda-bindings --no-emit-package cuda-pathfinder --no-emit-package triton
