@@ -34,7 +34,7 @@ STEP_TESTS := $(addprefix tests/unit/components/, core/distributed/test_update.p
 # Whatever calls kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_graph.py profiles/test_profiles.py)
 # Whatever goes through its client.
-CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py kubeflow/test_connection.py kubeflow/test_runs.py test_schedule_commands.py)
+CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py kubeflow/test_connection.py kubeflow/test_runs.py test_schedule_commands.py vertex)
 
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -110,7 +110,7 @@ test-tf220: $(TF220)/installed ## Run the tests of the step on TensorFlow 2.20, 
 test-pythons: install ## Run the tests that depend on Python, and compare a small run, on each Python from 3.11 to 3.13 found
 	$(BIN)/python -m tests.system.pythons
 
-test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1, the other version
+test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1 and on the newest client of Vertex
 	$(KFP216)/bin/python -m pytest -rs -n 2 --dist loadfile --confcutdir tests/unit/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
 prove: install ## Run what takes too long for the tests, by NAME, a module of tests/proofs: NAME=replicas (docs/proofs.md)
