@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 300
 
 
 def start(action: Callable[[], object], log: Path) -> int:
@@ -42,7 +42,9 @@ def ended(pid: int) -> int | None:
 
 def wait(pid: int) -> int:
     """Wait for a child and return its exit code, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = wait_until(pid, lambda: False)
+    assert code is not None
+    return code
 
 
 def wait_until(pid: int, due: Callable[[], bool]) -> int | None:

@@ -17,36 +17,38 @@ from tests.faults.stages.kills import Reference, Stage
 def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *later: Stage) -> Counts:
     """Stop a process at any time of its life, and wake it when its retry and the later stages have ended.
 
-    It wakes at once if its retry waits for it, and then no later stage has run. A process that had ended before it was
-    to be stopped, or that later stages would have to wait for, is tried and not fired.
+    It wakes earlier if one of them waits for it. A process that had ended before it was to be stopped, or that woke
+    before the last of the later stages had ended, is tried and not fired.
     """
     counts, reference = Counts(), Reference(folder, stage, *later)
-    logs = folder / "first", folder / "second"
+    log = folder / "first"
     # Who wakes after a later version became champion may say so.
     allowed = {errors.OK, errors.SUPERSEDED} if later else {errors.OK}
     while counts.fired < trials:
         place = reference.place()
-        zombie = stage.into(place).start(logs[0])
+        zombie = stage.into(place).start(log)
         code = forks.wait_until(zombie, forks.passed(chance.uniform(0, reference.seconds)))
-        if code is None:
+        stopped = code is None
+        if stopped:
             os.kill(zombie, signal.SIGSTOP)
-        retry = stage.into(place).start(logs[1])
-        ended = forks.wait_until(retry, lambda: "waiting for it" in logs[1].read_text())
-        fired = code is None and (not later or ended is not None)
-        if fired:
-            _run(later, place, reference.log)
-        codes = []
-        if code is None:
-            os.kill(zombie, signal.SIGCONT)
-            codes.append(forks.wait(zombie))
-        codes.append(forks.wait(retry) if ended is None else ended)
-        if not fired:
-            _run(later, place, reference.log)
-        said = "".join(log.read_text() for log in logs)
-        counts.add(fired, reference.problem(place) if {*codes} <= allowed else f"{place}: ended with {codes}: {said}")
+        said, codes = "", [] if code is None else [code]
+        for beside in (stage, *later):
+            process = beside.into(place).start(reference.log)
+            code = forks.wait_until(process, lambda: "waiting for it" in reference.log.read_text())
+            if code is None:
+                codes.append(_woken(zombie))
+                code = forks.wait(process)
+            codes.append(code)
+            said += reference.log.read_text()
+        asleep = stopped and len(codes) == 1 + len(later)
+        if asleep:
+            codes.append(_woken(zombie))
+        wrong = "" if {*codes} <= allowed else f"{place}: ended with {codes}: {log.read_text()}{said}"
+        counts.add(asleep or (stopped and not later), wrong or reference.problem(place))
     return counts
 
 
-def _run(stages: tuple[Stage, ...], place: Path, log: Path) -> None:
-    for stage in stages:
-        stage.into(place).run(log)
+def _woken(zombie: int) -> int:
+    """Wake a stopped process and return how it ended."""
+    os.kill(zombie, signal.SIGCONT)
+    return forks.wait(zombie)
