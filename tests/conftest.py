@@ -20,6 +20,8 @@ from components.core.artifacts import datasets
 from tests import artifacts, programs, properties
 from tests.fakes.gcs.server import Server, serving
 
+pytest_plugins = ["tests.sources", "tests.stage_inputs"]
+
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 properties.register_profiles()

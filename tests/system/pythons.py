@@ -16,7 +16,7 @@ from tests.system import whole_runs
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.11", "3.12", "3.13")
 TESTS = (
-    "tests/unit/components/publish/test_run.py",
+    "tests/stages/test_publish.py",
     "tests/unit/components/core/storage/test_array_files.py",
     "tests/unit/components/core/stage/test_cli.py",
     "tests/unit/components/core/artifacts/test_datasets.py",

@@ -16,7 +16,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig, deciding_settings
 from components.train.rollback import STATE, Rollbacks
 from components.train.step import WganStep, network_of, seed_after
-from tests.unit.components.train import attempts
+from tests.stages.train import attempts
 
 CONFIG = TrainConfig(dataset="-", checkpoints="-")  # whose windows have 200 steps
 IMAGE = ImageShape(12, 10, 1)

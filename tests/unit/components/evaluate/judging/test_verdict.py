@@ -14,7 +14,7 @@ from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.intervals import Measured, around
 from components.evaluate.judging.verdict import Scores, Verdict, judge
 from tests.limits import NO_LIMITS
-from tests.unit.components.evaluate.conftest import README
+from tests.stages.evaluate.conftest import README
 
 SHAPE = ImageShape(8, 8, 1)
 # What there are limits on.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.evaluate.report import scores_table
-from tests.unit.components.evaluate.conftest import score_row as row
+from tests.stages.evaluate.conftest import score_row as row
 
 
 def test_what_was_appended_is_what_is_read_and_a_line_is_flat(tmp_path: Path) -> None:

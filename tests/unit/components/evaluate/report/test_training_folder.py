@@ -11,7 +11,7 @@ from components.core.storage import buckets
 from components.core.storage.location import Location
 from components.evaluate.report import training_folder
 from tests.fakes.gcs.server import Server
-from tests.unit.components.evaluate.conftest import score_row as row
+from tests.stages.evaluate.conftest import score_row as row
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,6 +1,7 @@
 """Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,11 @@ Splits = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
+    return make_dataset(tmp_path_factory.mktemp("dataset"), {"train": 1200, "validation": 150, "test": 990})
+
+
+@pytest.fixture(scope="module")
 def splits(dataset: str) -> Splits:
     """Images for training, for the reference, and others that are as real."""
     manifest = datasets.Manifest.of(dataset)
@@ -28,8 +34,10 @@ def splits(dataset: str) -> Splits:
 
 
 @pytest.fixture(scope="module")
-def spaces(embedding: Path) -> feature_spaces.FeatureSpaces:
-    return feature_spaces.load(embedding)
+def spaces(
+    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_embedding: Callable[..., Path]
+) -> feature_spaces.FeatureSpaces:
+    return feature_spaces.load(make_embedding(tmp_path_factory.mktemp("embedding"), dataset))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import pytest
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.datasets import ImageShape
-from components.core.metrics import feature_spaces
 from tests import artifacts
 
 SHAPE = ImageShape(8, 8, 1)
@@ -133,6 +132,7 @@ def make_embedding() -> Callable[..., Path]:
 
         from components.core.artifacts import embeddings
         from components.core.data import dataset_reader
+        from components.core.metrics import feature_spaces
         from components.core.metrics.whitening import fit_whitening
         from components.core.networks import saved_models
         from components.core.storage import atomic_files

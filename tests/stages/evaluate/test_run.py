@@ -30,7 +30,7 @@ from components.export.config import ExportConfig
 from tests import artifacts
 from tests.fakes.gcs.server import Server
 from tests.limits import NO_LIMITS
-from tests.unit.components.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
+from tests.stages.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels
 from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, grey, png, saved
 
-DOCS = Path(__file__).parents[4] / "docs" / "bad-data.md"
+DOCS = Path(__file__).parents[2] / "docs" / "bad-data.md"
 
 
 def rows_of_docs() -> dict[str, str]:

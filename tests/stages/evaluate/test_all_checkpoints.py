@@ -25,7 +25,7 @@ from components.evaluate.report import scores_table
 from components.evaluate.scoring import scores
 from tests import programs
 from tests.fakes.gcs.server import Server
-from tests.unit.components.evaluate.conftest import Run, metrics, report
+from tests.stages.evaluate.conftest import Run, metrics, report
 
 pytestmark = pytest.mark.slow
 

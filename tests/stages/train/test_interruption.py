@@ -10,7 +10,7 @@ import pytest
 
 from components.core import errors
 from components.core.artifacts import checkpoints
-from tests.unit.components.train import attempts
+from tests.stages.train import attempts
 
 SMALL: dict[str, Any] = {"batch_size": 8, "latent_size": 8, "base_filters": 4, "critic_steps": 4, "steps": 200}
 SMALL |= {"log_every": 10, "sample_every": 50, "checkpoint_every": 25}

@@ -20,7 +20,7 @@ from components.core.distributed import cluster
 from components.core.distributed.coordination import Agreement
 from tests import programs
 
-STEP_TESTS = str(Path(__file__).with_name("test_step.py"))
+STEP_TESTS = str(Path(__file__).parents[2] / "unit/components/train/test_step.py")
 FOR_TF_CONFIG = """
 import importlib.util, json, sys
 from components.core.distributed import strategies, cluster
@@ -34,7 +34,7 @@ print(json.dumps(getattr(module, function)(strategy, *arguments)))
 # The train stage; worker 1 gets SIGTERM as its eighth block begins.
 WORKER_1_SIGNALLED = """
 import json, os, signal, sys
-from tests.unit.components.train import attempts
+from tests.stages.train import attempts
 second = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1
 attempts.attempt(sys.argv[1:], [["block", 8, signal.SIGTERM]] if second else [], [])
 """

@@ -17,7 +17,7 @@ from components.evaluate.report.scores_table import Comparison, Row
 from tests.limits import NO_LIMITS
 
 Run = Callable[..., StageResult]
-README = (Path(__file__).parents[4] / "README.md").read_text()
+README = (Path(__file__).parents[3] / "README.md").read_text()
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from components.train.batches import Batches
 from components.train.config import TrainConfig
 from tests import programs
 from tests.fakes.gcs.server import Server
-from tests.unit.components.train.attempts import flags, left_by
+from tests.stages.train.attempts import flags, left_by
 
 SMALL: dict[str, object] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
