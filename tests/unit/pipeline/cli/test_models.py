@@ -1,5 +1,6 @@
 """`wgan models`: what it tells of a registry that `publish` made, and what it says where it cannot."""
 
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -137,8 +138,9 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: 
     assert facts["checkpoint"] == "of 200 generator updates, of 300"
     assert facts["data"] == "test: 20 train, 20 validation, 20 test images of 8x8x1 in 2 classes"
     assert facts["verdict"] == r"PROMOTE: better than ever; bad\x1b[31m\nname"
-    assert facts["champion"] == "it was compared with version 1, the champion then"
-    assert facts["distance"] == "FCD 1.25, 2.5 x real against real; the champion's 1.75"
+    assert "version 1" in facts["champion"]
+    assert re.findall(r"[\d.]+", facts["distance"]) == ["1.25", "2.5", "1.75"]
+    assert facts["distance"].startswith("FCD ")
     lines = [line.split() for line in text.splitlines()]
     assert ["fcd_corrected", "0.02", "0.01", "0.03", "at", "most", "0.055", "passed"] in lines
     came_from = {words[0]: words[1:] for words in lines if words}
@@ -161,7 +163,7 @@ def test_a_version_judged_in_a_users_own_space_is_told_by_the_distance_there(
     rows = [line.split() for line in ask("list", "--registry", tmp_path / "registry").splitlines()]
     assert [row[-3] for row in rows[1:]] == ["2.5", "2.5"]
     facts = dict(line.split(maxsplit=1) for line in ask("why", 2, "--registry", tmp_path / "registry").splitlines()[:8])
-    assert facts["distance"] == "mine_fd 1.25, 2.5 x real against real; the champion's 1.75"
+    assert facts["distance"].startswith("mine_fd 1.25, 2.5 x ")
 
 
 def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expect(
@@ -208,10 +210,11 @@ def test_reproduce_prints_settings_that_are_no_defaults_and_the_digests_to_expec
 
 def test_reproduce_warns_of_other_code_and_of_what_is_not_on_record(place: Path, ask: Callable[..., str]) -> None:
     text = ask("reproduce", 2, "--registry", place)
-    assert f"# WARNING: the code of train here is another than made it ({'c' * 64})." in text
-    assert text.count("WARNING") == 1
+    (warning,) = (line for line in text.splitlines() if "WARNING" in line)
+    assert "the code of train " in warning
+    assert "c" * 64 in warning
     assert "--source SOURCE " in text
-    assert "beside version 1, the champion then, here alone" in text
+    assert "beside version 1" in text
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b[31mb", "a\x85b", "a\udcffb", "a\u202eb"])
@@ -237,10 +240,11 @@ def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
     assert "initial" not in ask("why", 1, "--registry", place) + ask("reproduce", 1, "--registry", place)
     rows = [line.split() for line in ask("why", 2, "--registry", place).splitlines()]
     assert ["initial", "checkpoint", first] in rows
-    for number, digest, known in ((2, first, " (`wgan models reproduce 1` makes it)"), (3, "e" * 64, "")):
+    for number, digest, known in ((2, first, True), (3, "e" * 64, False)):
         text = ask("reproduce", number, "--registry", place)
-        told = f"# Put the folder of checkpoint {digest}{known}, which it began with, where INITIAL_CHECKPOINT stands."
-        assert told in text.splitlines()
+        (told,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
+        assert digest in told
+        assert ("`wgan models reproduce 1`" in told) == known
         assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
         assert f"--initial_checkpoint_digest {digest}" in text
 

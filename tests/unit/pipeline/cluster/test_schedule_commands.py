@@ -129,7 +129,7 @@ def test_all_pages_are_read(write: Write, server: Server, wgan: Wgan, monkeypatc
     assert wgan("apply")[1] == ["kfp: nothing to change"]
     write(**{name: {} for name in names[:-1]})
     # The run at work is on the last page of many.
-    assert wgan("apply", "--prune")[1][0] == "schedule-4: ID stays, paused, for its active runs: ID"
+    assert wgan("apply", "--prune")[1][0].startswith("schedule-4: ID stays, paused")
 
 
 def test_on_a_server_of_many_users(
@@ -157,7 +157,8 @@ def test_what_is_gone_is_made_anew_and_the_active_run_goes_on(
     else:
         del server.store.experiments[before["experiment_id"]]
     assert wgan("diff")[1][0] == "replace weekly (kfp)"
-    assert wgan("apply")[1][:2] == ["weekly: replaced", "weekly: ID stays, paused, for its active runs: ID"]
+    replaced, stays, *_ = wgan("apply")[1]
+    assert (replaced, stays.startswith("weekly: ID stays, paused")) == ("weekly: replaced", True)
     after = recurring(server)[1]
     assert after["pipeline_version_reference"]["pipeline_version_id"] in server.store.versions
     assert after["experiment_id"] in server.store.experiments

@@ -166,13 +166,10 @@ def test_a_schedule(
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2}, nightly={"cron": "30 2 * * *"})
     code, lines = wgan("diff", "--exit_code")
     assert (code, lines[0], lines[2]) == (1, f"replace weekly ({world.target})", f"resume nightly ({world.target})")
-    assert "is to be deleted; it waits for" in lines[1]
+    assert "is to be deleted" in lines[1]
     code, lines = wgan("apply")
-    assert (code, lines[:2], lines[3:]) == (
-        0,
-        ["weekly: replaced", "nightly: resumed"],
-        [f"{world.target}: apply again later to delete what stays"],
-    )
+    assert (code, lines[:2]) == (0, ["weekly: replaced", "nightly: resumed"])
+    assert lines[3].startswith(f"{world.target}: apply again")
     assert world.schedules() == [("weekly", False), ("nightly", True), ("weekly", True)]
     assert {tuple(line.split()[:5]) for line in wgan("list")[1][1:]} >= {
         ("weekly", world.target, "paused", "to", "be"),
@@ -183,7 +180,7 @@ def test_a_schedule(
     assert world.killed_runs() == []
 
     assert wgan("pause", "weekly") == (0, ["weekly: paused"])
-    assert caplog.messages[-1] == "the file says that weekly is enabled, which applying it restores"
+    assert "weekly is enabled" in caplog.messages[-1]
     assert wgan("pause", "weekly") == (0, ["weekly: is paused already"])
     assert world.starting() == ["nightly"]
     assert wgan("resume", "weekly") == (0, ["weekly: resumed"])
@@ -193,7 +190,9 @@ def test_a_schedule(
 
     # What the file no longer has.
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2})
-    assert wgan("diff")[1][1] == f"delete nightly ({world.target}): the file has none; only with --prune"
+    difference = wgan("diff")[1][1]
+    assert difference.startswith(f"delete nightly ({world.target})")
+    assert "--prune" in difference
     assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
     assert wgan("apply", "--prune") == (0, ["nightly: deleted"])
     assert world.schedules() == [("weekly", True)]

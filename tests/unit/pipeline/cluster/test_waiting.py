@@ -58,10 +58,8 @@ def test_silence_is_broken_by_a_heartbeat(monkeypatch: pytest.MonkeyPatch, caplo
 def test_waiting_outlives_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     end = run(backend.SUCCEEDED)
     assert wait(run(backend.RUNNING), None, None, None, end) == end
-    assert [message for message in caplog.messages if "server" in message] == [
-        "the server cannot be reached; the run goes on, and is asked for again",
-        "the server answers again",
-    ]
+    away, back = (message for message in caplog.messages if "server" in message)
+    assert ("cannot be reached" in away, "answers" in back) == (True, True)
 
 
 def test_waiting_ends_where_the_server_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,7 +313,7 @@ def test_a_user_without_permission_is_told_the_remedy(engine: str) -> None:
     words = [Docker().program, "version"]
     found = subprocess.run(words, capture_output=True, text=True, user=12345, group=12345, extra_groups=[], env={})
     assert found.returncode != 0
-    assert "Docker refuses this user: join its group" in str(explained(found.stderr))
+    assert "join its group" in str(explained(found.stderr))
 
 
 @pytest.fixture

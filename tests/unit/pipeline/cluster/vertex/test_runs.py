@@ -69,7 +69,7 @@ def test_states_and_stages(vertex: VertexRuns, server: VertexServer, wanted: Sub
     found = vertex.status(started.run_id)
     # In the pipeline's order, whatever Vertex' is.
     assert [(stage.name, stage.state, stage.message) for stage in found.stages] == [
-        ("decide", backend.SUCCEEDED, "result of an earlier run"),
+        ("decide", backend.SUCCEEDED, vertex_runs._FROM_CACHE),
         ("train", backend.RUNNING, ""),
         ("embed", backend.CANCELING, ""),
         ("evaluate", backend.FAILED, "exit code 1, see the logs"),
@@ -144,7 +144,7 @@ def test_a_lost_request_is_sent_again_and_then_given_up(
         ("ALREADY_EXISTS", "it is there", ConfigError, "it is there"),
         ("FAILED_PRECONDITION", "no", ConfigError, "FAILED_PRECONDITION: no"),
         ("UNIMPLEMENTED", "Method not found!", ConfigError, "api_endpoint"),
-        ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota is used up"),
+        ("RESOURCE_EXHAUSTED", "Quota exceeded", TransientError, "quota"),
         ("INTERNAL", "Internal error", TransientError, "`wgan status "),
         ("UNKNOWN", "Who knows", TransientError, "`wgan status "),
         ("ABORTED", "Conflict", TransientError, "ABORTED: Conflict"),
