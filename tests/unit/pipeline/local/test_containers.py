@@ -6,10 +6,8 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,6 @@ from pipeline.local.docker_client import Docker, Image, explained
 from pipeline.local.processes import Call
 from pipeline.local.session import session
 from pipeline.package import reader
-from pipeline.package.image_digests import is_moving_tag
 from pipeline.package.reader import Package, Task
 from tests.unit.pipeline.conftest import Desk, messages, wait_until
 
@@ -316,53 +313,20 @@ def test_a_user_without_permission_is_told_the_remedy(engine: str) -> None:
     assert "join its group" in str(explained(found.stderr))
 
 
-@pytest.fixture
-def silent_engine() -> Iterator[str]:
-    """A port that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept: list[socket.socket] = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    kept.append(server.accept()[0])
-                except OSError:
-                    return
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-        for connection in kept:
-            connection.close()
-
-
-def test_an_engine_that_never_answers_is_not_waited_for(silent_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    needs_client()
-    monkeypatch.setenv("DOCKER_HOST", silent_engine)
-    with pytest.raises(TransientError, match="within 1 s"):
-        Docker().ask("version", seconds=1.0)
-
-
 def test_no_engine_and_no_client(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     path = desk.compile(one_task("exit 0"))
     desk.environment["DOCKER"] = "no-such-docker"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 64
     assert "no-such-docker" in found.stderr
-    needs_client()
+    if not shutil.which(Docker().program):
+        pytest.skip("no Docker client: install Docker")
     del desk.environment["DOCKER"]
     desk.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
     found = desk.run(path, "--runner", "docker")
     assert found.returncode == 75
     assert "tcp://127.0.0.1:1" in found.stderr
     assert not desk.root.exists()
-
-
-def needs_client() -> None:
-    try:
-        subprocess.run([Docker().program, "--version"], capture_output=True, timeout=60)
-    except FileNotFoundError:
-        pytest.skip("no Docker client: install Docker")
 
 
 @pytest.mark.parametrize(
@@ -403,18 +367,3 @@ def test_what_lies_behind_a_link_is_seen_by_the_name_that_was_given(
 def test_mounts_are_fields_of_csv() -> None:
     assert mount_words(Mount("/a", "/b")) == "type=bind,source=/a,target=/b,readonly"
     assert mount_words(Mount('/a,"b"', "/c", writable=True)) == 'type=bind,"source=/a,""b""",target=/c'
-
-
-def test_tags_that_move() -> None:
-    digest = f"sha256:{'0' * 64}"
-    stay = ("wgan/train:0.1.0", "host:5000/wgan/train:0.1.0-rc.1", f"wgan/train@{digest}", digest)
-    move = ("wgan/train", "host:5000/wgan/train", "wgan/train:latest", "python:3.11", "python:3.11-slim-bookworm")
-    assert [is_moving_tag(name) for name in (*stay, *move)] == [False] * len(stay) + [True] * len(move)
-
-
-def test_complaints_are_one_line() -> None:
-    error = explained("Error response from daemon: write /var/lib/x: no space left on device.\nSee 'docker run'.\n")
-    assert isinstance(error, TransientError)
-    assert "docker system prune" in str(error)
-    assert str(explained("Error: one\n\nline two\nSee 'docker create --help'.\n")) == "Docker: Error: one line two"
-    assert str(explained("")).isprintable()
