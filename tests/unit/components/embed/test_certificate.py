@@ -70,9 +70,7 @@ def _by_heart(train: np.ndarray) -> Features:
     return lambda images: inner(images) + 0.5 * np.array([image.tobytes() in known for image in images])[:, None]
 
 
-@pytest.mark.parametrize(
-    ("features", "fault"), [(_moments, "dropped classes"), (_by_heart, "training against test images")]
-)
+@pytest.mark.parametrize(("features", "fault"), [(_moments, "dropped classes"), (_by_heart, "training against test")])
 def test_features_that_miss_a_fault_fail(
     train: tuple[np.ndarray, np.ndarray],
     test_images: np.ndarray,

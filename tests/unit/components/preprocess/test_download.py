@@ -81,7 +81,5 @@ def test_without_a_network_the_message_names_the_sources_that_need_none(tmp_path
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(
-            TransientError, match="`digits`, a folder of IDX files and a folder of images need no network"
-        ):
+        with pytest.raises(TransientError, match=r"`digits`.* no network"):
             download.fashion_mnist(tmp_path, address)

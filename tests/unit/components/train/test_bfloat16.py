@@ -88,4 +88,4 @@ def test_auto_takes_bfloat16_only_where_the_processor_is_fast_at_it(
         assert choose_precision("float32", HERE) == "float32"
         assert not caplog.records
         assert choose_precision("bfloat16", HERE) == "bfloat16"
-    assert ["bfloat16 is slow on this hardware" in record.message for record in caplog.records] == [True] * warned
+    assert ["bfloat16" in record.message for record in caplog.records] == [True] * warned

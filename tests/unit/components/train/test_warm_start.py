@@ -70,7 +70,7 @@ def whole(tiny_dataset: Path, champion: Path, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("training") / "whole"
     done = train(tiny_dataset, folder, champion, steps=10)
     assert done.returncode == 0, done.stderr
-    assert f"beginning with the networks of {champion}" in done.stderr
+    assert str(champion) in done.stderr
     return folder
 
 
@@ -114,7 +114,7 @@ def test_begun_on_two_replicas_it_goes_on_without_the_initial_one_and_ends_in_th
     gone = tmp_path / "gone"
     done = train(tiny_dataset, tmp_path / "t", gone, steps=10, initial_checkpoint_digest=digest)
     assert done.returncode == 0, done.stderr
-    assert "going on from step 5 of 10" in done.stderr
+    assert "step 5 of 10" in done.stderr
     left, right = (checkpoints.load_state(folder / "step-0000000010") for folder in (whole, tmp_path / "t"))
     assert left.keys() == right.keys()
     assert [name for name in left if not np.array_equal(left[name], right[name])] == []
@@ -214,9 +214,9 @@ def test_a_checkpoint_that_is_missing_damaged_or_another_is_refused(
     tiny_dataset: Path, champion: Path, tmp_path: Path
 ) -> None:
     new = tmp_path / "new"
-    assert refusal(tiny_dataset, new, champion.parent).startswith(
-        f"65: initial_checkpoint must be a whole step-NNNNNNNNNN folder: no checkpoint at {champion.parent}"
-    )
+    refused = refusal(tiny_dataset, new, champion.parent)
+    assert refused.startswith("65: initial_checkpoint must be ")
+    assert f" at {champion.parent}" in refused
     assert "has digest" in refusal(tiny_dataset, new, champion, initial_checkpoint_digest="0" * 64)
     damaged = shutil.copytree(champion, tmp_path / champion.name)
     (damaged / "state.npz").write_bytes((damaged / "state.npz").read_bytes()[:-1])

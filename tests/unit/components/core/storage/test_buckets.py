@@ -1,5 +1,6 @@
 """Objects in buckets: preconditions, our own success distinguished from a refusal, and every fault on the way."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_only_what_was_listed_is_deleted(bucket: Server) -> None:
 
 @pytest.mark.parametrize("uri", ["gs://", "gs:///x", "gs://b//x", "gs://b/x/../y", "gs://b/./x"])
 def test_what_is_no_place(uri: str) -> None:
-    with pytest.raises(ConfigError, match="is no place in a bucket; expected gs://BUCKET/FOLDER"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(uri)} .* gs://BUCKET/FOLDER"):
         buckets.split(uri)
 
 
@@ -145,7 +146,7 @@ def test_every_fault_at_every_request(bucket: Server, tmp_path: Path, monkeypatc
 @pytest.mark.usefixtures("no_retries")
 def test_what_does_not_pass_is_reported_in_a_line(bucket: Server, kind: str, tmp_path: Path) -> None:
     bucket.inject(kind, times=10_000)
-    with pytest.raises(TransientError, match=r"^gs://b/x cannot be read; check the network, and try again: ") as raised:
+    with pytest.raises(TransientError, match=r"^gs://b/x cannot be read; check the ") as raised:
         buckets.read("gs://b/x")
     assert "\n" not in str(raised.value)
     assert bucket.fired
@@ -164,9 +165,7 @@ def test_damage_that_stays_is_reported(
 ) -> None:
     buckets.create("gs://b/x", b"content")
     bucket.inject(fault, times=10_000)
-    with pytest.raises(
-        DataError, match=rf"^gs://b/\w+ cannot be {done}: it arrived damaged 3 times; check the network$"
-    ):
+    with pytest.raises(DataError, match=rf"^gs://b/\w+ cannot be {done}: .* damaged 3 times"):
         ask(tmp_path)
     assert content(bucket) == {"x": b"content"}
 
@@ -216,5 +215,5 @@ def test_a_place_is_tried_before_the_work(bucket: Server, caplog: pytest.LogCapt
     with pytest.raises(ConfigError, match="permission is missing"):
         buckets.require_writable("gs://b/x")
     for asked in (buckets.require_writable, buckets.below):
-        with pytest.raises(ConfigError, match="there is no bucket none; create it, or give another"):
+        with pytest.raises(ConfigError, match="no bucket none"):
             asked("gs://none/x")

@@ -64,15 +64,13 @@ def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
     assert (there.parent, there.name) == (Location.of("gs://b/x"), "y")
     assert not there.own.is_relative_to(Location.of("gs://b").path)
     assert Location.of(there) is there
-    with pytest.raises(
-        ConfigError, match=r"^s3://b/x is neither a folder of this machine nor in a bucket, gs://\.\.\.$"
-    ):
+    with pytest.raises(ConfigError, match=r"^s3://b/x .* gs://"):
         Location.of("s3://b/x")
 
 
 def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> None:
     (tmp_path / "scratch" / f"wgan-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="belongs to another user; set TMPDIR"):
+    with pytest.raises(ConfigError, match=r"another user; .*TMPDIR"):
         Location.of("gs://b/x")
 
 
@@ -264,7 +262,7 @@ def test_death_at_every_request_of_a_commit(bucket: Server, monkeypatch: pytest.
 @pytest.mark.usefixtures("no_retries")
 def test_an_outage_is_reported_and_nothing_is_there(bucket: Server) -> None:
     bucket.outage(True)
-    with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the network, and try again: "):
+    with pytest.raises(TransientError, match=r"^gs://b/x/.* cannot be .*; check the "):
         make("gs://b/x")
     bucket.outage(False)
     assert names(bucket) == []

@@ -135,7 +135,7 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
     assert found.values.keys() == reference.no_scores.keys()
     assert set(found.values.values()) == {None}
     assert found.shares is None
-    with pytest.raises(DataError, match="not finite for real images"):
+    with pytest.raises(DataError, match="not finite"):
         scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
 
 

@@ -44,7 +44,7 @@ def process_id() -> int:
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=3))
     found = pool.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
-    assert str(found[1]) == "cannot be decoded: it does nothing for 3 s"
+    assert "does nothing for 3 s" in str(found[1])
     assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
 
 
@@ -138,7 +138,7 @@ def test_a_fork_starts_its_own_processes() -> None:
 
 def test_a_process_that_cannot_start_is_no_fault_of_an_image(tmp_path: Path) -> None:
     (tmp_path / "faulty" / "sitecustomize.py").write_text("import os; os._exit(5)")
-    with pytest.raises(TransientError, match="does not start: it ended with exit status 5; "):
+    with pytest.raises(TransientError, match="exit status 5; "):
         pool.decode([png(0)], SHAPE, "fill")
 
 

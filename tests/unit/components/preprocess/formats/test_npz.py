@@ -110,7 +110,7 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(images=np.zeros((2, 3, 8, 8), np.uint8)), "[images] has dimensions [2, 3, 8, 8]"),
     (saved(images=IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
     (saved(images=IMAGES[:, :0]), "0x3x1, expected 1 to 25,000,000 pixels"),
-    (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran's order"),
+    (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran"),
     (saved(arr_0=IMAGES), "(arr_0.npy)"),
     (saved(y_train=np.arange(7)), "(nothing)"),
     (saved(x_train=IMAGES, x_test=IMAGES, y_train=np.arange(7)), "images for test but no labels"),
@@ -120,8 +120,8 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(x=IMAGES, y=np.arange(7.0)), "[y] has float64 [7]"),
     (saved(x=IMAGES, y=np.eye(7, dtype=int)), "[y] has int64 [7, 7]"),
     (saved(x_train=IMAGES, x_test=IMAGES[:, :3]), "x.npz[x_test] 3x3x1, x.npz[x_train] 4x3x1"),
-    (saved(x_test=IMAGES), "images for test but none to train on"),
-    (lying(x=IMAGES), "[x] has 212 bytes, its header says 236"),
+    (saved(x_test=IMAGES), "none to train"),
+    (lying(x=IMAGES), "[x] has 212 bytes"),
 ]
 
 

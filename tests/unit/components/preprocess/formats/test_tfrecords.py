@@ -117,9 +117,9 @@ RECORD = framed(serialised(image=IMAGE, label=1))
         (framed(b"no example"), "x.tfrecord: record 0 at byte 0 is no tf.train.Example"),
         (RECORD + b"more", f"record 1 at byte {len(RECORD)}"),
         (tfrecord._head(1 << 40), "1,099,511,627,776 bytes"),
-        (RECORD + framed(serialised(image=IMAGE, label=-1)), "x.tfrecord has labels, but none for record 1"),
+        (RECORD + framed(serialised(image=IMAGE, label=-1)), "none for record 1"),
         # A shard of a dataset of this pipeline.
-        (framed(tfrecord.encode_example(bytes(64), 3)), "record 0 at byte 0 has an image of 64 bytes"),
+        (framed(tfrecord.encode_example(bytes(64), 3)), "image of 64 bytes"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -131,10 +131,10 @@ def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
     ("features", "words"),
     [
         ({"picture": IMAGE, "label": 1}, "has no feature image/encoded or image, but label, picture"),
-        ({"image": [IMAGE, IMAGE]}, "image of 2 values of bytes, expected 1"),
-        ({"image": 5}, "image of 0 values of bytes, expected 1"),
-        ({"image": IMAGE, "label": [1, 2]}, "label of 2 whole numbers, expected 1"),
-        ({"image": IMAGE, "label": b"cat"}, "label of 0 whole numbers, expected 1"),
+        ({"image": [IMAGE, IMAGE]}, "image of 2 values"),
+        ({"image": 5}, "image of 0 values"),
+        ({"image": IMAGE, "label": [1, 2]}, "label of 2 whole"),
+        ({"image": IMAGE, "label": b"cat"}, "label of 0 whole"),
     ],
 )
 def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> None:
@@ -145,7 +145,7 @@ def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> Non
 def test_no_file_to_train_on(tmp_path: Path) -> None:
     for name in ("test", "val"):
         (tmp_path / f"{name}.tfrecord").write_bytes(framed(serialised(image=IMAGE)))
-    with pytest.raises(DataError, match="test and validation but none to train on"):
+    with pytest.raises(DataError, match="test and validation"):
         survey(str(tmp_path))
 
 
