@@ -1,15 +1,26 @@
 """Every sentence that the code can print, in one file, where a reviewer reads what users will read.
 
-Other tests compare types, exit codes, settings and values. After a change that is meant: `make goldens`.
+Other tests compare types, exit codes, settings and values, and quote no sentence. After a change that is meant:
+`make goldens`.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 _PROJECT = Path(__file__).parents[1]
 _SENTENCES = Path(__file__).with_name("sentences.txt")
 _WORDS = 4  # fewer are names, formats or parts of a table
+# What other programs say, which tests say in their place.
+_OF_OTHERS = (
+    "no space left on device",
+    "permission denied while trying to connect",
+    "cannot connect to the Docker daemon",
+    "Traceback (most recent call last)",
+    "gcloud auth application-default login",
+    "Raw profile type exif",
+)
 
 
 def _text(node: ast.expr) -> str | None:
@@ -49,8 +60,32 @@ def written() -> str:
     return "\n".join(lines)
 
 
+def _phrases(text: str) -> set[tuple[str, ...]]:
+    """Return every so many plain words in a row."""
+    words = [word.strip("\"'`()[]{}^$.,:;").lower() for word in text.replace("\\", "").split()]
+    rows = {tuple(words[first : first + _WORDS]) for first in range(len(words) - _WORDS + 1)}
+    return {row for row in rows if all(re.fullmatch("[a-z][a-z'’-]*", word) for word in row)}
+
+
 def test_sentences_are_those_that_somebody_read() -> None:
     assert written() == _SENTENCES.read_text(), "run `make goldens`, and read the difference"
+
+
+def test_no_other_test_quotes_a_sentence() -> None:
+    """Tests compare what a message names: a setting, a value, a path."""
+    known = {phrase for line in _SENTENCES.read_text().splitlines() for phrase in _phrases(line)}
+    known -= {phrase for line in _OF_OTHERS for phrase in _phrases(line)}
+    quotes = []
+    for path in sorted(_SENTENCES.parent.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                found = known & _phrases(node.value)
+                quotes += [
+                    f"{path.relative_to(_PROJECT)}:{node.lineno}: {' '.join(phrase)}" for phrase in sorted(found)
+                ]
+    assert quotes == []
 
 
 if __name__ == "__main__":

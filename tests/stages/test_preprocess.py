@@ -169,21 +169,21 @@ def test_a_folder_of_another_dataset_is_refused(idx_folder: Path, tmp_path: Path
     (idx_folder / "t10k-images-idx3-ubyte").rename(idx_folder / "test-images-idx3-ubyte")
     with pytest.raises(ConfigError, match="source_fingerprint was"):
         run(idx_folder, tmp_path / "dataset")
-    with pytest.raises(ConfigError, match="holds something else than a dataset"):
+    with pytest.raises(ConfigError, match=f"^{idx_folder} .* than a dataset"):
         run(idx_folder, idx_folder)
     assert content(tmp_path / "dataset") == before
 
 
 def test_a_source_that_changed_since_it_was_fingerprinted(idx_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="changed since it was fingerprinted: it was abc and is"):
+    with pytest.raises(DataError, match="abc and is "):
         run(idx_folder, tmp_path / "dataset", source_fingerprint="abc")
 
 
 CONTRADICTIONS = [
-    (["a/x.png", "y.png"], "within class folders and beside them"),
-    (["train/a/x.png", "other/y.png"], "also other/y.png; move it into one of them"),
-    (["test/x.png"], "has images for test but none in a folder `train`"),
-    (["notes.txt"], "holds only notes.txt, expected IDX files, or PNG, JPEG or WebP images"),
+    (["a/x.png", "y.png"], "beside them"),
+    (["train/a/x.png", "other/y.png"], "also other/y.png"),
+    (["test/x.png"], "for test .* `train`"),
+    (["notes.txt"], "only notes.txt, expected .*PNG"),
     ([], "holds nothing, expected"),
 ]
 
@@ -214,7 +214,7 @@ def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
     packed.write_bytes(packed.read_bytes()[:-100])
     done = program(idx_folder, tmp_path / "dataset", f"--beam_options={options}")
     assert done.returncode == 65
-    assert "train-images-idx3-ubyte.gz is a damaged gzip file" in done.stderr
+    assert "train-images-idx3-ubyte.gz is a damaged" in done.stderr
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["idx"]
 
@@ -236,7 +236,7 @@ def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCap
     run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
     found = datasets.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
     assert (found["exact"], found["near"], found["compared"], found["near_of"]) == (2, 0, ["test"], 22)
-    assert "2 of 22 test images are in train as well, and 0 more nearly" in caplog.text
+    assert "2 of 22 test images " in caplog.text
     splits = load(tmp_path / "dataset")
     for each in found["first"]:  # one shard each
         assert np.array_equal(splits["test"][0][each["record"]], splits["train"][0][each["train_record"]])

@@ -79,7 +79,7 @@ def test_the_first_version_is_a_servable_copy_with_its_evaluation_and_a_guarded_
     assert "Verdict: **PROMOTE**: the test says so." in card
     assert f"| checkpoint | `{model.checkpoint_digest}` |" in card
     (version / models.CARD).write_text(card.replace("| 1.25 |", "| 0.25 |"))
-    with pytest.raises(DataError, match=r"CARD\.md is not the file"):
+    with pytest.raises(DataError, match=r"CARD\.md is not"):
         registry.read_champion(folder)
 
 
@@ -97,7 +97,7 @@ def test_the_verdict_on_another_checkpoint_does_not_count(judged: Judged) -> Non
 
 def test_a_verdict_against_a_previous_champion_is_out_of_date(judged: Judged, folder: Path) -> None:
     publish.run(judged(0))
-    with pytest.raises(DataError, match="compared with no champion, but the champion is version 1 now"):
+    with pytest.raises(DataError, match=r"no champion, .* version 1 "):
         publish.run(judged(1))
     assert registry.versions(folder) == [1]
 
@@ -152,11 +152,11 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged, folder:
     rule = {"rule": "fcd_corrected", "value": 1.0, "low": 0.5, "high": 1.5, "limit": "at most 0.055"}
     changes: list[tuple[Any, str]] = [
         *(
-            ({"rules": [{**rule, "outcome": outcome}]}, r"its rules did not pass \(fcd_corrected\)")
+            ({"rules": [{**rule, "outcome": outcome}]}, r"\(fcd_corrected\)")
             for outcome in (evaluations.HELD, evaluations.FAILED, "of no name")
         ),
         ({"schema_version": 1}, r"has schema version \d, expected 2: make the evaluation again"),
-        ({"rules": ["x"]}, "does not describe the evaluation"),
+        ({"rules": ["x"]}, "does not describe"),
         ({"dataset_digest": "e" * 64}, r"the lineage in .* is of dataset"),
     ]
     for change, message in changes:
@@ -176,7 +176,7 @@ def test_an_evaluation_from_before_there_were_cards_is_not_published(judged: Jud
     if name == evaluations.LINEAGE:
         del value["files"][name]
     atomic_files.write_json(evaluation / evaluations.MANIFEST, value)
-    with pytest.raises(DataError, match="an earlier version of this program"):
+    with pytest.raises(DataError, match="an earlier version"):
         publish.run(config)
     assert not registry.versions(folder)
 
@@ -211,7 +211,7 @@ def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(judged:
                 publish.run(dataclasses.replace(first, registry=f"{aside}/registry"))
                 shutil.copytree(Path(aside, "registry", "versions"), folder / "versions")
                 shutil.copy(Path(aside, "registry", registry.CHAMPION), folder)
-        with pytest.raises(Superseded, match="compared with no champion, but the champion is version 1 now"):
+        with pytest.raises(Superseded, match=r"no champion, .* version 1 "):
             waiting.result()
     assert registry.versions(folder) == [1]
     assert _champion(folder)[1] == 1

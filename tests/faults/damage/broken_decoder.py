@@ -57,16 +57,16 @@ def load_prepare(self):
 
 PngImagePlugin.PngImageFile.load_prepare = load_prepare
 """
-# What is said of an image that does each.
+# What the reason says of an image that does each.
 REASONS = {
-    "segfault": "cannot be decoded: the decoder ended with SIGSEGV",
-    "kill": "cannot be decoded: the decoder ended with SIGKILL",
-    "abort": "cannot be decoded: the decoder ended with SIGABRT",
-    "exit": "cannot be decoded: the decoder ended with exit status 3",
-    "loop": "cannot be decoded: it takes more than 1 s of processor time",
-    "memory": "cannot be decoded: it takes more than 512 MiB of memory",
-    "nonsense": "makes the decoder answer nonsense",
-    "too many pixels": "makes the decoder answer nonsense",
+    "segfault": "SIGSEGV",
+    "kill": "SIGKILL",
+    "abort": "SIGABRT",
+    "exit": "exit status 3",
+    "loop": "1 s of processor",
+    "memory": "512 MiB",
+    "nonsense": "nonsense",
+    "too many pixels": "nonsense",
 }
 
 

@@ -166,7 +166,7 @@ def test_challenger_against_champion_both_ways_round(
     reverse = run(two_checkpoints[0], tmp_path / "reverse", registry=champion_of(two_checkpoints[1], tmp_path))
     assert reverse.metrics["champion_fcd"] == pytest.approx(challenger.metrics["fcd"], rel=1e-3)
     assert reverse.parameters["verdict"] == evaluations.REJECT
-    assert "excess over the champion's kernel distance (classifier)" in str(reverse.parameters["summary"])
+    assert "kernel distance (classifier)" in str(reverse.parameters["summary"])
 
 
 @pytest.mark.slow
@@ -184,8 +184,8 @@ def test_conditional_against_unconditional_both_ways_round(
     conditional = make_checkpoint(tmp_path / "c", 3, dataset_digest=manifest.digest, class_counts=counts)
     challenger = run(conditional, tmp_path / "e", registry=champions)
     assert challenger.metrics["champion_fcd"] == pytest.approx(first.metrics["fcd"], rel=1e-3)
-    of_champion = {"recall less the champion's", "coverage less the champion's"}
-    assert {"excess over the champion's kernel distance (classifier)", *of_champion} <= set(rules(challenger))
+    assert {"recall less the champion's", "coverage less the champion's"} <= set(rules(challenger))
+    assert any("kernel distance (classifier)" in rule for rule in rules(challenger))
     assert 0 <= float(challenger.metrics["class_accuracy"]) <= 1
     assert "class_accuracy" not in first.metrics
     assert report(challenger).count(" src=") == 9  # one more: a row for each class

@@ -32,8 +32,8 @@ def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path
         assert f"planted: signal {signal.SIGTERM.value} at {phase} 1" in said
         assert "Traceback" not in said
         assert "bits may differ" not in said
-        assert said.splitlines()[-1].endswith("train: terminated; the same command goes on from what is already kept")
-        found = re.search(r"stopped at step (\d+) of 200, which is kept", said)
+        assert "train: terminated; " in said.splitlines()[-1]
+        found = re.search(r"stopped at step (\d+) of 200,", said)
         assert (found is None) == (phase == "load")  # where there is nothing to keep
         after = said[said.index("planted") :]
         assert len(re.findall(r"step \d+ of 200  critic", after)) <= 1, said  # at most the row of that block
@@ -69,9 +69,9 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     kills = 5
     made = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in made] == [*[-signal.SIGKILL] * kills, errors.DEFECT], made[-1][1]
-    begun = [re.search(r"going on from step (\d+) of", said) for _, said in made]
+    begun = [re.search(r"on from step (\d+) of", said) for _, said in made]
     assert [int(found[1]) if found else 0 for found in begun] == [200 * index for index in range(kills + 1)]
-    assert "at step 1200 as in each window since step 600; such a training does not recover" in made[-1][1]
+    assert re.search(r"step 1200 .* since step 600;", made[-1][1])
     assert checkpoints.steps(tmp_path / "t") == [500, 600, 700]
     for folder, _ in checkpoints.all_whole(tmp_path / "t"):
         assert all(np.isfinite(array).all() for array in checkpoints.load_state(folder).values())

@@ -37,7 +37,7 @@ def complaint(environment: dict[str, str], capsys: pytest.CaptureFixture[str], *
 def test_no_client(capsys: pytest.CaptureFixture[str]) -> None:
     code, line = complaint({"DOCKER": "no-such-docker", "PATH": "/usr/bin:/bin"}, capsys)
     assert code == errors.BAD_CONFIGURATION
-    assert "there is no program no-such-docker here" in line
+    assert "no program no-such-docker" in line
     assert "the variable DOCKER" in line
 
 

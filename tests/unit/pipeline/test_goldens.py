@@ -54,7 +54,7 @@ def test_there_is_a_golden_of_every_kind() -> None:
 def test_golden_packages() -> None:
     folder = Path(__file__).with_name("goldens")
     read = {path: path.read_text() for path in (shipped_package.PATH, *folder.iterdir())}
-    assert goldens() == read, "run `make goldens`, and look at the difference"
+    assert goldens() == read, "run `make goldens`"
 
 
 def test_is_what_kubeflow_calls_a_pipeline(first: Any) -> None:

@@ -61,7 +61,7 @@ TWO = {"worker": ["a:1", "b:2"]}
         "{'cluster'}",
         "[" * 100_000,
         "7",
-        '{"task": {"type": "worker", "index": 0}}',
+        json.dumps({"task": {"type": "worker", "index": 0}}),
         json.dumps({"cluster": TWO}),
         text(TWO, {"index": 0}),
         text(TWO, {"type": "evaluator", "index": 0}),
