@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from benchmarks.lib import fashion_mnist, tables
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 from tests.proofs.stages import command, stage
 
 _PLACE = fashion_mnist.BUILD / "evaluation"

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from components.core.artifacts import datasets
-from tests import artifacts, programs, properties
+from tests import programs, properties
 from tests.fakes.gcs.server import Server, serving
+from tests.inputs import artifacts
 
-pytest_plugins = ["tests.sources", "tests.stage_inputs"]
+pytest_plugins = ["tests.inputs.sources", "tests.inputs.stages"]
 
 # Tests run beside each other; TensorFlow's chatter would bury their messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

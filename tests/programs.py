@@ -6,6 +6,7 @@ code of its own. Tests of what a program imports, or of a replaced module, start
 """
 
 import atexit
+import contextlib
 import importlib.util
 import io
 import itertools
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -183,3 +184,14 @@ def _run_code(code: str, arguments: list[str]) -> None:
 
 
 _MAIN = {"-m": _run_module, "-c": _run_code}
+
+
+@contextlib.contextmanager
+def ignoring(*signals: signal.Signals) -> Iterator[None]:
+    """Ignore signals, as processes started in the block do: cron, nohup and a script's `&` start programs like that."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

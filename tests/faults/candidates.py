@@ -8,7 +8,7 @@ from components.core.errors import StageError
 from components.core.stage.executor import StageResult
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from tests import artifacts
+from tests.inputs import artifacts
 
 Outcome = int | StageError
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the readers in tests/readers.py.
+"""Coverage-guided fuzzing of the readers in tests/fuzz/readers.py.
 
     python -m tests.fuzz TARGET [seconds]
 
@@ -17,7 +17,7 @@ for _name in [name for name in sys.modules if name.split(".")[0] == "json"]:
     del sys.modules[_name]
 sys.modules["_json"] = None  # type: ignore[assignment]
 with atheris.instrument_imports(include=["components", "PIL", "json"]):
-    from tests.readers import READERS, outcome
+    from tests.fuzz.readers import READERS, outcome
 
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
 _SECONDS = 60

@@ -16,8 +16,9 @@ from components.core.data import dataset_reader
 from components.core.metrics import feature_spaces
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
-from tests import artifacts, programs
+from tests import programs
 from tests.fakes.gcs.server import Server
+from tests.inputs import artifacts
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,9 @@ from components.embed.config import EmbedConfig
 from components.embed.own import OwnNetwork
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
-from tests import artifacts, programs
-from tests.limits import NO_LIMITS
+from tests import programs
+from tests.inputs import artifacts
+from tests.inputs.limits import NO_LIMITS
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from components.core.errors import ConfigError, DataError
 from components.core.storage import digests, tfrecord
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.sources import write_images
+from tests.inputs.sources import write_images
 
 
 def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, Any]:

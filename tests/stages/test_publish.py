@@ -21,7 +21,7 @@ from components.core.registry import registry
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from tests import artifacts
+from tests.inputs import artifacts
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from components.core.reporting import grids
 from components.core.stage import cli
 from components.core.storage import atomic_files, buckets
 from components.core.storage.location import Location
-from tests import artifacts
 from tests.fakes.gcs.server import Server
+from tests.inputs import artifacts
 
 SPACES = [{"name": "classifier", "components": 24}, {"name": "untrained", "components": 24}]
 

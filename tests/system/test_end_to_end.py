@@ -12,7 +12,7 @@ from PIL import Image
 
 from components.core import errors, stages
 from components.core.artifacts import models
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
 # So few steps draw nothing good; what is tested is the way, so the limits are set aside.

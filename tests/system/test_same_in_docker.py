@@ -14,7 +14,7 @@ import pytest
 from components.core import container_images, stages
 from components.core.errors import StageError
 from pipeline.local.docker_client import Docker
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 
 pytestmark = pytest.mark.docker
 

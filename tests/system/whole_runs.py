@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 
 SMALL: dict[str, object] = {
     "source": "digits",

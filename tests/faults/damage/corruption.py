@@ -17,10 +17,10 @@ from components.core.metrics import feature_spaces
 from components.core.metrics.whitening import Whitening
 from components.core.storage import atomic_files
 from pipeline.local.cache import Cache
-from tests import artifacts
 from tests.faults import candidates
 from tests.faults.counts import Counts, quiet
 from tests.faults.disk import writers
+from tests.inputs import artifacts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ from components.core.sources.catalog import Checksum
 from components.core.sources.index import SourceIndex
 from components.core.storage import atomic_files
 from pipeline.models import upkeep
-from tests import artifacts
 from tests.faults import candidates
+from tests.inputs import artifacts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,10 +16,10 @@ from components.core.errors import StageError
 from components.core.storage import atomic_files, buckets, location
 from components.core.storage.location import Location
 from components.train import uploads
-from tests import artifacts
 from tests.fakes.gcs.server import FAULTS
 from tests.faults.counts import Counts
 from tests.faults.soak.served import quick_server
+from tests.inputs import artifacts
 
 MANIFEST = "thing.json"
 BUCKET = "b"

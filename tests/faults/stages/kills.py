@@ -17,7 +17,7 @@ from components.core.artifacts import checkpoints
 from components.core.stage import cli
 from tests.faults import candidates, forks
 from tests.faults.counts import Counts
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 
 # Small enough that most of an attempt is what all have in common: building and compiling.
 TRAINING: dict[str, Any] = {

@@ -14,7 +14,7 @@ from components.core.stage.executor import StageResult
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.report.scores_table import Comparison, Row
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 
 Run = Callable[..., StageResult]
 README = (Path(__file__).parents[3] / "README.md").read_text()

@@ -27,9 +27,9 @@ from components.evaluate.report import scores_table
 from components.evaluate.scoring import samples, scores
 from components.export import run as export
 from components.export.config import ExportConfig
-from tests import artifacts
 from tests.fakes.gcs.server import Server
-from tests.limits import NO_LIMITS
+from tests.inputs import artifacts
+from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
 
 

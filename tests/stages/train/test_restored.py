@@ -13,7 +13,7 @@ from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
-from tests import artifacts
+from tests.inputs import artifacts
 
 IMAGE = ImageShape(12, 10, 1)
 LEGS = (1, 2, 4, 8, 1)  # the replicas of each leg of a training

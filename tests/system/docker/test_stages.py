@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 
 pytestmark = pytest.mark.docker
 

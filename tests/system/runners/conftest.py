@@ -15,7 +15,7 @@ import pytest
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.sources import idx, write_images
+from tests.inputs.sources import idx, write_images
 
 ROOT = Path(__file__).parents[3]
 _MARK = "WGAN_TEST_STAGE"

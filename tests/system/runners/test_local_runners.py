@@ -17,7 +17,7 @@ import pytest
 from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.dispositions import ignoring
+from tests.programs import ignoring
 from tests.system.runners.conftest import ROOT, Stage, content, write_idx
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispositions import ignoring
+from tests.programs import ignoring
 from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
 
 # Writes its process number and its child's, then works until it is told to end, which it does with the code given.

@@ -25,7 +25,7 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import ImagesPart
 from tests.fakes.gcs.server import Server
-from tests.sources import picture, plan
+from tests.inputs.sources import picture, plan
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Place, Quarantined
-from tests.sources import picture, plan
+from tests.inputs.sources import picture, plan
 
 SHAPE = ImageShape(8, 8, 3)
 KIND = rows.row_type(SHAPE)

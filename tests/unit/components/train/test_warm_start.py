@@ -21,7 +21,8 @@ from components.core.storage.location import Location
 from components.train import loop, run, warm_start
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
-from tests import artifacts, programs
+from tests import programs
+from tests.inputs import artifacts
 
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4}
 LEARNING_RATE = TrainConfig.generator_learning_rate

@@ -17,7 +17,7 @@ from components.core.sources.files import printable
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
 from components.publish.config import PublishConfig
-from tests import artifacts
+from tests.inputs import artifacts
 from tests.unit.pipeline.conftest import Answer
 
 PICTURES = "my pictures; rm -rf * # $(date) é\\'"

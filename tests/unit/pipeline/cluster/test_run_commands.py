@@ -14,8 +14,8 @@ from pipeline.__main__ import main
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
-from tests.dispositions import ignoring
 from tests.fakes.kubeflow.server import Request, Server
+from tests.programs import ignoring
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 

@@ -15,7 +15,7 @@ from components.core.artifacts import checkpoints
 from components.core.artifacts.manifest import Incompatible
 from components.core.errors import DataError, TrainingDiverged
 from components.core.storage import atomic_files
-from tests import artifacts
+from tests.inputs import artifacts
 
 STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
 

@@ -15,7 +15,7 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.storage import atomic_files
-from tests import artifacts
+from tests.inputs import artifacts
 
 RECORDS = {"train": 4, "validation": 1, "test": 2}
 

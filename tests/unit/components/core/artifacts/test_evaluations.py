@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING, follows
-from tests import artifacts
+from tests.inputs import artifacts
 
 MADE = artifacts.evaluation(files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"))
 

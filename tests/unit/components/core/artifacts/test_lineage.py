@@ -13,7 +13,7 @@ from components.core.artifacts import checkpoints, datasets, embeddings, evaluat
 from components.core.errors import DataError
 from components.core.stage import cache_key
 from components.core.storage import atomic_files, digests
-from tests import artifacts
+from tests.inputs import artifacts
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from components.core.artifacts import checkpoints, embeddings, lineage, recipes
 from components.core.artifacts.manifest import Manifest
 from components.core.registry import registry
-from tests import artifacts
+from tests.inputs import artifacts
 
 _IMAGES = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
 

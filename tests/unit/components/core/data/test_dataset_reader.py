@@ -12,7 +12,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import DataError
-from tests import artifacts
+from tests.inputs import artifacts
 
 LABELS = st.one_of(st.just(-1), st.integers(0, 300), st.integers(0, 2**31 - 1))
 

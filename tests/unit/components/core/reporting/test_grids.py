@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from components.core.reporting.grids import GAP, SMALLEST_CELL, bounded_grid, png_grid, shrunk_sheet
-from tests import sheets
+from tests.inputs import sheets
 
 
 def _decode(png: bytes) -> np.ndarray:

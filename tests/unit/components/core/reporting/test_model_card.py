@@ -14,7 +14,7 @@ from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
 from components.core.reporting import markdown, model_card
 from components.core.storage import digests
-from tests import artifacts
+from tests.inputs import artifacts
 
 HOSTILE = "a|b\nc <script>alert(1)</script> [x](http://evil) **bold** `code` &lt; \x1b[31m\u202e # ![i](u) _e_ ~s~ \\|"
 MODEL = models.Description(

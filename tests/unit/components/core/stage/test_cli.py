@@ -15,7 +15,7 @@ from components.core.errors import ConfigError
 from components.core.stage import cli, hardware
 from components.decide.config import DecideConfig
 from components.train.config import TrainConfig
-from tests.dispositions import ignoring
+from tests.programs import ignoring
 
 STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
 

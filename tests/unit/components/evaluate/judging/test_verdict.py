@@ -13,7 +13,7 @@ from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.intervals import Measured, around
 from components.evaluate.judging.verdict import Scores, Verdict, judge
-from tests.limits import NO_LIMITS
+from tests.inputs.limits import NO_LIMITS
 from tests.stages.evaluate.conftest import README
 
 SHAPE = ImageShape(8, 8, 1)
@@ -115,7 +115,7 @@ def test_a_limit_is_used_wherever_it_must_be(limit: str) -> None:
     """Fails for what was forgotten when a limit was added."""
     changed = _judge(config=dataclasses.replace(CONFIG, **{limit: getattr(CONFIG, limit) / 2}))
     assert changed.rules != _judge().rules, "no rule in judging/verdict.py has it"
-    assert limit in NO_LIMITS, "tests/limits.py lacks it"
+    assert limit in NO_LIMITS, "tests/inputs/limits.py lacks it"
     assert f"`--{limit}`" in README, "README's table of limits lacks it"
 
 

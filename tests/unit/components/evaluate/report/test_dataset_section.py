@@ -12,7 +12,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import Manifest
 from components.core.data import dataset_reader
 from components.evaluate.report import dataset_section
-from tests import artifacts, sheets
+from tests.inputs import artifacts, sheets
 
 
 @pytest.fixture(scope="module")

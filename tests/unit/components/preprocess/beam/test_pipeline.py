@@ -13,7 +13,7 @@ from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Place
-from tests.sources import plan
+from tests.inputs.sources import plan
 
 DIGITS: Plan = plan(
     stored=ImageShape(8, 8, 1),

@@ -19,7 +19,7 @@ from components.core.errors import DataError
 from components.core.sources import sources
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives
-from tests.sources import held, sizes, stored
+from tests.inputs.sources import held, sizes, stored
 
 FILES = {
     "cats/1.png": b"one",

@@ -17,7 +17,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import idx as idx_files
-from tests.sources import held, idx, sizes, stored
+from tests.inputs.sources import held, idx, sizes, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 LABELS = np.arange(7, dtype=np.uint8)

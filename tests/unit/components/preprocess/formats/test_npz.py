@@ -19,7 +19,7 @@ from components.core.errors import DataError
 from components.core.sources import sources
 from components.preprocess.decode import pixels
 from components.preprocess.formats import npz
-from tests.sources import held, stored
+from tests.inputs.sources import held, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
 

@@ -13,7 +13,7 @@ from components.preprocess import formats
 from components.preprocess.formats.survey import read, survey
 from tests.fakes.gcs.server import Server
 from tests.faults.damage.image_cases import JPEG, WEBP
-from tests.sources import held
+from tests.inputs.sources import held
 
 
 def files(folder: Path) -> None:

@@ -18,7 +18,7 @@ from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import read, survey
-from tests.sources import held, sizes
+from tests.inputs.sources import held, sizes
 
 
 def png(seed: int) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.datasets import ImageShape
-from tests import artifacts
+from tests.inputs import artifacts
 
 SHAPE = ImageShape(8, 8, 1)
 CLASSES = ["dark", "left", "right"]

@@ -1,6 +1,6 @@
 """Readers of bytes that strangers wrote: each ends in a result, or in its one error with a printable line.
 
-tests/test_readers.py damages their seeds and writes any bytes, tests/fuzz lets coverage guide the bytes.
+test_readers.py damages their seeds and writes any bytes; `python -m tests.fuzz` lets coverage guide the bytes.
 """
 
 import bz2
@@ -28,8 +28,8 @@ from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, idx, labels, npz, tfrecords
 from components.preprocess.formats.stacks import Example, Stack
-from tests import artifacts
 from tests.faults.damage.image_cases import CASES
+from tests.inputs import artifacts
 
 _SHAPE = ImageShape(8, 8, 3)
 

@@ -1,4 +1,4 @@
-"""Every reader in tests/readers.py, given damaged files and any bytes."""
+"""Every reader in tests/fuzz/readers.py, given damaged files and any bytes."""
 
 import tempfile
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.damage.corruption import damages
-from tests.readers import READERS, outcome
+from tests.fuzz.readers import READERS, outcome
 
 every_reader = pytest.mark.parametrize("name", READERS)
 
