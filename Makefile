@@ -168,15 +168,15 @@ goldens: install ## Write the package that wgan run executes, how the others dif
 	$(BIN)/python -m tests.test_sentences
 
 bench: install .venv-bench/installed ## Measure speed and memory; a quarter of an hour on 2 idle cores
-	$(BIN)/python -m benchmarks.step --critic_steps 1
-	$(BIN)/python -m benchmarks.step --critic_steps 5 --rounds 5
-	$(BIN)/python -m benchmarks.pixel_convolutions
-	$(BIN)/python -m benchmarks.replicas
-	$(BIN)/python -m benchmarks.stage
-	$(BIN)/python -m benchmarks.evaluation
+	$(BIN)/python -m benchmarks.training.step --critic_steps 1
+	$(BIN)/python -m benchmarks.training.step --critic_steps 5 --rounds 5
+	$(BIN)/python -m benchmarks.training.pixel_convolutions
+	$(BIN)/python -m benchmarks.training.replicas
+	$(BIN)/python -m benchmarks.training.stage
+	$(BIN)/python -m benchmarks.judging.evaluation
 
 bench-preprocess: install .venv-tfds/installed ## Measure the preprocess stage beside a plain loop and TensorFlow Datasets
-	$(BIN)/python -m benchmarks.preprocess
+	$(BIN)/python -m benchmarks.data.preprocess
 
 lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade takes the newest
 	$(LOCK) --universal --extra vertex --extra preprocess --extra cpu --group dev pyproject.toml -o requirements/dev.txt

@@ -15,9 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.data.preprocess import write_files
 from benchmarks.lib import tables
 from benchmarks.lib.processes import Turn, measured
-from benchmarks.preprocess import write_files
 from tests.proofs.stages import command
 
 _ROOT = Path(__file__).parents[1]

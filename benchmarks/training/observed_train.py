@@ -1,6 +1,6 @@
 """The train stage as it is, and how long each block of steps waited for its batches, as JSON in the file named first.
 
-python -m benchmarks.observed_train waits.json --dataset ... --checkpoints ...
+python -m benchmarks.training.observed_train waits.json --dataset ... --checkpoints ...
 """
 
 import json

@@ -1,6 +1,6 @@
 """Time and memory of an evaluation: 10,000 samples against 10,000 test images, without and with a champion.
 
-    python -m benchmarks.evaluation
+    python -m benchmarks.judging.evaluation
 
 The stages are run as a user runs them, on Fashion-MNIST: an embedding, two short trainings, the first made champion.
 What is measured is each `python -m components.evaluate` as a whole, start and imports included.

@@ -1,6 +1,6 @@
 """This project's step against the Keras example's and PyTorch's: the same networks, batch and critic steps, in turns.
 
-    python -m benchmarks.step --critic_steps 1
+    python -m benchmarks.training.step --critic_steps 1
 
 Beside them, in the same rounds: the Keras example with its own networks, and the machine's matrix-product rate.
 """
@@ -11,9 +11,9 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks import matrix_rate, step_costs
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender, Turn, median_ratio, median_seconds, run_rounds
+from benchmarks.training import matrix_rate, step_costs
 from components.train.config import TrainConfig
 
 _OURS, _KERAS, _PUBLISHED = "this project", "Keras example's train_step", "Keras example as published"
@@ -49,10 +49,10 @@ def _commands(given: argparse.Namespace) -> dict[str, list[str]]:
     shape = ["--critic_steps", str(given.critic_steps), "--batch_size", str(given.batch_size)]
     shape += ["--base_filters", str(given.base_filters)]
     published = ["--critic_steps", str(_PUBLISHED_CRITIC_STEPS), "--batch_size", str(given.batch_size)]
-    ours = [sys.executable, "-m", "benchmarks.our_step", *shape]
-    keras = [sys.executable, "-m", "benchmarks.keras_example"]
-    torch = [given.torch_python, "-m", "benchmarks.torch_step", *shape]
-    product = [sys.executable, "-m", "benchmarks.matrix_rate"]
+    ours = [sys.executable, "-m", "benchmarks.training.our_step", *shape]
+    keras = [sys.executable, "-m", "benchmarks.training.keras_example"]
+    torch = [given.torch_python, "-m", "benchmarks.training.torch_step", *shape]
+    product = [sys.executable, "-m", "benchmarks.training.matrix_rate"]
     commands = {f"{_PRODUCT}, {name}": [*product, "--precision", name] for name in _PRECISIONS}
     for name in _PRECISIONS:
         commands[f"{_OURS}, {name}"] = [*ours, "--precision", name]

@@ -1,6 +1,6 @@
 """The same data built by TensorFlow Datasets, in an environment of its own (`make bench-preprocess`).
 
-    .venv-tfds/bin/python -m benchmarks.tfds_preprocess SOURCE FOLDER
+    .venv-tfds/bin/python -m benchmarks.data.tfds_preprocess SOURCE FOLDER
 
 Images are kept as plain pixels, as the preprocess stage keeps them; as PNG they would take longer to write.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from benchmarks.plain_preprocess import reader_of
+from benchmarks.data.plain_preprocess import reader_of
 
 
 class Images(tfds.core.GeneratorBasedBuilder):

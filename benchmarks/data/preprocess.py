@@ -1,6 +1,6 @@
 """The preprocess stage against a plain loop and against TensorFlow Datasets: the same images, whole processes.
 
-    python -m benchmarks.preprocess --rounds 5 --files 50000
+    python -m benchmarks.data.preprocess --rounds 5 --files 50000
 
 Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
 as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess`. Each turn
@@ -53,9 +53,9 @@ def read_whole(source: Path) -> None:
 def contenders(source: Path, place: Path) -> dict[str, list[str]]:
     """The command of each that is here, by name."""
     found = {_OURS: command("preprocess", source=source, dataset=place / "ours")}
-    found[_PLAIN] = [sys.executable, "-m", "benchmarks.plain_preprocess", str(source), str(place / "plain")]
+    found[_PLAIN] = [sys.executable, "-m", "benchmarks.data.plain_preprocess", str(source), str(place / "plain")]
     if _TFDS.exists():
-        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.tfds_preprocess", str(source), str(place / "tfds")]
+        found[_BUILDER] = [str(_TFDS), "-m", "benchmarks.data.tfds_preprocess", str(source), str(place / "tfds")]
     return found
 
 

@@ -1,6 +1,6 @@
 """What counts as near-identical, and what it takes to find it: all of Fashion-MNIST's test images against `train`.
 
-    python -m benchmarks.leaks
+    python -m benchmarks.data.leaks
 
 Compares all pairs as well, to see that nothing is missed, and writes the 160 most alike to `build/bench/leaks.png`,
 each test image with the training image to its right; in the last rows none is a leak.

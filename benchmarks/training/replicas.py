@@ -1,6 +1,6 @@
 """What virtual replicas cost, and the exact step: on the same cores at one global batch, in turns.
 
-python -m benchmarks.replicas
+python -m benchmarks.training.replicas
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     fashion_mnist.prepare()
-    command = [sys.executable, "-m", "benchmarks.our_step", "--batch_size", str(given.batch_size)]
+    command = [sys.executable, "-m", "benchmarks.training.our_step", "--batch_size", str(given.batch_size)]
     contenders = [
         Contender(
             f"replicas: {name}",

@@ -2,12 +2,12 @@
 
 The features are written in this project's environment, from samples of a checkpoint and the test images:
 
-    python -m benchmarks.metrics_oracle --features F.npz --dataset D --embedding E --checkpoint C
+    python -m benchmarks.judging.metrics_oracle --features F.npz --dataset D --embedding E --checkpoint C
 
 and compared in an environment that has the others as well (`pip install torch-fidelity==0.4.0 prdc==0.2 torch
 torchvision scipy scikit-learn`), from the top of the repository:
 
-    python -m benchmarks.metrics_oracle --features F.npz
+    python -m benchmarks.judging.metrics_oracle --features F.npz
 """
 
 import argparse

@@ -14,8 +14,8 @@ apart, by `step.py`. A line of results is one score of one generator:
     lowest, highest   share of a class among the samples over its share among the test images, for the rarest class and
                       for the most frequent one
 
-    python -m benchmarks.quality --dataset D --embedding E --work W --results R.jsonl --steps 2000 --marks 500,1000
-                                 --seeds 0,1,2 --candidate "" --candidate "kernel=5 penalty_weight=1"
+    python -m benchmarks.judging.quality --dataset D --embedding E --work W --results R.jsonl --steps 2000
+                                 --marks 500,1000 --seeds 0,1,2 --candidate "" --candidate "kernel=5 penalty_weight=1"
 """
 
 import argparse
@@ -31,7 +31,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import keras_example
+from benchmarks.training import keras_example
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.data.data_order import EndlessOrder

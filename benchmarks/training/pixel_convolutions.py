@@ -1,6 +1,6 @@
 """The way from features to pixels: as a matrix product, and by the convolution of TensorFlow that it stands for.
 
-    python -m benchmarks.pixel_convolutions
+    python -m benchmarks.training.pixel_convolutions
 
 In one process, in turns; a turn is 20 calls of a compiled function on a batch of 64, at the sizes of the default
 networks for 28x28 images.

@@ -1,6 +1,6 @@
 """The training stage against its bare step, the wait for input, the first block, and memory over many steps.
 
-    python -m benchmarks.stage
+    python -m benchmarks.training.stage
 
 The stage is `python -m components.train` with its defaults on Fashion-MNIST, with log, samples and checkpoints. It is
 held and let go on (SIGSTOP, SIGCONT) in turns with the bare step; only the time in which it runs counts.
@@ -24,6 +24,7 @@ from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.turns import Contender
 from components.core.artifacts import training_log
 
+_BARE_STEP = [sys.executable, "-m", "benchmarks.training.our_step"]
 _PLACE = fashion_mnist.BUILD / "stage"
 _LOG = fashion_mnist.BUILD / "logs" / "stage.txt"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -91,9 +92,7 @@ def _per_step(seconds: float, cpu_seconds: float) -> str:
 
 
 def _measure_speed(steps: int, seconds: float) -> Speed:
-    bare = Contender(
-        "bare step", [sys.executable, "-m", "benchmarks.our_step"], fashion_mnist.BUILD / "logs" / "bare-step.txt"
-    )
+    bare = Contender("bare step", _BARE_STEP, fashion_mnist.BUILD / "logs" / "bare-step.txt")
     bare.settle(seconds)
     folder = _PLACE / "default"
     waits = _PLACE / "waits.json"
@@ -137,7 +136,7 @@ def _require_success(stage: subprocess.Popen[bytes]) -> None:
 
 
 def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> subprocess.Popen[bytes]:
-    program = ["components.train"] if waits is None else ["benchmarks.observed_train", str(waits)]
+    program = ["components.train"] if waits is None else ["benchmarks.training.observed_train", str(waits)]
     command = [sys.executable, "-m", *program, "--dataset", str(fashion_mnist.DATASET), "--checkpoints", str(folder)]
     command += ["--accelerator", "cpu", *flags]
     with open(_LOG, "a", encoding="utf-8") as log:
@@ -159,9 +158,7 @@ def _reached(folder: Path) -> int:
 
 
 def _first_block_seconds() -> float:
-    contender = Contender(
-        "first block", [sys.executable, "-m", "benchmarks.our_step"], fashion_mnist.BUILD / "logs" / "first-block.txt"
-    )
+    contender = Contender("first block", _BARE_STEP, fashion_mnist.BUILD / "logs" / "first-block.txt")
     contender.close()
     return float(contender.facts["first_call_seconds"])
 

@@ -1,6 +1,6 @@
 """What this project's step consists of: its floating-point operations, counted in two ways, and where its time goes.
 
-python -m benchmarks.step_costs --critic_steps 1
+python -m benchmarks.training.step_costs --critic_steps 1
 """
 
 import argparse
@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from benchmarks import our_step
+from benchmarks.training import our_step
 from components.train.config import TrainConfig
 
 # Operations that only hold others, whose time is told already.
@@ -41,7 +41,7 @@ class Costs:
 
 def measure(critic_steps: int, batch_size: int, base_filters: int) -> Costs:
     """The costs of the step in float32, found in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.step_costs"]
+    command = [sys.executable, "-m", "benchmarks.training.step_costs"]
     command += ["--critic_steps", str(critic_steps), "--batch_size", str(batch_size)]
     command += ["--base_filters", str(base_filters)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """The loop that somebody would write by hand: IDX files or a folder of images to TFRecords, in one process.
 
-    python -m benchmarks.plain_preprocess SOURCE FOLDER
+    python -m benchmarks.data.plain_preprocess SOURCE FOLDER
 
 It decodes, resizes and writes as the preprocess stage does, with Pillow and TensorFlow's writer, and does nothing else:
 no shuffling, no held-out split, no limits, no checks, no manifest.

@@ -1,6 +1,6 @@
 """Memory and time of the preprocess stage against the number of images, as a table and a plot.
 
-    python -m benchmarks.preprocess_sizes --sizes 10000 100000 1000000
+    python -m benchmarks.data.preprocess_sizes --sizes 10000 100000 1000000
 
 Sources are made under `build/bench/sizes`, a few GB for a million: small grey images as IDX files, and as PNG files in
 ten folders, each an image of its own. Memory is the most that any process of the stage had at once; the plot is
