@@ -96,3 +96,13 @@ def test_the_map_names_what_exists() -> None:
             elif line.startswith("|") and path.is_file() and not re.search(rf"\b{word}\b", path.read_text()):
                 missing.append(f"{word} in {path.relative_to(ROOT)}")
     assert missing == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [
+        *ROOT.glob("*.md"),
+        *(page for name in ("benchmarks", "docs", "tests") for page in (ROOT / name).rglob("*.md")),
+    ]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
+    broken = [f"{page}: {link}" for page, link in links if "://" not in link and not (page.parent / link).exists()]
+    assert broken == []
