@@ -4,8 +4,8 @@ A convolution to one channel or three leaves most lanes of oneDNN's kernels empt
 Here it is a product of every feature vector with the whole kernel, and a sum of the patches where they overlap: the
 same numbers in another order. To the features, and to the kernel, TensorFlow's own operations stay.
 
-Both halve or double the sides with a kernel of 4 and "same" padding. `python -m benchmarks.pixel_convolutions` compares
-them with Keras' layers.
+Both halve or double the sides with a kernel of 4 and "same" padding.
+`python -m benchmarks.training.pixel_convolutions` compares them with Keras' layers.
 """
 
 from collections.abc import Callable
