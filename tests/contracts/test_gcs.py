@@ -9,9 +9,6 @@ import dataclasses
 import io
 import itertools
 import os
-import re
-import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -27,6 +24,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Blob, Bucket, Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
+from tests import servers
 from tests.fakes.gcs.server import Server, serving
 from tests.fakes.gcs.store import crc32c
 
@@ -80,24 +78,11 @@ def place_on(server: Server) -> Iterator[Place]:
         yield Place("ours", client, client.bucket("bucket"), "folder/", quick)
 
 
-def _emulator() -> Path:
-    """The program of the public emulator, of the version of which `WRONG_IN_EMULATOR` tells."""
-    version = re.search(r"^FAKE_GCS_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert version is not None
-    for folder in (str(ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
-        found = shutil.which("fake-gcs-server", path=folder)
-        # A program in Go says which version of which module it is.
-        if found and f"github.com/fsouza/fake-gcs-server\t{version[1]}\t".encode() in Path(found).read_bytes():
-            return Path(found)
-    pytest.skip(f"no fake-gcs-server {version[1]} in build/, GOBIN or PATH: make fake-gcs-server")
-
-
 @pytest.fixture(scope="session")
 def emulator() -> Iterator[str]:
     """The address of the public emulator."""
-    program = _emulator()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    program = servers.written_in_go("fake-gcs-server", "FAKE_GCS_VERSION", "github.com/fsouza/fake-gcs-server\t")
+    address = f"127.0.0.1:{servers.free_port()}"
     arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", address.partition(":")[2], "-backend", "memory"]
     arguments += ["-public-host", address, "-external-url", f"http://{address}", "-log-level", "error"]
     process = subprocess.Popen([program, *arguments])

@@ -4,13 +4,13 @@
 on every count. docs/proofs.md keeps what it showed.
 """
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from tests import programs
 from tests.unit.components.train import test_step
 
 COUNTS = (2, 4, 8)
@@ -21,24 +21,13 @@ KINDS = {
     "losses": ("reported/",),
     "samples": ("samples",),
 }
-_PROCESS = """
-import sys
-import tensorflow as tf
-from tests.unit.components.train import test_step
-count, file, cases = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-names = [f"/cpu:{index}" for index in range(count)]
-strategy = tf.distribute.MirroredStrategy(names) if count > 1 else tf.distribute.OneDeviceStrategy(names[0])
-test_step.trajectories(strategy, cases, file)
-"""
 
 
 def arrays_on(count: int, cases: list[str], folder: Path) -> dict[str, np.ndarray]:
     """Every case on so many virtual CPU devices, in a process of its own."""
     print(f"{len(cases)} trainings on {count} replicas", file=sys.stderr, flush=True)
     file = folder / f"{count}.npz"
-    subprocess.run([sys.executable, "-c", _PROCESS, str(count), str(file), *cases], check=True)
+    programs.on_replicas(test_step.__file__, "trajectories", count, cases, str(file))
     with np.load(file) as arrays:
         return dict(arrays)
 

@@ -17,6 +17,7 @@ from components.core.errors import ConfigError
 from docker import build
 from docker.build import Engine
 from pipeline.local.docker_client import Docker
+from tests import servers
 
 
 def client_that(folder: Path, script: str) -> dict[str, str]:
@@ -122,9 +123,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("no docker-registry: apt-get install docker-registry")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    address = f"127.0.0.1:{servers.free_port()}"
     config = {
         "version": "0.1",
         "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},

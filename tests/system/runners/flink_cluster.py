@@ -7,7 +7,6 @@ those scripts do.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from tests import servers
 
 ROOT = Path(__file__).parents[3]
 SLOTS = 2  # of each task manager
@@ -66,12 +67,6 @@ io.tmp.dirs: {folder}/tmp
 """
 
 
-def free_port() -> int:
-    """A port of the loopback that nobody has."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
-
-
 def until(true: Callable[[], Any], seconds: float = 120) -> Any:
     """Asks until the answer is true, and returns it."""
     for _ in range(int(seconds * 10)):
@@ -98,13 +93,13 @@ class FlinkCluster:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self.task_managers: dict[str, subprocess.Popen[bytes]] = {}
-        self.rest = f"127.0.0.1:{free_port()}"
-        self.pool = f"localhost:{free_port()}"
+        self.rest = f"127.0.0.1:{servers.free_port()}"
+        self.pool = f"localhost:{servers.free_port()}"
 
     def __enter__(self) -> Self:
         (self._folder / "tmp").mkdir(parents=True)
         rest = self.rest.partition(":")[2]
-        configuration = _CONFIGURATION.format(rpc=free_port(), rest=rest, slots=SLOTS, folder=self._folder)
+        configuration = _CONFIGURATION.format(rpc=servers.free_port(), rest=rest, slots=SLOTS, folder=self._folder)
         (self._folder / "config.yaml").write_text(configuration)
         try:
             self._start("job-manager", [*self._java(), _JOB_MANAGER, "--configDir", str(self._folder)])

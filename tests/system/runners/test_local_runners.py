@@ -1,9 +1,7 @@
 """Runners that need no cluster make the bytes of the direct runner: Prism, alone and behind PortableRunner."""
 
 import contextlib
-import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,28 +15,21 @@ import pytest
 from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
+from tests import servers
 from tests.programs import ignoring
-from tests.system.runners.conftest import ROOT, Stage, content, write_idx
+from tests.system.runners.conftest import Stage, content, write_idx
 
 
 @pytest.fixture(scope="session")
 def prism() -> Path:
     """The program of Prism, of the version of Beam."""
-    version = re.search(r"^BEAM_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert version is not None
-    for folder in (str(ROOT / "build"), os.environ.get("GOBIN", ""), *os.get_exec_path()):
-        found = shutil.which("prism", path=folder)
-        # A program in Go says which version of which module it is.
-        if found and f"github.com/apache/beam/sdks/v2\tv{version[1]}\t".encode() in Path(found).read_bytes():
-            return Path(found)
-    pytest.skip(f"no Prism {version[1]} in build/, GOBIN or PATH: make prism")
+    return servers.written_in_go("prism", "BEAM_VERSION", "github.com/apache/beam/sdks/v2\tv")
 
 
 @contextlib.contextmanager
 def serving(prism: Path, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Prism at a free port, as a job server that was there before; its address and its process."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = servers.free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
             [prism, f"-job_port={port}", "-serve_http=false", "-log_level=debug"], stdout=output, stderr=output

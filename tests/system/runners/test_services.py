@@ -10,6 +10,7 @@ from components.core.errors import ConfigError, TransientError
 from components.preprocess import run as preprocess
 from components.preprocess.beam import runners
 from components.preprocess.config import PreprocessConfig
+from tests import servers
 
 # Beam itself would try for minutes.
 pytestmark = pytest.mark.timeout(60)
@@ -17,11 +18,6 @@ pytestmark = pytest.mark.timeout(60)
 
 def run(tmp_path: Path, beam_options: str) -> None:
     preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path / "dataset"), beam_options=beam_options))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +32,7 @@ def free_port() -> int:
     ],
 )
 def test_nothing_is_there(tmp_path: Path, words: str, address: str) -> None:
-    option = address.format(port=free_port())
+    option = address.format(port=servers.free_port())
     expected = rf"beam_options: {re.escape(option)}: nothing answers there \(Connection refused\); start the .+"
     with pytest.raises(TransientError, match=expected):
         run(tmp_path, f"{words} {option}")
