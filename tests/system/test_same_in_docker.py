@@ -14,23 +14,11 @@ import pytest
 from components.core import container_images, stages
 from components.core.errors import StageError
 from pipeline.local.docker_client import Docker
-from tests.inputs.limits import NO_LIMITS
+from tests.system import whole_runs
 
 pytestmark = pytest.mark.docker
 
-# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
-SETTINGS = {
-    "source": "digits",
-    "height": 16,
-    "width": 16,
-    "steps": 300,
-    "batch_size": 32,
-    "base_filters": 8,
-    "latent_size": 8,
-    "classifier_epochs": 3,
-    "sample_count": 200,
-    **NO_LIMITS,
-}
+SETTINGS = {**whole_runs.SMALL, "checkpoint_every": 1000}
 LIGHT = ("decide", "preprocess", "record")
 # NumPy's kernels decide last bits. Processes inherit a choice of this machine; containers need the same one.
 SAME_KERNELS = "--docker-options=" + " ".join(f"-e {name}" for name in os.environ if name.startswith("OPENBLAS_"))
