@@ -84,7 +84,7 @@ test-random: install ## Run the property tests with random examples, ROUNDS=3 ti
 	    --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; \
 	done
 
-soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/reliability.md)
+soak: install .venv-soak/installed ## Kill, damage and starve everything: KILLS=200 SEED=0; an hour (docs/evidence/reliability.md)
 	$(BIN)/python -m tests.faults.soak --kills $(KILLS) --seed $(or $(SEED),0)
 
 test-docker: install ## Run the tests of the images: they need a Docker engine, and make images before
@@ -113,7 +113,7 @@ test-pythons: install ## Run the tests that depend on Python, and compare a smal
 test-kfp216: $(KFP216)/installed ## Run the tests of compiling and submitting on kfp 2.16.1 and on the newest client of Vertex
 	$(KFP216)/bin/python -m pytest -rs -n 2 --dist loadfile --confcutdir tests/unit/pipeline $(COMPILE_TESTS) $(CLIENT_TESTS)
 
-prove: install ## Run what takes too long for the tests, by NAME, a module of tests/proofs: NAME=replicas (docs/proofs.md)
+prove: install ## Run what takes too long for the tests, by NAME, a module of tests/proofs: NAME=replicas (docs/evidence/proofs.md)
 	@[ -n "$(NAME)" ] && [ -f tests/proofs/$(NAME).py ] || { echo "make prove needs NAME=, one of $(PROOFS)" >&2; exit 64; }
 	$(if $(filter protocol,$(NAME)),$(MAKE) prove NAME=calibration)
 	$(BIN)/python -m tests.proofs.$(NAME) \

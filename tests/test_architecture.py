@@ -78,7 +78,7 @@ def test_the_tests_that_make_names_exist() -> None:
 
 
 def test_documents_name_images_of_this_version() -> None:
-    texts = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    texts = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
     assert set(re.findall(r"wgan/(?:preprocess|train\S*):(\d+\.\d+\.\d+)", "".join(texts))) == {
         container_images.VERSION
     }

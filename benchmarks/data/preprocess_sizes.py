@@ -4,7 +4,7 @@
 
 Sources are made under `build/bench/sizes`, a few GB for a million: small grey images as IDX files, and as PNG files in
 ten folders, each an image of its own. Memory is the most that any process of the stage had at once; the plot is
-`docs/preprocess-sizes.png`.
+`docs/images/preprocess-sizes.png`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from benchmarks.lib.processes import Turn, measured
 from tests.proofs.stages import command
 
 _PLACE = fashion_mnist.BUILD / "sizes"
-_PLOT = Path("docs") / "preprocess-sizes.png"
+_PLOT = Path("docs") / "images" / "preprocess-sizes.png"
 _SIDE = {"IDX files": 28, "PNG files": 8}
 _AT_ONCE = 10_000
 _LIMIT = 700  # MiB

@@ -1,6 +1,6 @@
 """The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
 
-`make prove NAME=threads` prints the digests as a table; docs/proofs.md keeps them. A part of it is in
+`make prove NAME=threads` prints the digests as a table; docs/evidence/proofs.md keeps them. A part of it is in
 tests/stages/train/test_threads.py.
 """
 

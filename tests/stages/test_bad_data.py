@@ -1,5 +1,5 @@
-"""The tables of docs/bad-data.md: image files with their verdicts and pixels, bombs with the memory that they take, and
-what whole sources of bad data become.
+"""The tables of docs/evidence/bad-data.md: image files with their verdicts and pixels, bombs with the memory that they
+take, and what whole sources of bad data become.
 """
 
 import json
@@ -23,7 +23,7 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels
 from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, grey, png, saved
 
-DOCS = Path(__file__).parents[2] / "docs" / "bad-data.md"
+DOCS = Path(__file__).parents[2] / "docs" / "evidence" / "bad-data.md"
 
 
 def rows_of_docs() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Image files that are damaged, hostile or odd: by themselves, in a source, and decoded by what crashes.
 
-What cannot be used is set aside for the reason that docs/bad-data.md gives, and costs no other image.
+What cannot be used is set aside for the reason that docs/evidence/bad-data.md gives, and costs no other image.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Run every kind of fault for as long as it takes, print what was counted, and write docs/reliability.md.
+"""Run every kind of fault for as long as it takes, print what was counted, and write docs/evidence/reliability.md.
 
     python -m tests.faults.soak --kills 200 --seed 0
 
-Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/reliability.md is made of
-what lies there.
+Each part's counts, with every violation, go to build/soak/ as JSON as soon as it ends; docs/evidence/reliability.md
+is made of what lies there.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.faults.counts import Counts
 from tests.faults.soak import parts, report
 
 ROOT = Path(__file__).parents[3]
-BUILD, DOCS = ROOT / "build" / "soak", ROOT / "docs"
+BUILD, DOCS = ROOT / "build" / "soak", ROOT / "docs" / "evidence"
 _MUTANTS = BUILD / "mutants.json"
 
 

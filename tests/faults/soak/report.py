@@ -1,4 +1,4 @@
-"""The counts of a soak as tables, and as docs/reliability.md, which is written by nothing else."""
+"""The counts of a soak as tables, and as docs/evidence/reliability.md, which is written by nothing else."""
 
 import textwrap
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ _RULE = "| --- | ---: | ---: | ---: |"
 
 HEAD = """# Reliability, in counts
 
-`make soak` writes this file; docs/reliability.json has the same numbers. *Tried* counts the cases. *Fired* counts those
-in which the fault happened, as strace, the kernel or the process's exit shows. *Violations* counts those after which
+`make soak` writes this file; reliability.json has the same numbers. *Tried* counts the cases. *Fired* counts those in
+which the fault happened, as strace, the kernel or the process's exit shows. *Violations* counts those after which
 something was lost, mixed up or mistaken for something else, or reported in a way that no user can act on. The files in
 tests/faults/ say at their head what each fault is, and what must hold after it.
 """
@@ -22,7 +22,7 @@ above would prove nothing.
 
 
 def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[str, str]) -> dict[str, Any]:
-    """Return what docs/reliability.json keeps of build/soak/: of violations and catches their number.
+    """Return what docs/evidence/reliability.json keeps of build/soak/: of violations and catches their number.
 
     What they were has places of one machine.
     """
@@ -44,7 +44,7 @@ def numbers(parts: dict[str, Any], mutants: dict[str, Any], libraries: Mapping[s
 
 
 def as_markdown(found: dict[str, Any]) -> str:
-    """Return docs/reliability.md, made of what `numbers` made."""
+    """Return docs/evidence/reliability.md, made of what `numbers` made."""
     parts = found["parts"]
     libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
     # A note is written by hand beside figures that are out of date; the next soak drops it.

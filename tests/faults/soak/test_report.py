@@ -1,11 +1,11 @@
-"""docs/reliability.md is what the soak's report makes of the numbers beside it, and nothing that was typed."""
+"""docs/evidence/reliability.md is what the soak's report makes of the numbers beside it, and nothing that was typed."""
 
 from pathlib import Path
 
 from components.core.storage import atomic_files
 from tests.faults.soak import parts, report
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "evidence"
 PARTS = {
     "stages killed": {"kills": 1, "seed": 0, "kinds": {"train": {"tried": 2000, "fired": 3, "violations": ["lost"]}}}
 }

@@ -1,4 +1,4 @@
-"""The verdict on garbage and on real images, by the number of test images: docs/small-data.md on small images."""
+"""The verdict on garbage and on real images, by the number of test images; docs/evidence/small-data.md has more."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
