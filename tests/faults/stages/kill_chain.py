@@ -55,7 +55,7 @@ def _emissary(stage: Stage, log: Path) -> int:
         os.killpg(launcher, number)
 
     signal.signal(signal.SIGTERM, hand_on)
-    forks.wait_until(launcher, lambda: False)
+    forks.wait(launcher)
     if told:
         time.sleep(_SECONDS_LEFT)  # and then all that is left is killed, as process 1 is gone
     return _ENDED_SO if told else 0

@@ -1,25 +1,21 @@
 """Tests for training in bfloat16: what stays float32, and how far the rest is from it."""
 
-import logging
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import gan
-from components.core.networks.precision import choose_precision
 from components.train import losses
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 
 IMAGE = ImageShape(28, 28, 1)
-HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 def make(precision: str) -> WganStep:
     config = TrainConfig(dataset="unused", checkpoints="unused", batch_size=16, latent_size=16, base_filters=16)
-    return WganStep(config, network_of(config, IMAGE), HERE, precision)
+    return WganStep(config, network_of(config, IMAGE), tf.distribute.OneDeviceStrategy("/cpu:0"), precision)
 
 
 def penalty_and_gradient(precision: str) -> tuple[float, np.ndarray]:
@@ -68,24 +64,3 @@ def test_a_state_is_the_same_for_both() -> None:
     plain, rounded = make("float32").state_arrays(), make("bfloat16").state_arrays()
     assert plain.keys() == rounded.keys()
     assert all(np.array_equal(plain[name], rounded[name]) for name in plain)
-
-
-@pytest.mark.parametrize(
-    ("flags", "auto", "warned"),
-    [
-        ("fpu avx2 avx512f", "float32", True),
-        ("fpu avx2 avx512_bf16", "bfloat16", False),
-        ("fpu avx2 amx_bf16 amx_tile", "bfloat16", False),
-    ],
-)
-def test_auto_takes_bfloat16_only_where_the_processor_is_fast_at_it(
-    flags: str, auto: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The processor's flags are given, as a test has only one processor."""
-    monkeypatch.setattr("components.core.networks.precision.cpu_flags", lambda: flags.split())
-    with caplog.at_level(logging.WARNING):
-        assert choose_precision("auto", HERE) == auto
-        assert choose_precision("float32", HERE) == "float32"
-        assert not caplog.records
-        assert choose_precision("bfloat16", HERE) == "bfloat16"
-    assert ["bfloat16" in record.message for record in caplog.records] == [True] * warned

@@ -2,7 +2,6 @@
 
 import copy
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from kfp import dsl
 
 from components.core import container_images, stages
 from components.core.errors import ConfigError
-from pipeline.profiles import kubernetes_settings, profile_file, profile_values, profiles, vertex_settings
+from pipeline.profiles import kubernetes_settings, profile_file, profiles, vertex_settings
 from pipeline.profiles.kubernetes_hardware import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
 from pipeline.profiles.profiles import KFP, VERTEX
@@ -320,20 +319,3 @@ def test_what_is_read_can_be_written(cpu: Any, memory: str, retries: dict[str, A
         except ConfigError as error:
             refused = str(error)
         assert not refused or "more than nothing" in refused or (isinstance(cpu, float) and "of processors" in refused)
-
-
-@pytest.mark.parametrize(
-    ("measure", "amounts"),
-    [
-        (profile_values.cores, {"4": 4.0, "0.5": 0.5, ".5": 0.5, "500m": 0.5, "1.5m": 0.0015}),
-        (profile_values.size, {"7": 7, "2K": 2000, "2Ki": 2048, "16Gi": 16 * 2**30, "1E": 10**18}),
-    ],
-)
-def test_quantities(measure: Callable[[str], float], amounts: dict[str, float]) -> None:
-    assert {text: measure(text) for text in amounts} == amounts
-
-
-@pytest.mark.parametrize("text", ["", "i", "2i", "1.5Gi", "16GB", "-1G", "1k", "１G", "16Gi\n"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="16Gi"):
-        profile_values.size(text)

@@ -11,6 +11,8 @@ from components.core.settings import Setting
 from components.core.stage import cli, signals
 from components.core.stage.executor import StageResult
 
+COMMAND = [sys.executable, __file__]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:

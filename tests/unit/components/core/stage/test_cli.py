@@ -15,13 +15,11 @@ from components.core.errors import ConfigError
 from components.core.stage import cli, hardware
 from components.decide.config import DecideConfig
 from components.train.config import TrainConfig
-from tests.programs import ignoring
-
-STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
+from tests.unit.components.core.stage import stand_in
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*STAND_IN, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([*stand_in.COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_results_are_printed() -> None:
@@ -54,38 +52,6 @@ def test_a_defect_shows_its_traceback() -> None:
     done = program("--source", "ZeroDivisionError('oh')")
     assert done.returncode == 70
     assert "Traceback" in done.stderr
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signals_end_a_stage_with_their_codes(number: signal.Signals, code: int) -> None:
-    command = [*STAND_IN, "--source", "wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(number)
-        _, reported = process.communicate()
-    assert process.returncode == code
-    assert "same command goes" in reported
-    assert "Traceback" not in reported
-
-
-@pytest.mark.parametrize(("source", "said"), [("wait", ""), ("defer", f"stopped by {signal.SIGTERM.value}\n")])
-def test_a_stage_started_with_sigint_ignored_stops_on_sigterm_alone(source: str, said: str) -> None:
-    with ignoring(signal.SIGINT):
-        process = subprocess.Popen(
-            [*STAND_IN, "--source", source],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)  # arrives first: Python handles pending signals by their numbers
-        process.send_signal(signal.SIGTERM)
-        output, log = process.communicate()
-    assert (process.returncode, output) == (143, said), log
-    assert "terminated" in log
 
 
 def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:

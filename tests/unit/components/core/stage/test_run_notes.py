@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from components.core.stage import cli, run_notes
 from components.core.stage.executor import RunOf
 from components.core.stage.run_notes import Note
 from components.core.storage import atomic_files
-
-STAND_IN = [sys.executable, str(Path(__file__).with_name("stand_in.py"))]
+from tests.unit.components.core.stage import stand_in
 
 
 @pytest.fixture
@@ -32,7 +30,7 @@ def command(of_run: RunOf, source: str) -> list[str]:
             "outputFile": str(outputs / "executor_output.json"),
         },
     }
-    return [*STAND_IN, "--executor-input", json.dumps(message)]
+    return [*stand_in.COMMAND, "--executor-input", json.dumps(message)]
 
 
 def attempt(of_run: RunOf, source: str) -> Note:
@@ -95,7 +93,7 @@ def test_a_stage_does_not_fail_for_its_note(tmp_path: Path) -> None:
 
 
 def test_a_stage_outside_a_run_notes_nothing(tmp_path: Path) -> None:
-    done = subprocess.run([*STAND_IN, "--source", "new"], cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run([*stand_in.COMMAND, "--source", "new"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
