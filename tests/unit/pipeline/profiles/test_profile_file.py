@@ -1,0 +1,128 @@
+"""A user's file of profiles: what stages get, all mistakes at once, and any YAML."""
+
+import copy
+import re
+from typing import Any
+
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from components.core import stages
+from components.core.errors import ConfigError
+from pipeline.profiles import profile_file
+from pipeline.profiles.kubernetes_hardware import KubernetesStage
+from pipeline.profiles.profile_values import Retries
+from pipeline.profiles.profiles import KFP, VERTEX
+from pipeline.profiles.vertex_hardware import VertexStage
+from tests.unit.pipeline.profiles.contents import SHIPPED, gpus, of_train, parse, refusal
+
+
+def test_a_stage_gets_what_it_says_or_what_the_others_get() -> None:
+    stages = {"train": {"cpu_request": 8}, "others": {"cpu_request": 1, "retries": {"count": 1}}}
+    (found,) = parse({"mine": {KFP: {"service_account": "trainer", "stages": stages}}}).values()
+    twice, once = Retries(count=2, first_wait=10), Retries(count=1)
+    assert found.service_account == "trainer"
+    assert found.stages["train"] == KubernetesStage(cpu_request="8", retries=twice)
+    assert found.stages["embed"] == found.stages["publish"] == KubernetesStage(cpu_request="1", retries=once)
+    (bare,) = parse({"mine": {VERTEX: {"stages": {}}}}).values()
+    assert bare.stages["embed"] == VertexStage(retries=twice)
+    assert bare.stages["evaluate"] == VertexStage(retries=Retries(count=0))
+
+
+def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
+    bad = {"train": {"cpu_limit": "much", "spot": 1}, "trian": {}}
+    content = {
+        "mine": {KFP: {"stages": bad}, "moon": {}},
+        "Mine": {},
+        7: {},
+        "a\nb": {},
+        "empty": None,
+        "third": {
+            KFP: {"stages": {"embed": gpus(1)}, "network": "default"},
+            VERTEX: {"service_account": 5, "network": "default", "encryption_key": "k", "machines": 1},
+        },
+    }
+    assert [re.split(" must be |: | is ", problem)[0] for problem in refusal(content)] == [
+        "mine.kfp.stages.train.cpu_limit",
+        "mine.kfp.stages.train.spot",
+        "mine.kfp.stages.trian",
+        "mine.moon",
+        "Mine",
+        "7",
+        "'a\\nb'",
+        "empty",
+        "third.kfp.stages",
+        "third.kfp.network",
+        "third.vertex.service_account",
+        "third.vertex.stages",
+        "third.vertex.network",
+        "third.vertex.encryption_key",
+        "third.vertex.machines",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"a: [",
+        b"\xff\xfe",
+        b"a: !!int ''",
+        b"a: !!python/object:os.system {}",
+        b"a: 2026-13-45",
+        b"a: {}\n---\nb: {}",
+        b"a: {kfp: {stages: {}}}\na: {kfp: {stages: {}}}",
+    ],
+)
+def test_files_that_hold_no_profiles(text: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"own\.yaml") as raised:
+        profile_file.parse(text, "own.yaml")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+# Any YAML, with names that lead deep into a profile more often than chance would.
+_WORDS = ("mine", KFP, VERTEX, "stages", "service_account", "train", "embed", "others", "key", "operator", "count")
+_NAMES = st.sampled_from([*_WORDS, *KubernetesStage.model_fields, *VertexStage.model_fields])
+_SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.binary(max_size=4)
+    | st.sampled_from(["2x4", "16Gi", "google.com/tpu", "NVIDIA_L4", "ct5lp-hightpu-8t", "Exists"])
+)  # fmt: skip
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.integers() | st.text(max_size=3), inner),
+    max_leaves=12,
+)
+
+
+@st.composite
+def shipped_with_one_thing_changed(draw: st.DrawFn) -> Any:
+    content = copy.deepcopy(SHIPPED)
+    place: Any = content
+    while True:
+        key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if not isinstance(place[key], (dict, list)) or draw(st.booleans()):
+            break
+        place = place[key]
+    place[key] = draw(_VALUES)
+    return content
+
+
+_OWN = st.builds(of_train, st.sampled_from([KFP, VERTEX]), st.dictionaries(_NAMES, _VALUES, max_size=4))
+_YAML = (_VALUES | _OWN | shipped_with_one_thing_changed()).map(lambda value: yaml.safe_dump(value, allow_unicode=True))
+
+
+@hypothesis.settings(max_examples=3 * hypothesis.settings().max_examples)
+@hypothesis.given(st.binary() | (st.text() | _YAML).map(lambda text: text.encode("utf-8", "replace")))
+def test_anything_is_read_or_refused(text: bytes) -> None:
+    problems: list[str] = []
+    found = {}
+    try:
+        found = profile_file.parse(text, "own.yaml")
+    except ConfigError as error:
+        problems = list(error.problems)
+    assert not (problems and found)
+    assert all(problem.startswith("profiles own.yaml") for problem in problems)
+    assert all(len(problem.splitlines()) == 1 for problem in problems)
+    assert all(set(profile.stages) == set(stages.ALL) for profile in found.values())
