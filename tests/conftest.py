@@ -149,3 +149,10 @@ def _two_workers(folder: Path, command: list[str]) -> Iterator[list[programs.Pro
         yield workers
         for worker in workers:
             worker.communicate(200)
+
+
+def classes_seen(pixels: np.ndarray) -> np.ndarray:
+    """The class whose place is nearest to the middle of each image's light: as `write_dataset` places blobs."""
+    columns = pixels.sum(axis=(1, 3), dtype=np.float64)
+    middle = columns @ np.arange(10) / columns.sum(axis=1)
+    return np.abs(middle[:, None] - np.arange(1, 4) * 10 / 4).argmin(axis=1)

@@ -17,15 +17,14 @@ from PIL import Image
 
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets, training_log
-from components.core.data import dataset_reader
 from components.core.networks import checkpoint_networks, gan
 from components.core.networks.conditioning import GRID_COLUMNS
 from components.core.storage import buckets
 from components.core.storage.location import Location
 from components.train import loop
-from components.train.batches import Batches
 from components.train.config import TrainConfig
 from tests import programs
+from tests.conftest import classes_seen
 from tests.fakes.gcs.server import Server
 from tests.stages.train.attempts import flags, left_by
 
@@ -162,13 +161,6 @@ def conditional(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def classes_seen(pixels: np.ndarray) -> np.ndarray:
-    """The class whose place is nearest to the middle of each image's light: as `write_dataset` places blobs."""
-    columns = pixels.sum(axis=(1, 3), dtype=np.float64)
-    middle = columns @ np.arange(10) / columns.sum(axis=1)
-    return np.abs(middle[:, None] - np.arange(1, 4) * 10 / 4).argmin(axis=1)
-
-
 def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(conditional: Path) -> None:
     folder = checkpoints.step_folder(conditional, 300)
     labels = np.arange(300) % 3
@@ -193,19 +185,6 @@ def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
         for column in range(GRID_COLUMNS)
     ]
     assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
-
-
-def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
-    """The blobs tell."""
-    images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
-    settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
-    pixels, of_pixels = Batches(images, labels, TrainConfig(conditioning="class", **settings)).block(7, 3)
-    assert pixels.shape == (3, 2, 16, 12, 10, 1)
-    assert of_pixels.shape == (3, 2, 16)
-    assert of_pixels.dtype == np.int32
-    assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == of_pixels.ravel()) > 0.99
-    (alone,) = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
-    assert np.array_equal(alone, pixels)
 
 
 def test_conditional_training_without_labels_is_refused(unlabelled_dataset: Path, tmp_path: Path) -> None:

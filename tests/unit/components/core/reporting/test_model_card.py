@@ -5,16 +5,13 @@ from typing import Any
 
 import jinja2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
 from components.core.reporting import markdown, model_card
 from components.core.storage import digests
 from tests.inputs import artifacts
+from tests.unit.components.core.reporting.rendered import tables, types
 
 HOSTILE = "a|b\nc <script>alert(1)</script> [x](http://evil) **bold** `code` &lt; \x1b[31m\u202e # ![i](u) _e_ ~s~ \\|"
 MODEL = models.Description(
@@ -54,29 +51,6 @@ def judgement(**changes: Any) -> model_card.Judgement:
     given = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
     evaluation = artifacts.evaluation(**{name: value for name, value in given.items() if name != "numbers"})
     return model_card.Judgement(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
-
-
-def parse(text: str) -> list[Token]:
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
-
-
-def tables(text: str) -> dict[str, list[list[str]]]:
-    """The rows of the table below each heading, cells as a reader sees them."""
-    found: dict[str, list[list[str]]] = {}
-    heading, before = "", ""
-    for token in parse(text):
-        if before == "heading_open":
-            heading = token.content
-        if token.type == "tr_open":
-            found.setdefault(heading, []).append([])
-        if before in ("td_open", "th_open"):
-            found[heading][-1].append("".join(child.content for child in token.children or []))
-        before = token.type
-    return found
-
-
-def types(text: str) -> set[str]:
-    return {child.type for token in parse(text) for child in [token, *(token.children or [])]}
 
 
 def test_the_card_tells_what_was_found_beside_real_images() -> None:
@@ -133,13 +107,6 @@ def test_hostile_text_keeps_its_place() -> None:
     assert "http://" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
-
-
-@given(value=st.text(max_size=30))
-def test_a_reader_sees_any_text_as_it_is(value: str) -> None:
-    (row,) = tables(f"# T\n\n| a |\n| --- |\n| x{markdown.escaped(value)}x |\n")["T"][1:]
-    assert row == [f"x{markdown.plain(value)}x"]
-    assert markdown.plain(value).isprintable()
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -1,0 +1,27 @@
+"""Markdown as a reader sees it: a parser is the oracle."""
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+
+def parse(text: str) -> list[Token]:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+
+
+def tables(text: str) -> dict[str, list[list[str]]]:
+    """The rows of the table below each heading, cells as a reader sees them."""
+    found: dict[str, list[list[str]]] = {}
+    heading, before = "", ""
+    for token in parse(text):
+        if before == "heading_open":
+            heading = token.content
+        if token.type == "tr_open":
+            found.setdefault(heading, []).append([])
+        if before in ("td_open", "th_open"):
+            found[heading][-1].append("".join(child.content for child in token.children or []))
+        before = token.type
+    return found
+
+
+def types(text: str) -> set[str]:
+    return {child.type for token in parse(text) for child in [token, *(token.children or [])]}
