@@ -1,0 +1,94 @@
+"""Files of a source: hostile names, what is no file, files that change while they are read."""
+
+import hashlib
+import logging
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.core.sources.files import SourceFile, content_of, open_file, sha256_of
+from tests.unit.components.core.sources.conftest import names
+
+
+def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.mkfifo(pets / "cats" / "pipe.png")
+    (pets / "cats" / "linked.png").symlink_to("pipe.png")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(os.path.relpath(pets / "cats" / "socket.png"))  # the whole path may be too long for one
+        assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    assert all(name in caplog.text for name in ("pipe.png", "linked.png", "socket.png"))
+    sources.contents(str(pets))
+    # One that came in a file's place after the listing is not waited for either.
+    with pytest.raises(DataError, match=r"pipe\.png is gone"):
+        open_file(str(pets / "cats" / "pipe.png"))
+
+
+def test_links_that_lead_nowhere_or_to_themselves(pets: Path) -> None:
+    (pets / "dangling.png").symlink_to("nothing.png")
+    assert names(pets) == ["cats/1.png", "cats/2.JPG", "dogs/3.jpeg"]
+    (pets / "loop.png").symlink_to("pool.png")
+    (pets / "pool.png").symlink_to("loop.png")
+    with pytest.raises(DataError, match=r"(loop|pool)\.png .*: Too many levels"):
+        names(pets)
+
+
+HOSTILE = [
+    "new\nline.png", "\x1b[31mred.png", "\t.png", "a\x01b.png", "\u202eknab.png", "-rf.png",
+    "$(reboot).png", "'; drop.png", '"<script>.png', "a..png", "%2e%2e.png", "é.png", "c:\\x.png", "x" * 251 + ".png",
+]  # fmt: skip
+
+
+def test_hostile_names_are_listed_and_written_as_one_printable_line(
+    pets: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in HOSTILE:
+        (pets / "cats" / name).write_bytes(b"x")
+    for raw in (b"\xff\xfe.png", b"\x80.txt", b"\xed\xa0\x80.jpg"):
+        (pets / "cats" / os.fsdecode(raw)).write_bytes(b"x")
+    with caplog.at_level(logging.INFO):
+        found = sources.contents(str(pets))
+    assert found.listing is not None
+    assert len(found.listing.files) == 3 + len(HOSTILE) + 2
+    written = [file.name for file in found.listing.files]
+    assert all(name.isprintable() and name.startswith(("cats/", "dogs/")) for name in written)
+    assert {r"cats/new\nline.png", r"cats/\x1b[31mred.png", r"cats/\xff\xfe.png"} <= set(written)
+    for file in found.listing.files:
+        with open_file(file.place) as opened:
+            assert opened.read()
+    assert any(message.endswith(r": cats/\x80.txt") for message in caplog.messages)
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert sources.contents(str(pets)).fingerprint == found.fingerprint
+
+
+def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
+    (pets / "cats" / "a\x1b.png").write_bytes(b"1")
+    (pets / "cats" / r"a\x1b.png").write_bytes(b"2")
+    with pytest.raises(DataError, match=r"two files .* cats/a\\x1b\.png"):
+        names(pets)
+    (pets / "cats" / "a\x1b.png").unlink()
+    for folder in ("b\n", r"b\n"):
+        (pets / folder).mkdir()
+        (pets / folder / f"{len(folder)}.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"two folders .* b\\n/"):
+        names(pets)
+
+
+def test_a_file_that_has_grown_is_read_as_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "1.png").write_bytes(content)
+    listed = SourceFile("1.png", str(tmp_path / "1.png"), bytes=1)
+    reads, read = [], os.read
+
+    def noting(handle: int, count: int) -> bytes:
+        reads.append(count)
+        return read(handle, count)
+
+    monkeypatch.setattr(os, "read", noting)
+    assert content_of(listed, 1 << 26) == content
+    assert len(reads) < 10
+    assert sha256_of(listed.place, listed.bytes) == hashlib.sha256(content).hexdigest()
+    assert len(reads) < 20

@@ -1,0 +1,41 @@
+"""The digits as one chunk, made and written step by step."""
+
+from pathlib import Path
+
+from components.core.artifacts.datasets import ImageShape
+from components.preprocess.beam import pipeline
+from components.preprocess.formats import survey
+from components.preprocess.plan import Plan
+from components.preprocess.rows import Place
+from tests.inputs.sources import plan
+
+DIGITS: Plan = plan(
+    stored=ImageShape(8, 8, 1),
+    image=ImageShape(8, 8, 1),
+    made_splits={"test": 0.2, "validation": 0.1},
+    shard_counts={"train": 3, "validation": 1, "test": 1},
+    class_count=10,
+)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.tfrecord")}
+
+
+def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
+    """The chunk of the digits, the folder of rows, that of shards."""
+    (folder / "rows").mkdir(parents=True)
+    return pipeline._write_chunks([survey.DIGITS], folder / "rows" / "parts.pickle"), str(folder / "rows"), str(folder)
+
+
+def write_all(made: list[tuple[str, Place]], rows_at: str, place: str) -> list[str]:
+    groups: dict[str, list[Place]] = {}
+    for shard, of_rows in made:
+        groups.setdefault(shard, []).append(of_rows)
+    return [name for group in groups.items() for name in pipeline.write_shard(group, DIGITS, rows_at, place)]
+
+
+def forget_facts(folder: Path) -> None:
+    """As of workers that died before they wrote them."""
+    for path in folder.glob("*.facts"):
+        path.unlink()
