@@ -1,0 +1,180 @@
+"""Plans and runs of the shipped package whose stages only make empty folders."""
+
+import dataclasses
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from components.core import settings, stages
+from components.core.settings import Field
+from components.core.stage import cache_key, cli
+from components.core.stage.executor import ExecutorInput, StageResult
+from components.core.storage import digests
+from pipeline.local import plan
+from pipeline.local.history import History
+from pipeline.local.processes import Call
+from pipeline.local.runner import DONE, SKIPPED, UNCHANGED, Run
+from pipeline.package import shipped_package
+from pipeline.package.reader import Task
+
+PIPELINE = shipped_package.read()
+TASKS = {task.name: task for task in PIPELINE.tasks}
+FIELDS = PIPELINE.parameters
+DEFAULTS = {name: field.default for name, field in FIELDS.items()}
+# What each stage whose results are kept makes: the setting of its folder, the outputs that say where and what it is.
+MADE = {
+    "preprocess": ("dataset", "dataset_uri", "dataset_digest"),
+    "train": ("checkpoints", "checkpoint_uri", "checkpoint_digest"),
+    "embed": ("embedding", "embedding_uri", "embedding_digest"),
+    "export": ("model", "model_uri", "model_digest"),
+}
+DOWNSTREAM = {"preprocess": {"train", "embed", "export"}, "train": {"export"}}
+
+
+@dataclasses.dataclass
+class World:
+    """All that a run depends on."""
+
+    parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
+    source: str = "a"
+    own_embedding: str = ""
+    initial_checkpoint: str = ""
+    decision: str = "RUN"
+    verdict: str = "PROMOTE"
+    code: dict[str, str] = dataclasses.field(default_factory=dict)
+    libraries: str = "1"
+
+
+class Stages:
+    """Stages that make an empty folder at the place of their key, and whose content follows from all but the code."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.stopping, self.ran = world, threading.Event(), set[str]()
+        self.session: Any = SimpleNamespace(folder=folder)
+
+    def image(self, task: Task) -> str:
+        return ""
+
+    def code(self, task: Task) -> str:
+        return self.world.code.get(task.name, "0")
+
+    def maker(self, task: Task) -> dict[str, str]:
+        return {"keras": self.world.libraries}
+
+    def stop(self, signum: int) -> None:
+        pass
+
+    def run(self, call: Call) -> int:
+        executor = ExecutorInput(call.words[-1])
+        executor.take_run([])
+        stage = call.task.stage
+        made = self._make(stage, executor.parameters) if stage in MADE else self._answer(executor.parameters)
+        others = {name: "" if kind == "STRING" else 0 for name, kind in call.task.output_types.items()}
+        executor.write_output(StageResult(parameters={**others, **made}))
+        self.ran.add(stage)
+        return 0
+
+    def _make(self, stage: str, given: dict[str, Any]) -> dict[str, str]:
+        config = cli.build(stages.config_of(stage), given)
+        parts = cache_key.key_parts(stage, config, self.world.code.get(stage, "0"))
+        place, uri, digest = MADE[stage]
+        folder = Path(cache_key.fill_key(getattr(config, place), parts))
+        assert not folder.exists(), f"{stage} was started for what is there already"
+        folder.mkdir(parents=True)
+        return {uri: str(folder), digest: digests.digest_of({**parts, "code": ""})}
+
+    def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What the stages say that are run each time."""
+        return {
+            "source_fingerprint": self.world.source,
+            "own_embedding_digest": self.world.own_embedding,
+            "decision": self.world.decision,
+            "initial_checkpoint": self.world.initial_checkpoint,
+            "initial_checkpoint_digest": self.world.initial_checkpoint,
+            "verdict": self.world.verdict,
+            "judged_checkpoint_uri": given.get("checkpoint", ""),
+            "judged_checkpoint_digest": given.get("checkpoint_digest", ""),
+            "version": 1,
+        }
+
+
+class Home:
+    """A root, and plans and runs there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self._scratch = folder / "runs", folder / "scratch"
+
+    def values(self, world: World) -> dict[str, Any]:
+        return {**DEFAULTS, "source": "digits", "root": str(self.root), **world.parameters}
+
+    def plan(self, world: World) -> dict[str, tuple[str, str]]:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        place = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
+        found = plan.plan(PIPELINE, self.values(world), self.root, place)  # type: ignore[arg-type]
+        return {name: (outcome, why) for name, outcome, why in found}
+
+    def run(self, world: World) -> dict[str, str]:
+        """The state of each stage."""
+        values, place = self.values(world), Stages(world, self.root)
+        history = History(self.root, b"", values)
+        run = Run(PIPELINE, values, self.root, history, place)  # type: ignore[arg-type]
+        assert run.execute() == 0
+        found = {task.name: progress.state for task, progress in run.progress.items()}
+        assert place.ran == {name for name, state in found.items() if state == DONE}
+        return found
+
+    def run_as_planned(self, world: World) -> dict[str, str]:
+        """Plans, runs, and compares; returns the state of each stage."""
+        planned, found = self.plan(world), self.run(world)
+        agreed = {
+            plan.RUNS: (DONE,),
+            "was run": (DONE,),
+            UNCHANGED: (UNCHANGED,),
+            SKIPPED: (SKIPPED,),
+            plan.MAYBE: (DONE, UNCHANGED, SKIPPED),
+        }
+        for name, (outcome, why) in planned.items():
+            assert found[name] in agreed[outcome], f"{name}: {outcome}: {why}"
+        return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def other_value(field: Field) -> Any:
+    """A valid value that is not the default."""
+    if field.setting.choices:
+        return next(choice for choice in field.setting.choices if choice != field.default)
+    if field.type is str:
+        return "other"
+    tried = (field.default + 1, field.default * 2, field.default / 2, field.default - 1)
+    return next(field.type(value) for value in tried if not settings.field_problems(field, field.type(value)))
+
+
+# What a parameter needs beside it.
+BESIDE: dict[str, dict[str, Any]] = {
+    "own_embedding": {"own_embedding_name": "mine"},
+    "own_embedding_name": {"own_embedding": "there", "own_embedding_name": "yours"},
+    "height": {"height": 8, "width": 8},
+    "width": {"height": 4, "width": 4},
+    "batch_size": {"batch_size": 128},
+    "reproducibility": {"virtual_shards": 1},
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    name: {name: other_value(field), **BESIDE.get(name, {})} for name, field in FIELDS.items() if name != "root"
+}

@@ -1,0 +1,103 @@
+"""What `wgan plan` says is what the run then does, and why."""
+
+import dataclasses
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.errors import ConfigError
+from pipeline.local.runner import SKIPPED, UNCHANGED
+from pipeline.package import parameters
+from tests.unit.pipeline.conftest import Desk, Parts
+from tests.unit.pipeline.local.conftest import CHANGES, MADE, PIPELINE, TASKS, Home, World
+
+
+def possible(changed: dict[str, Any]) -> bool:
+    try:
+        parameters.parse(PIPELINE, {"source": "a", "root": "b"} | {name: str(v) for name, v in changed.items()}, [])
+    except ConfigError:
+        return False
+    return True
+
+
+def worlds() -> st.SearchStrategy[World]:
+    names = st.lists(st.sampled_from(sorted(CHANGES)), max_size=2)
+    changed = names.map(lambda chosen: {key: value for name in chosen for key, value in CHANGES[name].items()})
+    return st.builds(
+        World,
+        parameters=changed.filter(possible),
+        source=st.sampled_from("ab"),
+        own_embedding=st.sampled_from(["", "b"]),
+        initial_checkpoint=st.sampled_from(["", "b"]),
+        decision=st.sampled_from(["RUN", "RUN", "RUN", "SKIP"]),
+        verdict=st.sampled_from(["PROMOTE", "HOLD"]),
+        code=st.dictionaries(st.sampled_from(sorted(TASKS)), st.sampled_from("12"), max_size=2),
+        libraries=st.sampled_from("12"),
+    )
+
+
+@given(st.lists(st.tuples(worlds(), st.sampled_from(["", *MADE])), min_size=2, max_size=3))
+def test_plan_and_run_agree_whatever_changed_in_between(steps: list[tuple[World, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        for world, lost in steps:
+            found = home.run_as_planned(world)
+            again = home.run_as_planned(dataclasses.replace(world, libraries="other"))
+            ended = {name: SKIPPED if found[name] == SKIPPED else UNCHANGED for name in MADE}
+            assert {name: again[name] for name in MADE} == ended
+            if lost:
+                shutil.rmtree(home.root / {"train": "checkpoints"}.get(lost, f"{MADE[lost][0]}s"), ignore_errors=True)
+
+
+def test_plan_says_why(home: Home) -> None:
+    def names(found: tuple[str, str]) -> tuple[str, set[str]]:
+        return found[0], {*re.findall(r"\w+", found[1])} & {"dataset", "checkpoint", "evaluate", *MADE}
+
+    world = World()
+    assert home.plan(world)["preprocess"][0] == "runs"
+    assert not home.root.exists()
+    home.run(world)
+    usual = home.plan(world)
+    assert usual["train"][0] == "unchanged"
+    assert usual["evaluate"] == ("runs", "always")
+    assert names(usual["export"]) == ("perhaps", {"checkpoint", "evaluate"})
+    assert usual["publish"] == ("perhaps", "decided by the verdict of evaluate")
+
+    def why(stage: str, **changes: Any) -> tuple[str, str]:
+        return home.plan(dataclasses.replace(world, **changes))[stage]
+
+    assert why("train", parameters={"steps": 20}) == ("runs", "steps: 20000 -> 20")
+    assert why("preprocess", source="b") == ("runs", "source_fingerprint: a -> b")
+    assert names(why("train", source="b")) == ("perhaps", {"dataset", "preprocess"})
+    assert why("preprocess", code={"preprocess": "1"}) == ("runs", "its code changed")
+    assert why("train", decision="SKIP") == ("skipped", "decision SKIP")
+    assert why("publish", decision="SKIP") == ("skipped", "decision SKIP")
+    state, reason = why("embed", libraries="2")
+    assert (state, reason.rpartition("(")[2]) == ("unchanged", "decides nothing: keras: 1 -> 2)")
+    (dataset,) = (home.root / "datasets").iterdir()
+    dataset.rmdir()
+    state, reason = why("preprocess")
+    assert (state, reason.endswith(f" gone: {dataset}")) == ("runs", True)
+
+
+def test_plan_leaves_conditions_to_the_run(desk: Desk, parts: Parts) -> None:
+    from kfp import dsl
+
+    def gated(ask: str) -> None:
+        judged = parts.shell(script='printf "%s" "$1" > "$2"', text=ask)
+        with dsl.If(judged.output == "yes"):
+            parts.shell(script='printf x > "$2"')
+        with dsl.If(ask == "yes"):
+            parts.shell(script='printf y > "$2"')
+
+    done = desk.run(desk.compile(gated), "--ask", "no", verb="plan")
+    assert sorted(line.split(maxsplit=2) for line in done.stdout.splitlines()[1:]) == [
+        ["shell", "runs", "always"],
+        ["shell-2", "perhaps", "decided by the out of shell"],
+        ["shell-3", "skipped", "ask no"],
+    ]
