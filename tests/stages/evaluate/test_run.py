@@ -24,7 +24,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files, buckets
 from components.evaluate import inputs
 from components.evaluate.report import scores_table
-from components.evaluate.scoring import samples, scores
+from components.evaluate.scoring import scores
 from components.export import run as export
 from components.export.config import ExportConfig
 from tests.fakes.gcs.server import Server
@@ -198,31 +198,6 @@ def test_conditional_against_unconditional_both_ways_round(
     verdicts = {result.parameters["verdict"] for result in (challenger, reverse)}
     assert verdicts <= {evaluations.PROMOTE, evaluations.HOLD, evaluations.REJECT}
     assert verdicts != {evaluations.PROMOTE}
-
-
-def test_the_classes_asked_for_are_those_that_the_classifier_should_see(dataset: str, embedding: Path) -> None:
-    """A generator that draws real images of the classes asked for, and one that draws them of the next class."""
-    manifest = datasets.Manifest.of(dataset)
-    images, labels = dataset_reader.load_split(dataset, manifest, "train")
-    test, _ = dataset_reader.load_split(dataset, manifest, "test")
-    reference = scores.make_reference(feature_spaces.load(embedding), images, test, 100, 0)
-
-    def drawing(shift: int) -> samples.Generator:
-        def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
-            assert asked is not None
-            chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
-            return gan.to_unit_range(tf.constant(images[chosen]))
-
-        return samples.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
-
-    for shift, expected in ((0, 1.0), (1, 0.0)):
-        generator = drawing(shift)
-        asked = samples.draw_labels(generator, 2000, 0)
-        assert asked is not None
-        assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
-        drawn = (batch for batch, _ in samples.draw(generator, manifest.image, 2000, 0))
-        found = scores.score(reference, drawn, "samples", asked.numpy())
-        assert found.values["class_accuracy"] == expected
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tests for training_curves.py and charts.py: which charts there are, and what stands in them."""
+"""Tests for training_curves.py: which charts there are, and what stands in them."""
 
 import io
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from components.core.reporting import charts, training_curves
+from components.core.reporting import training_curves
 
 
 def training(*rows: dict[str, float], **scores: list[dict[str, float]]) -> dict[str, Any]:
@@ -46,9 +46,3 @@ def test_a_line_each_and_in_the_same_axes_a_colour_for_each_training() -> None:
     assert pixels_of_colour(drawn["one"], ORANGE) == 0
     assert pixels_of_colour(drawn["two"], ORANGE) > 300
     assert pixels_of_colour(drawn["both"], ORANGE) > 300
-
-
-def test_names_are_never_taken_for_formulas_and_letters_that_the_font_lacks_do_no_harm() -> None:
-    names = ["$\\frac{1}{$x_{", "猫", "a" * 99]
-    assert charts.bars(names, {"$x_{": np.full(3, 1 / 3)})[:4] == b"\x89PNG"
-    assert charts.lines([charts.Curve(name, [(0, 1)], index) for index, name in enumerate(names)])[:4] == b"\x89PNG"

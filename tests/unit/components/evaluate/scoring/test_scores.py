@@ -1,7 +1,6 @@
 """Tests for scores.py: images whose faults are known, in the spaces of a fixed embedding."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,6 @@ Splits = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory, make_dataset: Callable[..., str]) -> str:
-    return make_dataset(tmp_path_factory.mktemp("dataset"), {"train": 1200, "validation": 150, "test": 990})
-
-
-@pytest.fixture(scope="module")
 def splits(dataset: str) -> Splits:
     """Images for training, for the reference, and others that are as real."""
     manifest = datasets.Manifest.of(dataset)
@@ -34,10 +28,8 @@ def splits(dataset: str) -> Splits:
 
 
 @pytest.fixture(scope="module")
-def spaces(
-    tmp_path_factory: pytest.TempPathFactory, dataset: str, make_embedding: Callable[..., Path]
-) -> feature_spaces.FeatureSpaces:
-    return feature_spaces.load(make_embedding(tmp_path_factory.mktemp("embedding"), dataset))
+def spaces(embedding: Path) -> feature_spaces.FeatureSpaces:
+    return feature_spaces.load(embedding)
 
 
 @pytest.fixture(scope="module")
