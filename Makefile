@@ -32,9 +32,9 @@ IMAGE_LOCKS := $(addprefix requirements/, preprocess.txt train-cpu.txt train-gpu
 STEP_TESTS := $(addprefix tests/unit/components/, core/distributed/test_update.py core/networks/test_gan.py \
   core/artifacts/test_checkpoints.py train/test_losses.py train/test_step.py train/test_second_order.py embed/test_training.py selfcheck)
 # Whatever calls kfp's compiler.
-COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_graph.py profiles/test_profiles.py)
+COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_graph.py profiles)
 # Whatever goes through its client.
-CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py kubeflow/test_connection.py kubeflow/test_runs.py test_schedule_commands.py vertex)
+CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py test_backends.py test_submission.py kubeflow/test_connection.py kubeflow/test_runs.py test_schedule_commands.py vertex)
 
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -6,31 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from components.core import errors
 from components.core.artifacts import checkpoints
-from components.core.distributed import cluster
-from components.core.distributed.coordination import Agreement
 from tests import programs
 
-STEP_TESTS = str(Path(__file__).parents[2] / "unit/components/train/test_step.py")
-FOR_TF_CONFIG = """
-import importlib.util, json, sys
-from components.core.distributed import strategies, cluster
-file, function, batch_size, arguments = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-strategy = strategies.choose_strategy("auto", 0, batch_size, cluster=cluster.cluster_for("auto"))
-spec = importlib.util.spec_from_file_location("tested", file)
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-print(json.dumps(getattr(module, function)(strategy, *arguments)))
-"""
 # The train stage; worker 1 gets SIGTERM as its eighth block begins.
 WORKER_1_SIGNALLED = """
 import json, os, signal, sys
@@ -38,8 +23,6 @@ from tests.stages.train import attempts
 second = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1
 attempts.attempt(sys.argv[1:], [["block", 8, signal.SIGTERM]] if second else [], [])
 """
-# Cases of test_step.py, and the relative difference that is allowed: none where the same bits are promised.
-ON_WORKERS = {"penalty": 1e-9, "exact": 0.0}
 SMALL = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 60, "log_every": 7, "sample_every": 30}
 
 
@@ -57,57 +40,6 @@ def wait_until(folder: Path, text: str, processes: list[programs.Program]) -> No
 def stage(dataset: Path, place: Path, **changes: object) -> list[str]:
     settings = {"dataset": dataset, "checkpoints": place, "checkpoint_every": 1, **SMALL, **changes}
     return [sys.executable, "-m", "components.train", *(f"--{name}={value}" for name, value in settings.items())]
-
-
-def trajectories_and_agreement(strategy: tf.distribute.Strategy, cases: list[str], folder: str) -> dict[str, Any]:
-    """The bare step's trajectories, in a file for each worker, and what this worker and the others agree on."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("step_tests", STEP_TESTS)
-    assert spec is not None
-    assert spec.loader is not None
-    step_tests = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(step_tests)
-    found = cluster.parse(os.environ["TF_CONFIG"])
-    workers = Agreement(strategy, found)
-    refused = []
-    for settings, step in (({"seed": found.number, "steps": 5}, 7), ({"seed": 3}, 10 * found.number)):
-        try:
-            workers.require_same(settings, step)
-        except errors.ConfigError as error:
-            refused.append(str(error))
-    workers.require_same({"seed": 3, "name": "x"}, 7)
-    step_tests.trajectories(strategy, cases, f"{folder}/{found.number}.npz")
-    return {
-        "gathered": workers.all_gather([found.number + 5, -1]).tolist(),
-        "largest": workers.largest(-found.number),
-        "refused": refused,
-    }
-
-
-@pytest.mark.slow
-def test_two_workers_compute_what_one_process_does(
-    on_replicas: Callable[..., Any], two_workers: Any, tmp_path: Path
-) -> None:
-    """50 steps in float64, and 10 under `exact`: all that training keeps and reports, on either worker; agreement."""
-    arguments = json.dumps([list(ON_WORKERS), str(tmp_path)])
-    command = [sys.executable, "-c", FOR_TF_CONFIG, __file__, "trajectories_and_agreement", "8", arguments]
-    with two_workers(tmp_path, command) as processes:
-        on_replicas(STEP_TESTS, "trajectories", 1, list(ON_WORKERS), str(tmp_path / "alone.npz"))
-    assert [process.returncode for process in processes] == [0, 0], said(tmp_path)
-    one = dict(np.load(tmp_path / "alone.npz"))
-    for index in range(2):
-        found = json.loads((tmp_path / f"out{index}").read_text().splitlines()[-1])
-        assert found["gathered"] == [[5, -1], [6, -1]]
-        assert found["largest"] == 0
-        assert "different values of seed;" in found["refused"][0]
-        assert "steps 0, 10; " in found["refused"][1]
-        many = dict(np.load(tmp_path / f"{index}.npz"))
-        assert one.keys() == many.keys()
-        for name, expected in one.items():
-            difference = np.abs(expected - many[name]).max()
-            tolerance = ON_WORKERS[name.split("|")[0]]
-            assert difference <= tolerance * max(np.abs(expected).max(), 1e-3), (index, name)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.pipeline.conftest import Desk, Parts, messages, wgan
+from tests.unit.pipeline.conftest import Desk, messages, wgan
 
 
 def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -89,15 +89,6 @@ def test_a_program_of_its_own_is_started_with_its_flags(words: list[str], named:
     found = wgan(*words)
     assert found.returncode == 64
     assert all(name in found.stderr for name in named)
-
-
-def test_parameters_of_any_package_are_typed(desk: Desk, parts: Parts) -> None:
-    def typed(count: int, share: float) -> None:
-        parts.shell(script='printf "%s" "$1" > "$2"', text=f"{count} {share}")
-
-    wrong = desk.run(desk.compile(typed), "--count", "3.5", "--share", "half")
-    assert wrong.returncode == 64
-    assert [("count" in each, "share" in each) for each in messages(wrong)] == [(True, False), (False, True)]
 
 
 def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.__main__ import main
 from pipeline.cluster import submission, waiting
 from pipeline.cluster.submission import Submission
 from pipeline.profiles import profiles
@@ -96,3 +97,16 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         monkeypatch.setenv("KUBECONFIG", str(path))
 
     return write
+
+
+def submit(server: Server, package: Path, *words: str) -> int:
+    given = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
+    return main(["submit", "--host", server.url, *given, *words])
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines that tell of something wrong; clears what was logged."""
+    found = [each.getMessage() for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
+    caplog.clear()
+    assert not any("\n" in line for line in found), found
+    return found

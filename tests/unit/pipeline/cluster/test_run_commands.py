@@ -16,6 +16,7 @@ from pipeline.cluster.kubeflow.runs import KubeflowRuns
 from pipeline.cluster.submission import Submission
 from tests.fakes.kubeflow.server import Request, Server
 from tests.programs import ignoring
+from tests.unit.pipeline.cluster.conftest import complaints
 
 pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
 
@@ -28,42 +29,8 @@ def started(server: Server, kfp_run: Submission) -> str:
     return KubeflowRuns(KubeflowConnection(host=server.url)).submit(kfp_run).run_id
 
 
-def submit(server: Server, package: Path, *words: str) -> int:
-    given = ("--package", str(package), "--source", "digits", "--root", "/data/runs")
-    return main(["submit", "--host", server.url, *given, *words])
-
-
 def newest(server: Server) -> str:
     return list(server.store.runs)[-1]
-
-
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The lines that tell of something wrong; clears what was logged."""
-    found = [each.getMessage() for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
-    caplog.clear()
-    assert not any("\n" in line for line in found), found
-    return found
-
-
-def test_flags_of_the_other_target_are_unknown(
-    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert submit(server, packages / "vertex.yaml", "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
-    host, seed, *_ = complaints(caplog)
-    assert host.endswith(" host")
-    assert seed.endswith(" seed?")
-    assert server.requests == []
-
-
-@pytest.mark.parametrize("text", ["a: [1,\n  b: }", "", "[]", "a: b"])
-def test_what_is_no_package_is_never_sent(
-    server: Server, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "pipeline.yaml"
-    path.write_text(text)
-    assert submit(server, path) == errors.BAD_CONFIGURATION
-    assert len(complaints(caplog)) == 1
-    assert server.requests == []
 
 
 def test_an_interrupt_leaves_the_run_alone(

@@ -1,10 +1,13 @@
-"""What a file of profiles may hold, and what is said of it."""
+"""What a file of profiles may hold, what is said of it, and that kfp can write it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import strategies as st
+from kfp import dsl
 
 from components.core.errors import ConfigError
 from pipeline.profiles import profile_file, profiles
@@ -36,3 +39,44 @@ def tpu(chips: int, topology: str, generation: str = V5E) -> dict[str, Any]:
 
 def gpus(count: int, name: str = "nvidia.com/gpu", **more: Any) -> dict[str, Any]:
     return {"accelerator": name, "accelerator_count": count, **more}
+
+
+# What a container gets on either target.
+CONTAINERS = st.fixed_dictionaries(
+    {
+        "cpu_limit": st.from_regex(r"(?:[0-9]{0,4}\.)?[0-9]{1,4}m?", fullmatch=True)
+        | st.floats(min_value=1e-6, max_value=1e6),
+        "memory_limit": st.from_regex(r"[0-9]{1,6}(?:[KMGTPE]i?)?", fullmatch=True),
+        "retries": st.fixed_dictionaries(
+            {"count": st.integers(0, 100)},
+            optional={
+                "first_wait": st.integers(0, 3600),
+                "factor": st.floats(1, 100),
+                "longest_wait": st.integers(0, 3600),
+            },
+        ),
+    }
+)
+
+
+@dsl.container_component
+def nothing() -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="none", command=["true"])
+
+
+def require_writable(target: str, settings: dict[str, Any], apply: Callable[[Any, Any], None]) -> None:
+    """Give what a train stage gets to a task of kfp, which complains of what it cannot write."""
+    refused = ""
+    try:
+        (profile,) = parse(of_train(target, settings)).values()
+    except ConfigError as error:
+        refused = str(error)
+    if refused:
+        assert "more than nothing" in refused or (
+            isinstance(settings["cpu_limit"], float) and "of processors" in refused
+        )
+        return
+
+    @dsl.pipeline
+    def pipeline() -> None:
+        apply(nothing(), profile.stages["train"])

@@ -27,33 +27,6 @@ def test_results_are_printed() -> None:
     assert (done.returncode, done.stdout) == (0, "source_fingerprint: f\nsummary: all is well\n")
 
 
-@pytest.mark.parametrize(
-    ("raised", "code", "reported"),
-    [
-        ("errors.ConfigError('one', 'two')", 64, "E stage: two"),
-        ("errors.DataError('no images')", 65, "E stage: no images"),
-        ("errors.TrainingDiverged('loss is nan')", 70, "E stage: loss is nan"),
-        ("errors.TransientError('try again')", 75, "E stage: try again"),
-        ("OSError(28, 'No space', 'file')", 75, "E stage: No space left on device: file"),
-        ("OSError(30, 'Read-only', 'file')", 64, "E stage: Read-only file system: file"),
-        ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
-        ("KeyboardInterrupt()", 130, "E stage: interrupted"),
-    ],
-)
-def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, reported: str) -> None:
-    done = program("--source", raised)
-    assert done.returncode == code
-    assert reported in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-
-
-def test_a_defect_shows_its_traceback() -> None:
-    done = program("--source", "ZeroDivisionError('oh')")
-    assert done.returncode == 70
-    assert "Traceback" in done.stderr
-
-
 def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
     message: dict[str, Any] = {
         "inputs": {"parameterValues": {"source": "new"}},

@@ -1,0 +1,39 @@
+"""Each error ends a stage with its exit code and one line; a defect shows its traceback."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.unit.components.core.stage import stand_in
+
+
+def ended(raised: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*stand_in.COMMAND, "--source", raised], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "reported"),
+    [
+        ("errors.ConfigError('one', 'two')", 64, "E stage: two"),
+        ("errors.DataError('no images')", 65, "E stage: no images"),
+        ("errors.TrainingDiverged('loss is nan')", 70, "E stage: loss is nan"),
+        ("errors.TransientError('try again')", 75, "E stage: try again"),
+        ("OSError(28, 'No space', 'file')", 75, "E stage: No space left on device: file"),
+        ("OSError(30, 'Read-only', 'file')", 64, "E stage: Read-only file system: file"),
+        ("OSError(13, 'Denied', 'file')", 64, f"Permission denied: file (for user {os.getuid()}:{os.getgid()}; run as"),
+        ("KeyboardInterrupt()", 130, "E stage: interrupted"),
+    ],
+)
+def test_each_error_has_its_exit_code_and_no_traceback(raised: str, code: int, reported: str) -> None:
+    done = ended(raised)
+    assert done.returncode == code
+    assert reported in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_defect_shows_its_traceback() -> None:
+    done = ended("ZeroDivisionError('oh')")
+    assert done.returncode == 70
+    assert "Traceback" in done.stderr

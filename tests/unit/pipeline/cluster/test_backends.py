@@ -1,0 +1,21 @@
+"""Each target has its flags; those of another are unknown."""
+
+from pathlib import Path
+
+import pytest
+
+from components.core import errors
+from tests.fakes.kubeflow.server import Server
+from tests.unit.pipeline.cluster.conftest import complaints, submit
+
+pytestmark = pytest.mark.usefixtures("bare_desk", "logged")
+
+
+def test_flags_of_the_other_target_are_unknown(
+    server: Server, packages: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert submit(server, packages / "vertex.yaml", "--seed", "1", "--sed=2") == errors.BAD_CONFIGURATION
+    host, seed, *_ = complaints(caplog)
+    assert host.endswith(" host")
+    assert seed.endswith(" seed?")
+    assert server.requests == []

@@ -1,0 +1,14 @@
+"""What is read of a profile for Kubernetes, kfp can write."""
+
+from typing import Any
+
+import hypothesis
+
+from pipeline.profiles import kubernetes_settings
+from pipeline.profiles.profiles import KFP
+from tests.unit.pipeline.profiles.contents import CONTAINERS, require_writable
+
+
+@hypothesis.given(settings=CONTAINERS)
+def test_what_is_read_can_be_written(settings: dict[str, Any]) -> None:
+    require_writable(KFP, settings, kubernetes_settings.apply)
