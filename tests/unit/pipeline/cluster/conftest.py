@@ -1,8 +1,10 @@
 """Real packages, compiled and read once, and a desk without credentials or a home of its own."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +14,7 @@ from pipeline.cluster import submission, waiting
 from pipeline.cluster.submission import Submission
 from pipeline.profiles import profiles
 from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster import worlds
+from tests.unit.pipeline.cluster import schedule_files, worlds
 from tests.unit.pipeline.cluster.worlds import World
 from tests.unit.pipeline.packages import package_of
 
@@ -110,3 +112,38 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     caplog.clear()
     assert not any("\n" in line for line in found), found
     return found
+
+
+Write = Callable[..., None]
+
+
+Wgan = Callable[..., tuple[int, list[str], list[str]]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "schedules.yaml"
+
+
+@pytest.fixture
+def write(path: Path, packages: Path) -> Write:
+    """Writes schedules by name, each with what it says besides, or otherwise."""
+    return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
+
+
+@pytest.fixture
+def wgan(path: Path, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
+    """`wgan schedule ...` there; its exit code, what it printed and what it logged."""
+
+    def run(*words: str) -> tuple[int, list[str], list[str]]:
+        capsys.readouterr()
+        caplog.clear()
+        code = main(["schedule", *words, "--file", str(path), "--host", server.url])
+        printed = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", capsys.readouterr().out)
+        return code, printed.splitlines(), caplog.messages
+
+    return run
+
+
+def recurring(server: Server) -> list[dict[str, Any]]:
+    return list(server.store.recurring_runs.values())

@@ -1,73 +1,17 @@
-"""`wgan schedule` against the contract server of Kubeflow; see `test_story.py` for what is alike on Vertex."""
+"""`wgan schedule`: without a file, its help, and mistakes; see `test_story.py`."""
 
-import dataclasses
-import re
 import subprocess
 import sys
-import zoneinfo
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kfp_server_api
 import pytest
 
-from components.core.container_images import VERSION
 from pipeline.__main__ import main
-from pipeline.cluster import schedule_file
-from pipeline.cluster.kubeflow import schedules as kubeflow_schedules
-from tests.fakes.kubeflow.server import Server, serving
-from tests.unit.pipeline.cluster import schedule_files
+from tests.fakes.kubeflow.server import Server
+from tests.unit.pipeline.cluster.conftest import Wgan, Write, recurring
 
 ROOT = Path(__file__).parents[4]
-Write = Callable[..., None]
-Wgan = Callable[..., tuple[int, list[str], list[str]]]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "schedules.yaml"
-
-
-@pytest.fixture
-def write(path: Path, packages: Path) -> Write:
-    """Writes schedules by name, each with what it says besides, or otherwise."""
-    return lambda **schedules: schedule_files.write(path, packages / "kfp.yaml", "kfp", **schedules)
-
-
-@pytest.fixture
-def wgan(path: Path, server: Server, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Wgan:
-    """`wgan schedule ...` there; its exit code, what it printed and what it logged."""
-
-    def run(*words: str) -> tuple[int, list[str], list[str]]:
-        capsys.readouterr()
-        caplog.clear()
-        code = main(["schedule", *words, "--file", str(path), "--host", server.url])
-        printed = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", capsys.readouterr().out)
-        return code, printed.splitlines(), caplog.messages
-
-    return run
-
-
-def recurring(server: Server) -> list[dict[str, Any]]:
-    return list(server.store.recurring_runs.values())
-
-
-def test_a_schedule_is_what_the_file_says(write: Write, server: Server, wgan: Wgan) -> None:
-    write(weekly={}, nightly={"cron": "30 2 * * 1-7", "enabled": False})
-    wgan("apply")
-    weekly, nightly = recurring(server)
-    assert (weekly["mode"], nightly["mode"]) == ("ENABLE", "DISABLE")
-    assert weekly["trigger"]["cron_schedule"]["cron"] == "0 0 9 * * 1"
-    assert nightly["trigger"]["cron_schedule"]["cron"] == "0 30 2 * * *"
-    assert (weekly["max_concurrency"], weekly["no_catchup"]) == ("1", True)
-    assert weekly["pipeline_version_reference"].keys() == {"pipeline_id", "pipeline_version_id"}
-    assert weekly["runtime_config"] == {
-        "parameters": {"source": "gs://images", "root": "/data/runs", "critic_learning_rate": 0.001},
-        "pipeline_root": "gs://bucket/root",
-    }
-    # A package is there once, however many schedules name it.
-    assert len([each for each in server.store.versions.values() if each["name"].startswith(f"{VERSION}-")]) == 1
 
 
 def test_without_a_file_what_is_there_can_be_steered(
@@ -95,83 +39,6 @@ def test_without_a_file_what_is_there_can_be_steered(
     assert [each["mode"] for each in recurring(server)] == ["DISABLE", "DISABLE"]
     assert wgan("resume", "weekly")[:2] == (0, ["weekly: resumed"])
     assert [each["mode"] for each in recurring(server)] == ["DISABLE", "ENABLE"]
-
-
-def test_what_others_made_is_never_touched(write: Write, server: Server, wgan: Wgan) -> None:
-    write(weekly={})
-    wgan("apply")
-    (ours,) = recurring(server)
-    kept = ("experiment_id", "pipeline_version_reference", "runtime_config", "trigger", "max_concurrency", "mode")
-    api = kfp_server_api.RecurringRunServiceApi(kfp_server_api.ApiClient(kfp_server_api.Configuration(host=server.url)))
-    for other in ({"description": "by hand"}, {"description": ""}, {"display_name": "Clone of weekly"}):
-        body = {name: ours[name] for name in (*kept, "display_name", "description")} | other
-        api.recurring_run_service_create_recurring_run(recurring_run=body)
-    before = {key: value for key, value in server.store.recurring_runs.items() if value != ours}
-    assert len(before) == 3
-    write(weekly={"cron": "0 7 * * 1"})
-    assert wgan("apply")[1] == ["weekly: replaced", "weekly: ID deleted"]
-    assert len(wgan("list")[1]) == 2
-    write()
-    assert wgan("apply", "--prune", "--target", "kfp")[1] == ["weekly: ID deleted"]
-    assert wgan("pause", "Clone of weekly", "--target", "kfp")[0] == 64
-    assert server.store.recurring_runs == before
-
-
-def test_all_pages_are_read(write: Write, server: Server, wgan: Wgan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeflow_schedules, "_PAGE", 2)
-    names = [f"schedule-{index}" for index in range(5)]
-    write(**{name: {} for name in names})
-    wgan("apply")
-    for last in (False, True):
-        started = server.tick()
-        for run in started[:-1] if last else started:
-            server.set_run(run, "SUCCEEDED")
-    assert wgan("apply")[1] == ["kfp: nothing to change"]
-    write(**{name: {} for name in names[:-1]})
-    # The run at work is on the last page of many.
-    assert wgan("apply", "--prune")[1][0].startswith("schedule-4: ID stays, paused")
-
-
-def test_on_a_server_of_many_users(
-    write: Write, path: Path, bare_desk: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(weekly={})
-    monkeypatch.setenv("KFP_TOKEN", "secret")
-    with serving(multi_user=True, token="secret") as server:  # noqa: S106
-        for _ in range(2):
-            assert main(["schedule", "apply", "--file", str(path), "--host", server.url, "--namespace", "team-a"]) == 0
-        assert capsys.readouterr().out.splitlines() == ["weekly: created", "kfp: nothing to change"]
-        assert [each["namespace"] for each in recurring(server)] == ["team-a"]
-
-
-@pytest.mark.parametrize("gone", ["version", "experiment"])
-def test_what_is_gone_is_made_anew_and_the_active_run_goes_on(
-    write: Write, server: Server, wgan: Wgan, gone: str
-) -> None:
-    write(weekly={})
-    wgan("apply")
-    (run,) = server.tick()
-    before = recurring(server)[0]
-    if gone == "version":
-        del server.store.versions[before["pipeline_version_reference"]["pipeline_version_id"]]
-    else:
-        del server.store.experiments[before["experiment_id"]]
-    assert wgan("diff")[1][0] == "replace weekly (kfp)"
-    replaced, stays, *_ = wgan("apply")[1]
-    assert (replaced, stays.startswith("weekly: ID stays, paused")) == ("weekly: replaced", True)
-    after = recurring(server)[1]
-    assert after["pipeline_version_reference"]["pipeline_version_id"] in server.store.versions
-    assert after["experiment_id"] in server.store.experiments
-    server.set_run(run, "SUCCEEDED")
-    assert wgan("apply")[1] == ["weekly: ID deleted"]
-    assert wgan("apply")[1] == ["kfp: nothing to change"]
-
-
-def test_descriptions_fit_the_database_of_servers(write: Write, path: Path) -> None:
-    write(**{"n" * 63: {}})
-    (schedule,) = schedule_file.read(path)
-    for zone in zoneinfo.available_timezones():
-        assert len(kubeflow_schedules._mark(dataclasses.replace(schedule, time_zone=zone))) <= 255
 
 
 def test_help_asks_for_no_server_and_loads_no_client() -> None:
