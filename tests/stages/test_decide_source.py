@@ -6,9 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from components.core.errors import DataError
 from components.core.sources import sources
 from components.decide import run as stage
 from components.decide.config import DecideConfig
@@ -28,20 +25,6 @@ def test_what_the_source_holds(tmp_path: Path) -> None:
     assert found["source_fingerprint"] == sources.contents("digits").fingerprint
     assert found["own_embedding_digest"] == ""
     assert str(found["summary"]).endswith(" 1,797 digits of scikit-learn")
-
-
-def test_an_own_embedding_is_told_by_its_content(tmp_path: Path) -> None:
-    digests = []
-    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
-        (tmp_path / name / "variables").mkdir(parents=True)
-        (tmp_path / name / "saved_model.pb").write_bytes(b"graph")
-        (tmp_path / name / "variables" / "variables.index").write_bytes(weights)
-        found = stage.run(config(tmp_path, own_embedding=str(tmp_path / name)))
-        digests.append(str(found.parameters["own_embedding_digest"]))
-    assert digests[0] == digests[1] != digests[2]
-    assert {len(digest) for digest in digests} == {64}
-    with pytest.raises(DataError, match=r"no SavedModel: saved_model\.pb"):
-        stage.run(config(tmp_path, own_embedding=str(tmp_path)))
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:

@@ -1,22 +1,16 @@
 """Tests for publish and its registry: real models in a real folder, real processes."""
 
 import dataclasses
-import functools
 import json
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.core.artifacts import evaluations, models
-from components.core.errors import ConfigError, DataError, Superseded
+from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.storage import atomic_files, digests
 from components.publish import run as publish
@@ -102,29 +96,6 @@ def test_a_verdict_against_a_previous_champion_is_out_of_date(judged: Judged, fo
     assert registry.versions(folder) == [1]
 
 
-def test_a_publication_that_was_interrupted_before_the_champion_moved_is_finished(judged: Judged, folder: Path) -> None:
-    config = judged(0)
-    publish.run(config)
-    (folder / registry.CHAMPION).unlink()
-    assert registry.read_champion(folder) is None
-    again = judged(0)  # made anew meanwhile; the copy is of the first
-    manifest = Path(again.evaluation, evaluations.MANIFEST)
-    atomic_files.write_json(manifest, {**artifacts.unsealed(manifest), "reasons": ["another"]})
-    assert publish.run(again).parameters["version"] == 1
-    assert registry.versions(folder) == [1]
-    assert _champion(folder)[1] == 1
-    assert registry.read_version(folder, 1, registry.read_champion(folder)).evaluation.reasons == ["the test says so"]
-
-
-def test_processes_that_publish_one_model_make_one_version(judged: Judged, folder: Path) -> None:
-    flags = [f"--{name}={value}" for name, value in dataclasses.asdict(judged(0)).items()]
-    command = [sys.executable, "-m", "components.publish", *flags]
-    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
-    assert [process.wait() for process in started] == [0, 0, 0]
-    assert registry.versions(folder) == [1]
-    assert _champion(folder)[1] == 1
-
-
 def _copied(config: PublishConfig, tmp_path: Path) -> Path:
     return Path(shutil.copytree(config.model, tmp_path / "copied"))
 
@@ -191,48 +162,3 @@ def test_a_model_that_contradicts_its_checkpoint_is_not_published(
     atomic_files.write_json(changed / models.MANIFEST, {**manifest, name: value})
     with pytest.raises(DataError, match=f"says that its {name} is"):
         publish.run(dataclasses.replace(config, model=str(changed)))
-
-
-def test_a_registry_that_is_a_file_is_refused(judged: Judged, folder: Path) -> None:
-    atomic_files.write_json(folder, {})
-    with pytest.raises(DataError, match="is a file"):
-        publish.run(judged(0))
-
-
-def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(judged: Judged, folder: Path) -> None:
-    """As in a bucket: what began with a verdict that counted ends with an exit code of its own, and adds nothing."""
-    late, first = judged(1), judged(0)
-    with ThreadPoolExecutor() as pool:
-        with registry.held(folder):
-            waiting = pool.submit(publish.run, late)
-            while not waiting.done() and not _waits_for(folder / ".lock"):
-                time.sleep(0.01)
-            with tempfile.TemporaryDirectory() as aside:
-                publish.run(dataclasses.replace(first, registry=f"{aside}/registry"))
-                shutil.copytree(Path(aside, "registry", "versions"), folder / "versions")
-                shutil.copy(Path(aside, "registry", registry.CHAMPION), folder)
-        with pytest.raises(Superseded, match=r"no champion, .* version 1 "):
-            waiting.result()
-    assert registry.versions(folder) == [1]
-    assert _champion(folder)[1] == 1
-
-
-def _waits_for(path: Path) -> bool:
-    """Whether anybody waits for a lock, as the kernel lists it."""
-    inode = f":{path.stat().st_ino} "
-    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
-
-
-def test_where_the_lock_holds_nobody_off_no_version_is_lost(
-    judged: Judged, two_models: list[Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On some shared volumes: another process takes the number between the look and the rename."""
-    publish.run(judged(0))
-    prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
-    other = models.Description.of(two_models[1]).digest
-    fill = functools.partial(shutil.copytree, two_models[1], dirs_exist_ok=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(registry, "versions", lambda place: [])
-        assert registry.add(folder, fill, other, None) == 2
-    assert registry.versions(folder) == [1, 2]
-    assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)

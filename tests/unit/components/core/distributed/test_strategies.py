@@ -5,13 +5,11 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
 from components.core.distributed import strategies
 from components.core.errors import ConfigError
-from components.core.stage import hardware
 from tests import programs
 
 CORES = len(os.sched_getaffinity(0))
@@ -58,15 +56,6 @@ def test_exact_is_refused_on_a_tpu_before_it_is_looked_for(monkeypatch: pytest.M
     monkeypatch.setenv("TPU_NAME", "grpc://localhost:x")
     with pytest.raises(ConfigError, match="reproducibility"):
         strategies.choose_strategy(chosen, 0, 8, reproducibility="exact")
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"), [("accel0", True), ("vfio/0", True), ("vfio/vfio", False), ("null", False)]
-)
-def test_a_tpu_is_known_by_its_device(tmp_path: Path, device: str, expected: bool) -> None:
-    (tmp_path / device).parent.mkdir(exist_ok=True)
-    (tmp_path / device).touch()
-    assert hardware.has_tpu(tmp_path) == expected
 
 
 def test_tpu_name_is_what_an_empty_setting_means(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,102 @@
+"""A registry in a folder: its lock, and what comes of interruptions and of several processes."""
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from components.core.artifacts import evaluations, models
+from components.core.errors import DataError, Superseded
+from components.core.registry import registry
+from components.core.storage import atomic_files
+from tests.faults import candidates
+from tests.faults.candidates import Candidate
+from tests.inputs import artifacts
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "registry"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> list[Candidate]:
+    """Two models, each promoted where there is no champion."""
+    return [candidates.candidate(tmp_path / f"candidate {step}", step) for step in (100, 200)]
+
+
+def champion_of(folder: Path) -> int:
+    champion = registry.read_champion(folder)
+    assert champion is not None
+    return champion.version
+
+
+def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(made: list[Candidate], folder: Path) -> None:
+    made[0].publish(folder)
+    (folder / registry.CHAMPION).unlink()
+    assert registry.read_champion(folder) is None
+    manifest = Path(made[0].evaluation, evaluations.MANIFEST)  # made anew meanwhile; the copy is of the first
+    atomic_files.write_json(manifest, {**artifacts.unsealed(manifest), "reasons": ["another"]})
+    assert made[0].publish(folder).parameters["version"] == 1
+    assert registry.versions(folder) == [1]
+    assert champion_of(folder) == 1
+    assert registry.read_version(folder, 1, registry.read_champion(folder)).evaluation.reasons == ["the test says so"]
+
+
+def test_processes_that_publish_one_model_make_one_version(made: list[Candidate], folder: Path) -> None:
+    flags = [f"--model={made[0].model}", f"--evaluation={made[0].evaluation}", f"--registry={folder}"]
+    command = [sys.executable, "-m", "components.publish", *flags]
+    started = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert registry.versions(folder) == [1]
+    assert champion_of(folder) == 1
+
+
+def test_a_registry_that_is_a_file_is_refused(made: list[Candidate], folder: Path) -> None:
+    atomic_files.write_json(folder, {})
+    with pytest.raises(DataError, match="is a file"):
+        made[0].publish(folder)
+
+
+def test_who_waits_for_a_folder_and_then_finds_another_champion_has_lost(made: list[Candidate], folder: Path) -> None:
+    """As in a bucket: what began with a verdict that counted ends with an exit code of its own, and adds nothing."""
+    first, late = made
+    with ThreadPoolExecutor() as pool:
+        with registry.held(folder):
+            waiting = pool.submit(late.publish, folder)
+            while not waiting.done() and not _waits_for(folder / ".lock"):
+                time.sleep(0.01)
+            with tempfile.TemporaryDirectory() as aside:
+                first.publish(f"{aside}/registry")
+                shutil.copytree(Path(aside, "registry", "versions"), folder / "versions")
+                shutil.copy(Path(aside, "registry", registry.CHAMPION), folder)
+        with pytest.raises(Superseded, match=r"no champion, .* version 1 "):
+            waiting.result()
+    assert registry.versions(folder) == [1]
+    assert champion_of(folder) == 1
+
+
+def _waits_for(path: Path) -> bool:
+    """Whether anybody waits for a lock, as the kernel lists it."""
+    inode = f":{path.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_where_the_lock_holds_nobody_off_no_version_is_lost(
+    made: list[Candidate], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On some shared volumes: another process takes the number between the look and the rename."""
+    made[0].publish(folder)
+    prepared = Path(shutil.copytree(registry.version_folder(folder, 1), tmp_path / "prepared"))
+    fill = functools.partial(shutil.copytree, made[1].model, dirs_exist_ok=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(registry, "versions", lambda place: [])
+        assert registry.add(str(folder), fill, made[1].digest, None) == 2
+    assert registry.versions(folder) == [1, 2]
+    assert models.Description.of(registry.version_folder(folder, 1)) == models.Description.of(prepared)
