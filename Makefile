@@ -34,7 +34,7 @@ STEP_TESTS := $(addprefix tests/unit/components/, core/distributed/test_update.p
 # Whatever calls kfp's compiler.
 COMPILE_TESTS := $(addprefix tests/unit/pipeline/, cli/test_compile.py test_goldens.py test_graph.py profiles)
 # Whatever goes through its client.
-CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py test_backends.py test_submission.py kubeflow/test_connection.py kubeflow/test_runs.py kubeflow/test_schedules.py test_schedule_commands.py vertex)
+CLIENT_TESTS := $(addprefix tests/unit/pipeline/cluster/, test_run_commands.py test_backends.py test_submission.py kubeflow/test_connection.py kubeflow/test_runs.py kubeflow/test_canceled_runs.py kubeflow/test_schedules.py test_schedule_commands.py vertex)
 
 # Python keeps what it compiled, whatever the shell says: TensorFlow takes seconds to compile, in every process anew.
 unexport PYTHONDONTWRITEBYTECODE

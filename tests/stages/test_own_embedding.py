@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from components.core.artifacts import datasets, embeddings, evaluations
 from components.core.artifacts.datasets import ImageShape
@@ -257,24 +256,3 @@ def test_names_and_the_lack_of_one_are_checked(coloured: Callable[..., EmbedConf
             coloured("somewhere", own_embedding_name=name)
     with pytest.raises(ConfigError, match=r"own_embedding_name .*'mine'"):
         coloured("")
-
-
-@pytest.mark.parametrize(("channels", "values"), [(3, "-1..1"), (1, "0..1"), (3, "0..255")])
-def test_images_are_resized_without_aliasing_scaled_and_tiled(
-    coloured: Callable[..., EmbedConfig], tmp_path: Path, channels: int, values: str
-) -> None:
-    """Pillow's bilinear filter, which widens with the reduction, is the oracle."""
-
-    def rows(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"rows": tf.reshape(pixels, [tf.shape(pixels)[0], 8 * 8 * channels])}
-
-    place = save(tmp_path, rows, tf.TensorSpec([None, None, None, channels]))
-    config = coloured(place, own_embedding_size=8, own_embedding_range=values)
-    images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
-    network = OwnNetwork(config, images)
-    found = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
-    black, white = (float(end) for end in values.split(".."))
-    for image, one in zip(images, found, strict=True):
-        grey = Image.fromarray(image[..., 0].astype(np.float32)).resize((8, 8), Image.Resampling.BILINEAR)
-        expected = black + (white - black) * np.asarray(grey) / 255
-        np.testing.assert_allclose(one, np.repeat(expected[..., None], channels, 2), atol=1e-4 * (white - black))

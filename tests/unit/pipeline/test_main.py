@@ -1,5 +1,4 @@
 """The `wgan` command: mistakes, all at once and at once; help; what a run shows at its end."""
-# mypy: disable-error-code="valid-type"
 
 import re
 import subprocess
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.pipeline.conftest import Desk, messages, wgan
+from tests.unit.pipeline.conftest import messages, wgan
 
 
 def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -89,29 +88,3 @@ def test_a_program_of_its_own_is_started_with_its_flags(words: list[str], named:
     found = wgan(*words)
     assert found.returncode == 64
     assert all(name in found.stderr for name in named)
-
-
-def test_a_run_ends_with_a_table_and_where_results_lie(desk: Desk) -> None:
-    from kfp import dsl
-
-    @dsl.container_component
-    def evaluate(root: str, evaluation_uri: dsl.OutputPath(str), summary: dsl.OutputPath(str)) -> dsl.ContainerSpec:
-        script = """
-            mkdir -p "$1/evaluation" "$1/registry"; touch "$1/evaluation/samples.png" "$1/registry/champion.json"
-            printf "$1/evaluation" > "$2"; printf "PROMOTE [FCD 3.1]" > "$3"
-        """
-        return dsl.ContainerSpec(image="none", command=["sh", "-ec", script, "e", root, evaluation_uri, summary])
-
-    def pipeline(root: str) -> None:
-        evaluate(root=root)
-
-    found = desk.run(desk.compile(pipeline))
-    lines = found.stdout.splitlines()
-    assert lines[0].split() == ["stage", "state", "seconds", "what", "it", "made"]
-    assert lines[1].split()[:2] == ["evaluate", "done"]
-    assert lines[1].endswith("PROMOTE [FCD 3.1]")
-    assert dict(line.split() for line in lines[3:]) == {
-        "evaluation": f"{desk.root}/evaluation",
-        "samples": f"{desk.root}/evaluation/samples.png",
-        "champion": f"{desk.root}/registry/champion.json",
-    }

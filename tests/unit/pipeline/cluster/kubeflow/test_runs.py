@@ -22,11 +22,6 @@ _RUNS = "/apis/v2beta1/runs"
 _UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_version")
 
 
-@pytest.fixture
-def runs(server: Server) -> KubeflowRuns:
-    return KubeflowRuns(KubeflowConnection(host=server.url))
-
-
 def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
     given = {**kfp_run.parameters, "steps": 30}
     asked = dataclasses.replace(kfp_run, parameters=given, pipeline_root="gs://bucket/root", service_account="trainer")
@@ -93,35 +88,6 @@ def test_whether_a_run_was_started_may_not_be_known(server: Server, runs: Kubefl
     server.after = hang_up
     with pytest.raises(TransientError, match="`wgan status`"):
         runs.submit(kfp_run)
-
-
-# Each a story of what happens to a run, and the state that is shown at its end: the server says FAILED.
-@pytest.mark.parametrize(
-    ("events", "state"),
-    [
-        (["RUNNING", "FAILED"], backend.FAILED),
-        (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
-        (["cancel", "cancel", "FAILED"], backend.CANCELED),
-        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, where the history says so
-        (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
-        (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
-        (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),
-    ],
-)
-def test_a_canceled_run_is_distinguished_from_a_failed_one(
-    server: Server, runs: KubeflowRuns, kfp_run: Submission, events: list[str], state: str
-) -> None:
-    run_id = runs.submit(kfp_run).run_id
-    for event in events:
-        if event == "cancel":
-            runs.cancel(run_id)
-        elif event == "retry":
-            runs.retry(run_id)
-        else:
-            server.set_run(run_id, event)
-    assert runs.status(run_id).state == state
-    terminated = [each for each in server.requests if each.path.endswith(":terminate")]
-    assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""A canceled run, which the server ends as failed, is shown as canceled."""
+
+import pytest
+
+from pipeline.cluster import backend
+from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.submission import Submission
+from tests.fakes.kubeflow.server import Server
+
+pytestmark = pytest.mark.usefixtures("bare_desk")
+
+
+# Each a story of what happens to a run, and the state that is shown at its end: the server says FAILED.
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        (["RUNNING", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED"], backend.CANCELED),
+        (["cancel", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "CANCELING", "FAILED"], backend.CANCELED),  # canceled elsewhere, where the history says so
+        (["RUNNING", "cancel", "FAILED", "retry", "FAILED"], backend.FAILED),
+        (["RUNNING", "cancel", "FAILED", "retry", "cancel", "FAILED"], backend.CANCELED),
+        (["RUNNING", "FAILED", "retry", "SUCCEEDED"], backend.SUCCEEDED),
+    ],
+)
+def test_a_canceled_run_is_distinguished_from_a_failed_one(
+    server: Server, runs: KubeflowRuns, kfp_run: Submission, events: list[str], state: str
+) -> None:
+    run_id = runs.submit(kfp_run).run_id
+    for event in events:
+        if event == "cancel":
+            runs.cancel(run_id)
+        elif event == "retry":
+            runs.retry(run_id)
+        else:
+            server.set_run(run_id, event)
+    assert runs.status(run_id).state == state
+    terminated = [each for each in server.requests if each.path.endswith(":terminate")]
+    assert len(terminated) == (2 if events.count("cancel") == 2 and "retry" in events else int("cancel" in events))
