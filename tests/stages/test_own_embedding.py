@@ -166,8 +166,6 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
     checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
     failed = {check["check"] for check in checks if check["space"] == "strips" and not check["passed"]}
     assert {check.split()[0] for check in failed} >= {"density", "coverage"}
-    with pytest.raises(DataError, match="own_embedding"):
-        embeddings.require_certified(tmp_path / "e", embeddings.Description.of(tmp_path / "e"))
 
 
 @pytest.fixture(scope="module")

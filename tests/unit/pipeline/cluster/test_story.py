@@ -4,6 +4,7 @@ The servers are fakes: nothing here has been near a cluster or Vertex.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -185,14 +186,11 @@ def test_a_schedule(
     assert world.starting() == ["nightly"]
     assert wgan("resume", "weekly") == (0, ["weekly: resumed"])
     assert wgan("resume", "weekly") == (0, ["weekly: is enabled already"])
-    wgan("pause", "weekly")
-    assert wgan("apply") == (0, ["weekly: resumed"])
+    assert (wgan("pause", "weekly")[0], wgan("apply")) == (0, (0, ["weekly: resumed"]))
 
     # What the file no longer has.
     write(weekly={"cron": "0 7 * * 1", "concurrency": 2})
-    difference = wgan("diff")[1][1]
-    assert difference.startswith(f"delete nightly ({world.target})")
-    assert "--prune" in difference
+    assert re.match(rf"delete nightly \({world.target}\): .*--prune", wgan("diff")[1][1])
     assert wgan("apply") == (0, [f"{world.target}: nothing to change"])
     assert wgan("apply", "--prune") == (0, ["nightly: deleted"])
     assert world.schedules() == [("weekly", True)]
