@@ -28,7 +28,7 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
         place = reference.place()
         zombie = stage.into(place).start(log)
         code = forks.wait_until(zombie, forks.passed(chance.uniform(0, reference.seconds)))
-        stopped = code is None
+        asleep = stopped = code is None
         if stopped:
             os.kill(zombie, signal.SIGSTOP)
         said, codes = "", [] if code is None else [code]
@@ -36,11 +36,11 @@ def wake_late(trials: int, chance: random.Random, folder: Path, stage: Stage, *l
             process = beside.into(place).start(reference.log)
             code = forks.wait_until(process, lambda: "waiting for it" in reference.log.read_text())
             if code is None:
+                asleep = False
                 codes.append(_woken(zombie))
                 code = forks.wait(process)
             codes.append(code)
             said += reference.log.read_text()
-        asleep = stopped and len(codes) == 1 + len(later)
         if asleep:
             codes.append(_woken(zombie))
         wrong = "" if {*codes} <= allowed else f"{place}: ended with {codes}: {log.read_text()}{said}"
