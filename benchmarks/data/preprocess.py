@@ -3,11 +3,12 @@
     python -m benchmarks.data.preprocess --rounds 5 --files 50000
 
 Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
-as IDX files, and PNG and JPEG files of mixed sizes, which are made once under `build/bench/preprocess`. Each turn
-begins with the source in the system's cache, whatever the one before has displaced.
+as IDX files, PNG and JPEG files of mixed sizes, and photos of 1 to 12 megapixels, which are made once under
+`build/bench/preprocess`. Each turn begins with the source in the system's cache, whatever the one before has displaced.
 """
 
 import argparse
+import math
 import os
 import shutil
 import statistics
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import sklearn.datasets
 from PIL import Image
 
 from benchmarks.lib import fashion_mnist, tables
@@ -40,6 +42,27 @@ def write_files(folder: Path, count: int) -> None:
             width, height = generator.integers(_SMALLEST, _LARGEST, 2)
             aside = path.with_suffix(f".tmp{path.suffix}")
             Image.fromarray(noise).resize((int(width), int(height)), Image.Resampling.BICUBIC).save(aside)
+            aside.replace(path)
+
+
+def write_photos(folder: Path, count: int) -> None:
+    """Writes those JPEG files that are not there yet: crops of scikit-learn's two photos, enlarged, with noise."""
+    photos = [Image.fromarray(photo) for photo in sklearn.datasets.load_sample_images().images]
+    for number in range(count):
+        path = folder / f"class-{number % 10}" / f"{number}.jpg"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            generator = np.random.default_rng(number)
+            photo = photos[number % 2]
+            share = generator.uniform(0.5, 1)
+            width, height = int(share * photo.width), int(share * photo.height)
+            left, top = map(int, generator.integers((photo.width - width + 1, photo.height - height + 1)))
+            scale = math.sqrt(generator.uniform(1e6, 12e6) / (width * height))
+            box = (left, top, left + width, top + height)
+            enlarged = photo.resize((round(scale * width), round(scale * height)), Image.Resampling.BICUBIC, box)
+            noisy = np.asarray(enlarged) + generator.integers(-8, 9, (enlarged.height, enlarged.width, 1))
+            aside = path.with_suffix(".tmp.jpg")
+            Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(aside, quality=90)
             aside.replace(path)
 
 
@@ -90,19 +113,25 @@ def _ratio(others: Sequence[Turn] | None, made: Sequence[Turn]) -> str:
 
 
 def main() -> None:
-    """Compares all on both sources."""
+    """Compares all on each source."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=50_000, help="PNG and JPEG files; 0 leaves them out")
+    parser.add_argument("--photos", type=int, default=2_000, help="large JPEG files, some 3 GB; 0 leaves them out")
     given = parser.parse_args()
     idx = os.environ.get("FASHION_MNIST_DIR")
-    if not idx:
-        parser.error("set FASHION_MNIST_DIR to the folder of Fashion-MNIST's four files (*-ubyte.gz)")
-    compare("Fashion-MNIST from IDX files", Path(idx), given.rounds)
+    if idx:
+        compare("Fashion-MNIST from IDX files", Path(idx), given.rounds)
+    else:
+        print("Fashion-MNIST left out: set FASHION_MNIST_DIR to the folder of its four files (*-ubyte.gz)")
     if given.files:
         source = _PLACE / f"files-{given.files}"
         write_files(source, given.files)
         compare(f"{given.files:,} PNG and JPEG files to 64x64x3", source, given.rounds)
+    if given.photos:
+        source = _PLACE / f"photos-{given.photos}"
+        write_photos(source, given.photos)
+        compare(f"{given.photos:,} photos of 1 to 12 megapixels to 64x64x3", source, given.rounds)
 
 
 if __name__ == "__main__":

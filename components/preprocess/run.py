@@ -27,7 +27,7 @@ from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.location import Location
 from components.preprocess import download, leaks, reuse
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.decode import pool
+from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan, made_splits, shard_counts
@@ -96,7 +96,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
                 **_repeated(made.shards),
                 "leaks": _leaks(made.leaks, splits["test"]),
             },
-            preprocessing=settings.values_in_key(config),
+            preprocessing=_policy(config, plan),
             quarantine=quarantine,
             made_with=lineage.made_with("preprocess", source=printable(config.source), **reused),
         )
@@ -108,6 +108,12 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             elif path.name not in belonging:
                 path.unlink()
         manifest.write(folder)
+
+
+def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
+    """Return all that decides the pixels of the images."""
+    of_files = {datasets.JPEG_OVERSAMPLING: pixels.JPEG_OVERSAMPLING} if plan.stored is None else {}
+    return {**settings.values_in_key(config), **of_files}
 
 
 def _make_shards() -> Callable[..., Made]:

@@ -13,6 +13,7 @@ from components.core.artifacts import manifest
 MANIFEST = "dataset.json"
 SPLITS = ("train", "validation", "test")
 NO_LABEL = -1
+JPEG_OVERSAMPLING = "jpeg_oversampling"  # in `Manifest.preprocessing`: decided by the code, and no setting
 _PIXEL_RANGE = (0, 255)
 
 
@@ -69,7 +70,8 @@ class Manifest(manifest.Manifest):
     splits: dict[str, Split]  # `train`, `validation` and `test`
     statistics: dict[str, float]  # mean and standard deviation of the training pixels, on the scale 0 to 255
     source: dict[str, Any]  # kind, fingerprint and the number of images found
-    preprocessing: dict[str, Any]  # the settings that decide the images
+    # The settings that decide the images and, where these were image files, `JPEG_OVERSAMPLING`.
+    preprocessing: dict[str, Any]
     quarantine: dict[str, Any]  # how many images were set aside, and the reasons for the first ones
     pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image, libraries, and the source
@@ -83,8 +85,13 @@ class Manifest(manifest.Manifest):
     @property
     def identity(self) -> dict[str, Any]:
         """The settings and the fingerprint of the source."""
-        return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
+        return {**settings_of(self.preprocessing), "source_fingerprint": self.source["fingerprint"]}
 
     @property
     def class_count(self) -> int:
         return len(self.classes)
+
+
+def settings_of(preprocessing: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings in `Manifest.preprocessing`."""
+    return {name: value for name, value in preprocessing.items() if name != JPEG_OVERSAMPLING}

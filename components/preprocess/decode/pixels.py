@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 
 LARGEST_IMAGE = 25_000_000  # pixels; a small file can claim any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
+# How many times the size asked for a JPEG file has at least, where it is decoded at a smaller scale.
+JPEG_OVERSAMPLING = 4
 TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
 _LONGEST_REASON = 200
+_LANCZOS = Image.Resampling.LANCZOS
+# A tag of EXIF, and those of its values that transpose an image, then mirror it, then turn it upside down (EXIF 2.32).
+_ORIENTATION = 0x0112
+_ON_ITS_SIDE, _MIRRORED, _UPSIDE_DOWN = {5, 6, 7, 8}, {2, 3, 6, 7}, {3, 4, 7, 8}
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
@@ -37,7 +44,8 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
     """Decodes a PNG, JPEG or WebP file.
 
     The kind is told by content, not by name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
-    scaled, not clipped; colours are as stored, without colour management.
+    scaled, not clipped; colours are as stored, without colour management. A JPEG file is decoded at a half, quarter or
+    an eighth of its size (libjpeg's DCT scaling) where that has `JPEG_OVERSAMPLING` times the size asked for.
 
     Args:
         content: The file's bytes.
@@ -53,8 +61,9 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
     """
     try:
         with _open(content) as image:
+            picture = _reduced(image, shape)
             pixels = _upright_8_bit(image)
-        return fitted(pixels, shape, resize).tobytes()
+        return fitted(pixels, shape, resize, picture).tobytes()
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file
@@ -77,7 +86,7 @@ def of_16_bit(values: "np.ndarray") -> "np.ndarray":
     return ((values.astype("uint32") + 128) // 257).astype("uint8")
 
 
-def fitted(image: Image.Image, shape: ImageShape, resize: str) -> Image.Image:
+def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | None = None) -> Image.Image:
     """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
     Args:
@@ -85,21 +94,49 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str) -> Image.Image:
         shape: The shape asked for.
         resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `pad` does so without
             enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
+        picture: What to take of the image; all of it if None.
     """
     image = _of_mode(image, _MODES[shape.channels])
     size = (shape.width, shape.height)
-    if image.size != size:
-        lanczos = Image.Resampling.LANCZOS
-        if resize == "fill":
-            image = ImageOps.fit(image, size, lanczos)
-        elif resize == "fit" or (resize == "pad" and (image.width > shape.width or image.height > shape.height)):
-            image = ImageOps.pad(image, size, lanczos, color=0)
-        elif resize == "pad":
-            inside, image = image, Image.new(image.mode, size)
-            image.paste(inside, ((shape.width - inside.width) // 2, (shape.height - inside.height) // 2))
+    if image.size == size:
+        return image
+    left, top, right, bottom = picture = picture or (0, 0, *image.size)
+    width, height, aspect = right - left, bottom - top, shape.width / shape.height
+    if resize == "fill":
+        inside = (aspect * height, height) if width / height >= aspect else (width, width / aspect)
+        left, top = left + (width - inside[0]) / 2, top + (height - inside[1]) / 2
+        return image.resize(size, _LANCZOS, (left, top, left + inside[0], top + inside[1]))
+    if resize == "fit" or (resize == "pad" and (width > shape.width or height > shape.height)):
+        if width / height > aspect:
+            whole = shape.width, round(height / width * shape.width)
         else:
-            image = image.resize(size, lanczos)
-    return image
+            whole = round(width / height * shape.height), shape.height
+        return ImageOps.pad(image.resize(whole, _LANCZOS, picture), size, color=0)
+    if resize == "pad":
+        around = Image.new(image.mode, size)
+        around.paste(image, ((shape.width - image.width) // 2, (shape.height - image.height) // 2))
+        return around
+    return image.resize(size, _LANCZOS, picture)
+
+
+def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
+    """Has a large JPEG file decoded at a smaller scale; the picture within the image as it will be upright, then.
+
+    A side that is no multiple of 8 ends within the last pixel of the smaller one.
+    """
+    side = JPEG_OVERSAMPLING * max(shape.height, shape.width)  # of both, as the image may lie on its side
+    if not isinstance(image, JpegImagePlugin.JpegImageFile) or min(image.size) < 2 * side:
+        return None
+    drafted = image.draft(None, (side, side))
+    if drafted is None:
+        return None
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    picture, size = drafted[1][2:], image.size
+    if orientation in _ON_ITS_SIDE:
+        picture, size = picture[::-1], size[::-1]
+    left = size[0] - picture[0] if orientation in _MIRRORED else 0
+    top = size[1] - picture[1] if orientation in _UPSIDE_DOWN else 0
+    return left, top, left + picture[0], top + picture[1]
 
 
 def _said(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
@@ -49,6 +50,44 @@ def test_palettes() -> None:
     seen = expected.copy()
     seen[0, [1, 3]] = 255
     np.testing.assert_array_equal(decoded(encoded(palette, transparency=1), 1), seen)
+
+
+def photo(width: int, height: int, orientation: int) -> bytes:
+    """A JPEG file of that size with the noise of a camera."""
+    enlarged = Image.fromarray(sklearn.datasets.load_sample_image("china.jpg")).resize((width, height))
+    noisy = np.asarray(enlarged) + np.random.default_rng(0).normal(0, 8, (height, width, 1))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encoded(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), "JPEG", quality=90, exif=exif)
+
+
+@pytest.mark.parametrize("resize", ["fill", "fit", "stretch"])
+@pytest.mark.parametrize(
+    ("width", "height", "orientation"),
+    [(2000, 1500, 1), (768, 1200, 1), (640, 427, 1), *((1023, 769, each) for each in range(1, 9))],
+)
+def test_a_photo_decoded_at_a_smaller_scale_is_near_that_of_all_its_pixels(
+    width: int, height: int, orientation: int, resize: str
+) -> None:
+    """Beside Pillow's filter on the whole photo. Where all pixels are needed the bytes are the same."""
+    content = photo(width, height, orientation)
+    whole = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    for side in (24, 64, 200):
+        expected = np.asarray(pixels.fitted(whole, ImageShape(side, side, 3), resize)).astype(int)
+        difference = np.abs(decoded(content, side, side, 3, resize) - expected)
+        is_reduced = min(width, height) >= 2 * pixels.JPEG_OVERSAMPLING * side
+        assert difference.mean() < 0.5 if is_reduced else difference.max() == 0
+        assert difference.max() <= 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fitting_is_that_of_pillow(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    width, height, *asked = (int(side) for side in generator.integers(1, 60, 4))
+    image = Image.fromarray(generator.integers(0, 256, (height, width, 3), np.uint8))
+    for resize, fit in (("fill", ImageOps.fit), ("fit", ImageOps.pad)):
+        expected = fit(image, (asked[0], asked[1]), Image.Resampling.LANCZOS)
+        assert pixels.fitted(image, ImageShape(asked[1], asked[0], 3), resize).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
