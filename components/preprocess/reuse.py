@@ -88,10 +88,10 @@ def members_name(shard: str) -> str:
     return Path(shard).with_suffix(_MEMBERS).name
 
 
-def write_members(
-    folder: Path, shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes], offsets: np.ndarray
-) -> None:
-    """Write the members file of a shard.
+def members_of(
+    shard: datasets.Shard, made_by: bytes, contents: np.ndarray, hashes: list[bytes], offsets: np.ndarray
+) -> bytes:
+    """Return the members file of a shard.
 
     Args:
         contents: The sha256 of the image file of each record: uint8 [n, 32].
@@ -103,7 +103,7 @@ def write_members(
     members["pixels"] = np.frombuffer(b"".join(hashes), "V32")
     members["offset"] = offsets
     content = _HEAD.pack(_MAGIC, bytes.fromhex(shard.sha256), made_by) + members.tobytes()
-    atomic_files.write_file(folder / members_name(shard.file), content + hashlib.sha256(content).digest())
+    return content + hashlib.sha256(content).digest()
 
 
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:

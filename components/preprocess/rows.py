@@ -6,24 +6,25 @@ was made of) and `image` (its pixels, uint8 row by row).
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import itertools
 import mmap
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import google_crc32c
 import numpy as np
 
 from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
-from components.core.storage import atomic_files
 from components.preprocess import plan, reuse
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -38,7 +39,8 @@ _BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
 _ROWS_AT_ONCE = 100  # written together
 _HASH_BYTES = 32
 
-Place = tuple[str, int, int]  # file of rows, offset, bytes; a plain tuple, which Beam encodes without pickle
+# File of rows, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
+Place = tuple[str, int, int, int]
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
 
@@ -69,8 +71,8 @@ def row_type(image: ImageShape) -> np.dtype:
     )
 
 
-def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> Outcome:
-    """Read and decode parts of a source, in so many processes at once, and write their rows to files in a folder."""
+def make(parts: Iterable[Part], decided: Plan, rows_at: AttemptFiles, decoders: int) -> Outcome:
+    """Read and decode parts of a source, in so many processes at once, and write their rows to files."""
     writer = _Writer(decided, rows_at)
     batches = itertools.chain.from_iterable(_batches(part, decided, writer) for part in parts)
     with_contents = ((batch, [original.content for original, _ in batch]) for batch in batches)
@@ -87,15 +89,19 @@ def make(parts: Iterable[Part], decided: Plan, rows_at: Path, decoders: int) -> 
     return writer.outcome
 
 
-def blocks_in_order(places: Iterable[Place], rows_at: Path, kind: np.dtype, at_once: int) -> Iterator[np.ndarray]:
+def blocks_in_order(
+    places: Iterable[Place], rows_at: AttemptFiles, kind: np.dtype, at_once: int
+) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in its order, some at a time; only what they are sorted by is held in memory.
 
     `order` is a hash of the content, so rows that share it are of one image, and only their labels can differ.
     """
     orders, labels = [], []
-    with tempfile.TemporaryFile(dir=rows_at) as together:
-        with errors.naming(rows_at):
-            for content in _contents(places, rows_at, at_once * kind.itemsize):
+    with tempfile.TemporaryFile(dir=rows_at.scratch) as together:
+        with errors.naming(rows_at.scratch or Path(tempfile.gettempdir())):
+            for content in itertools.chain.from_iterable(
+                rows_at.blocks(*place, at_once * kind.itemsize) for place in sorted(places)
+            ):
                 together.write(content)
                 found = np.frombuffer(content, kind)
                 orders.append(found["order"].copy())
@@ -107,18 +113,6 @@ def blocks_in_order(places: Iterable[Place], rows_at: Path, kind: np.dtype, at_o
         for start in range(0, len(order), at_once):
             yield found[order[start : start + at_once]]
             mapped.madvise(mmap.MADV_DONTNEED)  # what was read does not count as memory of this process
-
-
-def _contents(places: Iterable[Place], rows_at: Path, most_bytes: int) -> Iterator[bytes]:
-    for name, offset, size in sorted(places):
-        with open(rows_at / name, "rb", buffering=0) as file:
-            file.seek(offset)
-            for start in range(0, size, most_bytes):
-                wanted = min(most_bytes, size - start)
-                content = file.read(wanted)
-                if len(content) < wanted:
-                    raise OSError(errno.EIO, "cut short", str(rows_at / name))
-                yield content
 
 
 def _batches(part: Part, decided: Plan, writer: "_Writer") -> Iterator[list[Hashed]]:
@@ -175,7 +169,7 @@ def _hash_of(original: Original) -> bytes:
 class _Writer:
     """Collects rows, and writes them to a file whenever they are enough for a run."""
 
-    def __init__(self, decided: Plan, rows_at: Path) -> None:
+    def __init__(self, decided: Plan, rows_at: AttemptFiles) -> None:
         self.outcome = Outcome()
         self.plan, self._rows_at = decided, rows_at
         kind = row_type(decided.image)
@@ -217,25 +211,27 @@ class _Writer:
             outcome.quarantined = sorted(outcome.quarantined)[: MOST_QUARANTINED + 1]
 
     def write_run(self) -> None:
-        """Write the rows that are held to a new file, sorted by shard. It is not synced, as no result needs it."""
+        """Write the rows that are held to a new file, sorted by shard."""
         if not self._count:
             return
         order = np.lexsort((self._shards[: self._count], self._splits[: self._count]))
         splits, shards = self._splits[order], self._shards[order]
         first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
         self._count = 0
-        path = atomic_files.make_unique(self._rows_at, "run-", ROWS)
-        with open(path, "wb") as file:
-            try:
-                with errors.naming(path):
-                    for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
-                        begin = file.tell()
-                        for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
-                            file.write(self._rows[some].data)
-                        shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
-                        place = path.name, begin, file.tell() - begin
-                        self.outcome.places.setdefault(shard, []).append(place)
-                    file.flush()
-            except OSError:
-                path.unlink()  # on a full disk the room is needed to say so
-                raise
+        name, begin = f"run-{secrets.token_hex(8)}{ROWS}", 0
+
+        def parts() -> Iterator[bytes]:
+            nonlocal begin
+            for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
+                checksum = google_crc32c.Checksum()
+                for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):
+                    part = self._rows[some].tobytes()
+                    checksum.update(part)
+                    yield part
+                size = len(numbers) * self._rows.itemsize
+                place = name, begin, size, int.from_bytes(checksum.digest())
+                shard = self.plan.shard_name(datasets.SPLITS[splits[start]], shards[start])
+                self.outcome.places.setdefault(shard, []).append(place)
+                begin += size
+
+        self._rows_at.write(name, parts())

@@ -3,12 +3,10 @@
 import dataclasses
 import functools
 import gc
-import hashlib
 import logging
 import math
-import shutil
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,12 @@ from components.core.sources.files import printable
 from components.core.sources.sources import Contents
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
-from components.core.storage import atomic_files, buckets, digests
+from components.core.storage import buckets, digests
 from components.core.storage.location import Location
 from components.preprocess import download, leaks, reuse
+from components.preprocess.attempt_files import AttemptFiles, Folder
+from components.preprocess.beam import attempt
+from components.preprocess.beam.attempt import Written
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats.survey import Survey, survey
@@ -33,7 +34,7 @@ from components.preprocess.leaks import Leak
 from components.preprocess.plan import Plan, made_splits, shard_counts
 from components.preprocess.reuse import DatasetCache
 from components.preprocess.rows import MOST_QUARANTINED, Outcome
-from components.preprocess.shards import Made, ShardFacts
+from components.preprocess.shards import ShardFacts
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,9 @@ def run(config: PreprocessConfig) -> StageResult:
     identity = {**settings.values_in_key(config), "source_fingerprint": held.fingerprint}
     make = functools.partial(_make, config, held, location)
     manifest, kept = made_once(location, Manifest, identity, make, whole=False)
-    if kept and not location.in_bucket:
+    if kept and location.in_bucket:
+        attempt.sweep(location)
+    elif kept:
         _require_whole(location, manifest)
     return _result(location, manifest, kept)
 
@@ -72,13 +75,14 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
     found = survey(str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source, held.listing)
     plan, images = _plan(config, found), sum(found.counts.values())
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
-    with location.new_folder(datasets.MANIFEST) as folder:
-        if found.stored is None and not config.former_datasets and not config.beam_options:
-            pool.start(images)
-        make_shards = _make_shards()
-        plan = dataclasses.replace(plan, cache=_cache(config, plan, held, folder))
-        made = make_shards(found.parts, plan, images, folder, config.beam_options)
-        quarantine = _quarantine(made.outcome, images, config.bad_images_limit, folder, location)
+    if found.stored is None and not config.former_datasets and not config.beam_options:
+        pool.start(images)
+    pipeline, runners = _pipeline_and_runners()
+    with attempt.begun(location, runners.is_in_process(config.beam_options)) as (files, rows_at):
+        plan = dataclasses.replace(plan, cache=_cache(config, plan, held, rows_at))
+        made = pipeline.make_shards(found.parts, plan, images, rows_at, files, config.beam_options)
+        written = {name: file for shard in made.shards for name, file in shard.files.items()}
+        quarantine = _quarantine(made.outcome, images, config.bad_images_limit, files, location, written)
         splits = _splits(made.shards, len(found.classes))
         if sum(split.records for split in splits.values()) + quarantine["count"] != images:
             raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
@@ -100,14 +104,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             quarantine=quarantine,
             made_with=lineage.made_with("preprocess", source=printable(config.source), **reused),
         )
-        files = [shard.shard.file for shard in made.shards]
-        belonging = {*files, *(reuse.members_name(file) for file in files if plan.recipe), QUARANTINE}
-        for path in folder.iterdir():  # what only workers and driver needed, or a worker that died left
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in belonging:
-                path.unlink()
-        manifest.write(folder)
+        attempt.finish(location, files, manifest, written)
 
 
 def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
@@ -116,17 +113,17 @@ def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
     return {**settings.values_in_key(config), **of_files}
 
 
-def _make_shards() -> Callable[..., Made]:
+def _pipeline_and_runners() -> tuple[ModuleType, ModuleType]:
     """Import what needs Beam: only here, so that mistakes are reported without the seconds that it takes."""
     logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
     gc.disable()  # it would look through all that is imported, again and again, and find it in use
     try:
-        from components.preprocess.beam.pipeline import make_shards
+        from components.preprocess.beam import pipeline, runners
     finally:
         gc.freeze()  # nor has it to look there later
         gc.enable()
         logging.disable(logging.NOTSET)
-    return make_shards
+    return pipeline, runners
 
 
 def _require_whole(location: Location, manifest: Manifest) -> None:
@@ -157,12 +154,15 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
     )
 
 
-def _cache(config: PreprocessConfig, plan: Plan, held: Contents, folder: Path) -> DatasetCache | None:
+def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
     """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
     if not config.former_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
+    if not isinstance(rows_at, Folder):
+        log.warning("all images are decoded anew: Beam's workers reach no table of earlier datasets in a bucket")
+        return None
     hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(each.sha256) for each in held.listing.files)
-    return reuse.cache_of(config.former_datasets, plan.recipe, hashes, folder)
+    return reuse.cache_of(config.former_datasets, plan.recipe, hashes, rows_at.path)
 
 
 def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
@@ -177,8 +177,10 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
     return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
 
 
-def _quarantine(outcome: Outcome, images: int, limit: float, folder: Path, location: Location) -> dict[str, Any]:
-    """Write the list of quarantined images, and describe it; `DataError` if they are too many."""
+def _quarantine(
+    outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location, written: dict[str, Written]
+) -> dict[str, Any]:
+    """Write the list of quarantined images, add it to what is written, and describe it; `DataError` for too many."""
     quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
     if count > min(limit * images, MOST_QUARANTINED):
@@ -188,11 +190,11 @@ def _quarantine(outcome: Outcome, images: int, limit: float, folder: Path, locat
         raise DataError("\n".join([f"{problem}mend or remove them, or raise the limit. The first:", *reasons]))
     found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
     if quarantined:
-        listed = location / QUARANTINE
+        listed = f"{files if location.in_bucket else location}/{QUARANTINE}"
         log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
-        atomic_files.write_file(folder / QUARANTINE, content)
-        found["list"] = {"file": QUARANTINE, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        written[QUARANTINE] = file = attempt.written_as(content, files.write(QUARANTINE, [content]))
+        found["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}
     return found
 
 

@@ -1,10 +1,11 @@
 """Write a shard, and beside it the facts that the dataset's description is made of."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -12,14 +13,17 @@ from PIL import Image
 from components.core.artifacts import datasets
 from components.core.errors import TransientError
 from components.core.sources import concurrent
-from components.core.storage import atomic_files, tfrecord
+from components.core.storage import tfrecord
 from components.preprocess import leaks, reuse, rows
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt
+from components.preprocess.beam.attempt import Written
 from components.preprocess.leaks import Leak, Signed
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome, Place
 
 _BLOCK_BYTES = 1 << 19  # of rows, which become records together; twice as many take 17 MiB more
+_READ_AT_ONCE = 8  # notes
 # Endings of what is left beside a shard: what finds leaks among its images, the leaks that are found in it, and last,
 # once all of it is written, its facts.
 SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
@@ -34,6 +38,7 @@ class ShardFacts:
 
     split: str
     shard: datasets.Shard
+    files: dict[str, Written]  # the shard and what belongs to it, by name
     class_counts: np.ndarray  # records by label: int64 [classes]
     histogram: np.ndarray  # values by level: int64 [256]
     duplicates: int  # records made of an image that a record before was made of
@@ -50,42 +55,61 @@ class Made:
     leaks: list[Leak]
 
 
-def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Path, folder: Path) -> str:
-    """Write a shard to the folder of a dataset, what is kept beside it, and last its facts; return its name."""
-    facts_at = folder / f"{name}{_FACTS}"
-    if facts_at.exists():  # another attempt at this work wrote it
+def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: AttemptFiles, files: AttemptFiles) -> str:
+    """Write a shard, what is kept beside it, and last its facts; return its name."""
+    if files.exists(f"{name}{_FACTS}"):  # a worker did this before
         return name
     kind = rows.row_type(plan.image)
     blocks = rows.blocks_in_order(places, rows_at, kind, max(1, _BLOCK_BYTES // kind.itemsize))
     writing = _Writing(name, blocks, plan)
-    atomic_files.write_parts(folder / name, writing.parts())
+    checksum = files.write(name, writing.parts())
     if writing.thumbnails:
         digests = leaks.digests(writing.hashes)
-        attempt.write(folder / f"{name}{SIGNED}", Signed(name, np.concatenate(writing.thumbnails), digests))
-    facts = writing.facts()
+        attempt.leave(files, f"{name}{SIGNED}", Signed(name, np.concatenate(writing.thumbnails), digests))
+    shard = writing.shard()
+    written = {name: Written(shard.bytes, shard.sha256, checksum)}
     if plan.recipe:
         contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
-        reuse.write_members(folder, facts.shard, plan.recipe, contents, writing.hashes, offsets)
-    attempt.write(facts_at, facts)
+        content = reuse.members_of(shard, plan.recipe, contents, writing.hashes, offsets)
+        beside = reuse.members_name(name)
+        written[beside] = attempt.written_as(content, files.write(beside, [content]))
+    attempt.leave(files, f"{name}{_FACTS}", writing.facts(written))
     return name
 
 
-def gather(rows_at: Path, folder: Path, chunk_count: int, plan: Plan) -> Made:
+def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> Made:
     """Read what the workers left; `TransientError` if something is missing, although no step failed."""
-    facts: list[ShardFacts] = [attempt.read(path) for path in sorted(folder.glob(f"*{_FACTS}"))]
-    found: dict[str, list[Leak]] = {path.stem: attempt.read(path) for path in folder.glob(f"*{LEAKS}")}
-    indexes, wanted, total = [*rows_at.glob(f"*{rows.INDEX}")], set[str](), Outcome()
-    for index in indexes:
-        outcome: Outcome = attempt.read(index)
+    names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
+    facts: list[ShardFacts] = _read_all(files, _ending(names, _FACTS))
+    found = dict(zip(_ending(names, LEAKS), _read_all(files, _ending(names, LEAKS)), strict=True))
+    wanted, total = set[str](), Outcome()
+    for outcome in _read_all(rows_at, indexes):
         wanted |= outcome.places.keys()
         total.taken_over.update(outcome.taken_over)
         total.damaged.update(outcome.damaged)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
-    training = {each.shard.file for each in facts if each.split == "train"}
-    if len(indexes) < chunk_count or wanted != {each.shard.file for each in facts} or training - found.keys():
-        raise TransientError(f"nothing can be written to {folder.parent}: it is full, or Beam's workers do not see it")
+    training = {f"{each.shard.file}{LEAKS}" for each in facts if each.split == "train"}
+    missing = {
+        "chunks of the source": chunk_count - len(indexes),
+        "shards": len(wanted - {each.shard.file for each in facts}),
+        "searches for leaks": len(training - found.keys()),
+    }
+    if any(missing.values()):
+        lost = ", ".join(f"{count:,} {what}" for what, count in missing.items() if count)
+        raise TransientError(
+            f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
+            "or the runner lost them; mend that, or try again"
+        )
     return Made(facts, total, list(itertools.chain.from_iterable(found.values())))
+
+
+def _ending(names: Iterable[str], suffix: str) -> list[str]:
+    return sorted(name for name in names if name.endswith(suffix))
+
+
+def _read_all(files: AttemptFiles, names: Iterable[str]) -> list[Any]:
+    return [*concurrent.in_threads(functools.partial(attempt.read, files), names, _READ_AT_ONCE)]
 
 
 class _Writing:
@@ -110,11 +134,16 @@ class _Writing:
         """Yield the file's content, while another thread measures what comes next."""
         return concurrent.in_threads(self._measure, map(self._encoded, self._blocks), threads=1)
 
-    def facts(self) -> ShardFacts:
+    def shard(self) -> datasets.Shard:
+        """Return the shard, once it is written."""
+        return datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest())
+
+    def facts(self, written: dict[str, Written]) -> ShardFacts:
         """Return the facts of the shard, once it is written."""
         return ShardFacts(
             split=self._split,
-            shard=datasets.Shard(self._name, len(self.hashes), self._bytes, self._sha256.hexdigest()),
+            shard=self.shard(),
+            files=written,
             class_counts=self._class_counts,
             histogram=self._histogram,
             duplicates=self._duplicates,

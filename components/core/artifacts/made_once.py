@@ -22,7 +22,8 @@ def made_once(
     description of an existing one is fetched.
     """
     found = kind.of(location) if location.fetch(kind.FILE, ("",) if whole else ()) else None
-    atomic_files.require_own_place(location, kind.WHAT, None if found is None else found.identity, identity)
+    if found is not None or not location.in_bucket:  # a mirror may outlive what it mirrored
+        atomic_files.require_own_place(location, kind.WHAT, None if found is None else found.identity, identity)
     if found is not None:
         log.info("%s: already complete at %s", kind.WHAT, location)
         return found, True

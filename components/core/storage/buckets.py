@@ -68,9 +68,12 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def create(uri: str, source: Path | bytes) -> None:
-    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content."""
-    _write(uri, source, 0)
+def create(uri: str, source: Path | bytes) -> bool:
+    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content.
+
+    Returns False if the same content was there, or the answer to its upload was lost.
+    """
+    return _write(uri, source, 0)
 
 
 def replace(uri: str, content: bytes, generation: int) -> None:
@@ -109,6 +112,29 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
             return read(uri)
         _require_checksum(checksum(content), stored.crc32c)
         return content, stored
+
+    return _request(uri, "read", ask)
+
+
+def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
+    """Return part of an object, not empty, that has this checksum; `DataError` if it is missing or cut short."""
+    import google_crc32c
+
+    def ask(blob: "Blob") -> bytes:
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+
+        try:
+            content: bytes = blob.download_as_bytes(
+                start=start, end=start + size - 1, **{**_reading(), "checksum": None}
+            )
+        except NotFound:
+            raise DataError(f"{uri} is missing") from None
+        except RequestRangeNotSatisfiable:
+            raise DataError(f"{uri} is cut short") from None
+        found = google_crc32c.value(content)
+        if len(content) != size or found != crc32c:
+            raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {found}, expected {size:,} with {crc32c}")
+        return content
 
     return _request(uri, "read", ask)
 
@@ -200,11 +226,13 @@ def _size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     return source.stat().st_size, checksum_of_file(source)
 
 
-def _write(uri: str, source: Path | bytes, generation: int) -> None:
-    if not _upload(uri, source, generation):
-        found = stat(uri)
-        if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
-            raise Conflict(uri)
+def _write(uri: str, source: Path | bytes, generation: int) -> bool:
+    if _upload(uri, source, generation):
+        return True
+    found = stat(uri)
+    if found is None or (found.bytes, found.crc32c) != _size_and_checksum(source):
+        raise Conflict(uri)
+    return False
 
 
 def _upload(uri: str, source: Path | bytes, generation: int) -> bool:

@@ -197,9 +197,8 @@ class Location(os.PathLike[str]):
         """Return the path or URI of a file of this artefact, for people: in a bucket the committed folder has it."""
         if not self.in_bucket:
             return str(self.path / name)
-        found = buckets.read(f"{self}/{COMMITTED}")
-        folder = _read_committed(self.uri, found[0])[0] if found else self.uri
-        return f"{folder}/{name}"
+        found = self.committed()
+        return f"{found[0] if found else self.uri}/{name}"
 
     @contextlib.contextmanager
     def new_folder(self, complete: str) -> Iterator[Path]:
@@ -238,7 +237,6 @@ class Location(os.PathLike[str]):
         checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
         files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
         attempt = digests.digest_of(files)[:16]
-        content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": attempt, "files": files})
         there = self._committed_sha256(manifest)
         if there is not None:
             return there == found[manifest]
@@ -248,11 +246,27 @@ class Location(os.PathLike[str]):
         for name, checksum in checksums.items():
             if name not in sent or sent[name].crc32c != checksum:
                 raise TransientError(f"{target}/{name} is not what was sent; try again")
+        return self.publish(attempt, files, manifest)
+
+    def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
+        """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artefact in the bucket.
+
+        Returns False if one with another description was committed before.
+        """
+        content = digests.canonical_json({"schema_version": SCHEMA_VERSION, "folder": folder, "files": files})
         try:
             buckets.create(f"{self}/{COMMITTED}", content)
         except Conflict:
-            return self._committed_sha256(manifest) == found[manifest]
+            return self._committed_sha256(manifest) == str(files[manifest]["sha256"])
         return True
+
+    def committed(self) -> tuple[str, set[str]] | None:
+        """Return the folder in the bucket that was committed, and the names of its files; None if none was."""
+        found = buckets.read(f"{self}/{COMMITTED}")
+        if found is None:
+            return None
+        folder, files = _read_committed(self.uri, found[0])
+        return folder, {*files}
 
     def _committed_sha256(self, name: str) -> str | None:
         """Return the sha256 of a file of the committed artefact; None if none is committed."""
@@ -337,7 +351,7 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def at_once(transfer: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+def at_once(transfer: Callable[..., object], arguments: list[tuple[Any, ...]]) -> None:
     """Do some transfers at once; wait for all, even if one fails, then raise the first failure."""
     begun = [_pool(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
     wait(begun)

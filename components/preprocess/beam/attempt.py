@@ -1,53 +1,142 @@
-"""One attempt to make a dataset: a folder that all workers see, which the driver renames to the dataset at the end.
+"""One attempt to make a dataset: its beginning and end, and work that stops once it is over.
 
-A worker stops as soon as the folder is gone, because the driver ended, or holds a failure. Errors travel as a file: an
-exception would reach the user as a page of Beam's tracebacks, whose form depends on the runner.
+In a folder the attempt is a temporary one, which is renamed to the dataset at the end. In a bucket it is a folder
+within the dataset's, which `committed.json` names at the end.
+
+Errors travel as a file: an exception would reach the user as a page of Beam's tracebacks, whose form depends on the
+runner.
 """
 
 import contextlib
+import hashlib
+import logging
 import pickle
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
+from components.core.artifacts import datasets
 from components.core.errors import StageError, TransientError
-from components.core.storage import atomic_files
+from components.core.storage import atomic_files, buckets
+from components.core.storage.location import Location, private
+from components.preprocess import attempt_files
+from components.preprocess.attempt_files import FAILED, AttemptFiles, BucketFolder, Folder
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-_FAILED = "failed"
+_ROWS = "rows"  # the folder of rows within the attempt's, as every worker sees that one
 
 
-def results(place: str, work: Callable[[], Iterable[Result]]) -> list[Result]:
-    """Return the results of some work; none if the attempt is over, or if the work fails, which ends the attempt."""
-    if not Path(place).is_dir() or (Path(place) / _FAILED).exists():
-        return []
+class Written(NamedTuple):
+    """A file of the dataset."""
+
+    bytes: int
+    sha256: str
+    crc32c: str  # as the storage of a bucket writes it; empty in a folder
+
+
+@contextlib.contextmanager
+def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, AttemptFiles]]:
+    """Yield where the files of a new attempt go, and its rows: on this machine if all work is done in this process.
+
+    What nobody committed is removed after the block. Its failure is forgiven if another process has made the dataset
+    meanwhile.
+    """
+    if not location.in_bucket:
+        with atomic_files.new_folder(location.path, datasets.MANIFEST) as folder:
+            (folder / _ROWS).mkdir()
+            yield Folder(folder), Folder(folder / _ROWS)
+        return
+    with atomic_files.temporary_folder(private("aside")) as scratch:
+        files = attempt_files.new_in_bucket(location)
+        try:
+            yield files, Folder(scratch) if in_process else files
+        except (StageError, OSError) as error:
+            if not _is_made(location):
+                raise
+            log.info("another process made %s meanwhile, which is kept; here: %s", location, error)
+        finally:
+            sweep(location, files)
+
+
+def _is_made(location: Location) -> bool:
+    with contextlib.suppress(StageError):
+        return location.committed() is not None
+    return False
+
+
+def sweep(location: Location, own: BucketFolder | None = None) -> None:
+    """Delete from a bucket what attempts left and nobody committed, `own` among them; log if that fails."""
     try:
-        return [*work()]
+        attempt_files.sweep(location, own)
+    except StageError as error:
+        log.warning("what is no longer needed below %s stays, until this runs again: %s", location, error)
+
+
+def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
+    """Write the description of the dataset, last; make these files of the attempt the dataset, and no others.
+
+    Raises:
+        TransientError: A file in the bucket is not what a worker has written.
+    """
+    if isinstance(files, Folder):
+        for path in files.path.iterdir():  # what only workers and driver needed, or a worker that died left
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in written:
+                path.unlink()
+        manifest.write(files.path)
+        return
+    content = atomic_files.sealed_json(manifest.to_json())
+    written = {**written, datasets.MANIFEST: written_as(content, files.write(datasets.MANIFEST, [content]))}
+    there = {stored.uri.removeprefix(f"{files}/"): (stored.bytes, stored.crc32c) for stored in buckets.below(files.uri)}
+    for name, file in written.items():
+        if there.get(name) != (file.bytes, file.crc32c):
+            raise TransientError(f"{files}/{name} is not what was written; try again")
+    listed = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in written.items()}
+    if not location.publish(files.name, listed, datasets.MANIFEST):
+        log.info("another process made %s first; that one is kept", location)
+
+
+def written_as(content: bytes, checksum: str) -> Written:
+    """Describe a file from its content and its checksum."""
+    return Written(len(content), hashlib.sha256(content).hexdigest(), checksum)
+
+
+def results(place: str, work: Callable[[AttemptFiles], Iterable[Result]]) -> list[Result]:
+    """Return the results of some work; none if the attempt is over, or if the work fails, which ends the attempt."""
+    files = attempt_files.at(place)
+    try:
+        if not files.is_open():
+            return []
+        found = [*work(files)]
+        if files.is_open():
+            return found
+        files.take_back()
+        return []
     except StageError as error:
         failure: Exception = error
     except OSError as error:  # some kinds of which cannot be pickled
-        file = error.filename or str(Path(place).parent)
-        failure = OSError(error.errno or 0, error.strerror or str(error), file)
+        failure = OSError(error.errno or 0, error.strerror or str(error), error.filename or place.rpartition("/")[0])
     except MemoryError:
         failure = TransientError("out of memory; give fewer images_per_shard, or take a larger machine")
-    with contextlib.suppress(OSError):  # the driver notices what is missing
-        write(Path(place) / _FAILED, failure)
+    with contextlib.suppress(OSError, StageError):  # the driver notices what is missing
+        files.fail(pickle.dumps(failure))
     return []
 
 
-def raise_failure(place: Path) -> None:
+def raise_failure(files: AttemptFiles) -> None:
     """Raise the error that ended the attempt, if one did."""
-    if (place / _FAILED).exists():
-        raise read(place / _FAILED)
+    if files.exists(FAILED):
+        raise read(files, FAILED)
 
 
-def write(path: Path, value: Any) -> None:
-    """Write a value, whole or not at all. It is not synced, as no attempt outlives the machine."""
-    aside = atomic_files.make_unique(path.parent, ".tmp-")
-    aside.write_bytes(pickle.dumps(value))
-    aside.replace(path)
+def leave(files: AttemptFiles, name: str, value: Any) -> None:
+    """Leave a value for others of this attempt."""
+    files.leave(name, pickle.dumps(value))
 
 
-def read(path: Path) -> Any:
-    """Read a value that a worker of this attempt wrote."""
-    return pickle.loads(path.read_bytes())  # noqa: S301 - written by this stage, in a folder of its own
+def read(files: AttemptFiles, name: str) -> Any:
+    """Read a value that a worker of this attempt left."""
+    return pickle.loads(files.read(name))  # noqa: S301 - written by this stage, in a folder of its own

@@ -1,18 +1,20 @@
 """The Beam pipeline: make rows of chunks of the source, group them by shard, write shards, find leaks.
 
 Rows lie in files, and Beam carries where they are. What the driver has to know lies in files as well, beside the rows
-and beside the shards. Where both are is a value that each step is given.
+and beside the shards. Where both are is a value that each step is given: a folder that all workers see, or one of a
+bucket.
 """
 
 import functools
+import io
 import pickle
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
 
-from components.core.errors import naming
-from components.preprocess import leaks, rows, shards
+from components.preprocess import attempt_files, leaks, rows, shards
+from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
@@ -21,32 +23,32 @@ from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome, Place
 from components.preprocess.shards import Made
 
-ROWS_FOLDER = "rows"  # within the attempt's, as every worker sees that one
-_PARTS = "parts.pickle"
 _CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing
+_LIST_BYTES = 8 << 20  # of parts in a file
 
-Chunk = tuple[int, int]  # offset and bytes of some parts in the file of parts
+Chunk = tuple[str, int, int]  # a file of parts; offset and bytes of some of them
 
 
-def make_shards(parts: Iterable[Part], plan: Plan, images: int, folder: Path, beam_options: str) -> Made:
-    """Make the shards of a dataset of so many images in a folder that every worker sees."""
-    rows_at, row_bytes = folder / ROWS_FOLDER, rows.row_type(plan.image).itemsize
-    rows_at.mkdir()
+def make_shards(
+    parts: Iterable[Part], plan: Plan, images: int, rows_at: AttemptFiles, files: AttemptFiles, beam_options: str
+) -> Made:
+    """Make the shards of a dataset of so many images; all workers reach the files, and those of rows."""
+    row_bytes = rows.row_type(plan.image).itemsize
     shard_count = sum(plan.shard_counts.values())
     with (
-        progress.shown(rows_at, folder, row_bytes, images, shard_count),
+        progress.shown(rows_at, files, row_bytes, images, shard_count),
         runners.pipeline(beam_options) as pipeline,
     ):
-        chunks = _write_chunks(parts, rows_at / _PARTS)
-        wire(pipeline, chunks, plan, str(rows_at), str(folder), runners.decoders(pipeline.options))
-    attempt.raise_failure(folder)
-    return shards.gather(rows_at, folder, len(chunks), plan)
+        chunks = _write_chunks(parts, rows_at)
+        wire(pipeline, chunks, plan, str(rows_at), str(files), runners.decoders(pipeline.options))
+    attempt.raise_failure(files)
+    return shards.gather(rows_at, files, len(chunks), plan)
 
 
 def wire(
     pipeline: beam.Pipeline, chunks: list[Chunk], plan: Plan, rows_at: str, place: str, decoders: int
 ) -> beam.PCollection:
-    """Add all steps to a pipeline, whose workers see the folder of rows and that of shards."""
+    """Add all steps to a pipeline, whose workers reach the place of rows and that of shards."""
     training_shards = [plan.shard_name("train", number) for number in range(plan.shard_counts["train"])]
     made = (
         pipeline
@@ -58,7 +60,7 @@ def wire(
     return (
         made
         | "When all are written" >> beam.CombineGlobally(beam.combiners.CountCombineFn()).without_defaults()
-        | "List training shards" >> beam.FlatMap(lambda _: training_shards)
+        | "List training shards" >> beam.FlatMap(_each, training_shards)
         | "Spread" >> beam.Reshuffle()
         | "Find leaks" >> beam.FlatMap(find_leaks, place)
     )
@@ -66,13 +68,13 @@ def wire(
 
 def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[str, Place]]:
     """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
-    folder = Path(rows_at)
-    index = folder / f"{chunk[0]:012d}{rows.INDEX}"
+    index = f"{Path(chunk[0]).stem}-{chunk[1]:08d}{rows.INDEX}"
 
-    def work() -> list[tuple[str, Place]]:
-        if not index.exists():
-            attempt.write(index, rows.make(_read_parts(chunk, folder / _PARTS), plan, folder, decoders))
-        found: Outcome = attempt.read(index)
+    def work(files: AttemptFiles) -> list[tuple[str, Place]]:
+        beside = _rows(rows_at, place, files)
+        if not beside.exists(index):
+            attempt.leave(beside, index, rows.make(_read_parts(chunk, beside), plan, beside, decoders))
+        found: Outcome = attempt.read(beside, index)  # another worker's, if that was first
         return [(shard, place) for shard, places in found.places.items() for place in places]
 
     return attempt.results(place, work)
@@ -80,44 +82,70 @@ def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int)
 
 def write_shard(shard: tuple[str, Iterable[Place]], plan: Plan, rows_at: str, place: str) -> list[str]:
     """Write a shard; return its name."""
-    return attempt.results(place, lambda: [shards.write_shard(*shard, plan, Path(rows_at), Path(place))])
+    name, places = shard
+    return attempt.results(
+        place, lambda files: [shards.write_shard(name, places, plan, _rows(rows_at, place, files), files)]
+    )
 
 
 def find_leaks(shard: str, place: str) -> list[str]:
     """Look for images of the held-out shards in a training shard, if it holds any, and leave them beside it."""
-    signed = Path(place, f"{shard}{shards.SIGNED}")
 
-    def work() -> list[str]:
-        if signed.exists():
-            attempt.write(signed.with_suffix(shards.LEAKS), leaks.find(_held(place), attempt.read(signed)))
+    def work(files: AttemptFiles) -> list[str]:
+        signed = f"{shard}{shards.SIGNED}"
+        if files.exists(signed):
+            attempt.leave(files, f"{shard}{shards.LEAKS}", leaks.find(_held(place), attempt.read(files, signed)))
         return []
 
     return attempt.results(place, work)
 
 
+def _each(_: int, names: list[str]) -> list[str]:  # no lambda, whose pickle has a path of this machine
+    return names
+
+
+def _rows(rows_at: str, place: str, files: AttemptFiles) -> AttemptFiles:
+    """Return the files of rows: `files` itself where all lie together, so that it knows what the work has made."""
+    return files if rows_at == place else attempt_files.at(rows_at)
+
+
 @functools.lru_cache(maxsize=1)
 def _held(place: str) -> Held:
-    return leaks.hold(map(attempt.read, Path(place).glob(f"test-*{shards.SIGNED}")))
+    files = attempt_files.at(place)
+    names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
+    return leaks.hold(attempt.read(files, name) for name in names)
 
 
-def _write_chunks(parts: Iterable[Part], path: Path) -> list[Chunk]:
-    """Write parts to a file that every worker reads, since the pipeline itself has to be small."""
-    chunks, start, images = [], 0, 0
-    with naming(path), open(path, "wb") as file:
-        for part in parts:
-            pickle.dump(part, file)
-            images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
-            if images >= _CHUNK_IMAGES:
-                chunks.append((start, file.tell() - start))
-                start, images = file.tell(), 0
-        if images:
-            chunks.append((start, file.tell() - start))
+def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
+    """Write parts to files that every worker reads, since the pipeline itself has to be small."""
+    chunks: list[Chunk] = []
+    written, start, images, number = io.BytesIO(), 0, 0, 0
+
+    def end_file() -> None:
+        nonlocal written, start, number
+        files.write(name(), [written.getbuffer()])
+        written, start, number = io.BytesIO(), 0, number + 1
+
+    def name() -> str:
+        return f"parts-{number:06d}.pickle"
+
+    for part in parts:
+        pickle.dump(part, written)
+        images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
+        if images >= _CHUNK_IMAGES:
+            chunks.append((name(), start, written.tell() - start))
+            start, images = written.tell(), 0
+            if start > _LIST_BYTES:
+                end_file()
+    if images:
+        chunks.append((name(), start, written.tell() - start))
+    if written.tell():
+        end_file()
     return chunks
 
 
-def _read_parts(chunk: Chunk, path: Path) -> Iterator[Part]:
-    offset, size = chunk
-    with open(path, "rb") as file:
-        file.seek(offset)
-        while file.tell() < offset + size:
-            yield pickle.load(file)  # noqa: S301 - written by this stage, in a folder of its own
+def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
+    name, start, size = chunk
+    found = io.BytesIO(files.read(name)[start : start + size])
+    while found.tell() < size:
+        yield pickle.load(found)  # noqa: S301 - written by this stage, in a folder of its own

@@ -5,15 +5,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
+from components.core.errors import StageError
 from components.preprocess import rows
+from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
 
 log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LINES = 5
+_SECONDS_BETWEEN_LINES, _IN_A_BUCKET = 5, 30  # where a look is a request for each 1,000 files
 
 
 class Done(NamedTuple):
@@ -24,16 +25,14 @@ class Done(NamedTuple):
     shards: int
 
 
-def done(rows_at: Path, folder: Path, row_bytes: int, seen: dict[str, int]) -> Done:
+def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[str, int]) -> Done:
     """Return what all workers have done; `seen` keeps the count of each index, so that each is read once."""
-    for path in rows_at.glob(f"*{rows.INDEX}"):
-        if path.name not in seen:
-            seen[path.name] = attempt.read(path).quarantined_count
-    images = 0
-    for path in rows_at.glob(f"*{rows.ROWS}"):
-        with contextlib.suppress(OSError):  # removed, as the disk is full
-            images += path.stat().st_size // row_bytes
-    return Done(images, sum(seen.values()), sum(1 for _ in folder.glob("[!.]*.tfrecord")))
+    sizes = rows_at.sizes()
+    for name in sizes:
+        if name.endswith(rows.INDEX) and name not in seen:
+            seen[name] = attempt.read(rows_at, name).quarantined_count
+    images = sum(size // row_bytes for name, size in sizes.items() if name.endswith(rows.ROWS))
+    return Done(images, sum(seen.values()), sum(name.endswith(".tfrecord") for name in files.sizes()))
 
 
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
@@ -48,15 +47,19 @@ def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> s
 
 
 @contextlib.contextmanager
-def shown(rows_at: Path, folder: Path, row_bytes: int, images: int, shards: int) -> Iterator[None]:
+def shown(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, images: int, shards: int) -> Iterator[None]:
     """Log every few seconds of the block how many of all images and shards are done."""
     ended = threading.Event()
 
     def show() -> None:
         seen: dict[str, int] = {}
         before, at = Done(0, 0, 0), time.monotonic()
-        while not ended.wait(_SECONDS_BETWEEN_LINES):
-            now, at, since = done(rows_at, folder, row_bytes, seen), time.monotonic(), at
+        while not ended.wait(_SECONDS_BETWEEN_LINES if isinstance(rows_at, Folder) else _IN_A_BUCKET):
+            try:
+                now, at, since = done(rows_at, files, row_bytes, seen), time.monotonic(), at
+            except (StageError, OSError) as error:  # the job goes on, or ends by itself
+                log.warning("progress cannot be shown: %s", error)
+                continue
             if now != before:
                 log.info("%s", line(now, before, at - since, images, shards))
             before = now

@@ -155,6 +155,11 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
         raise ConfigError(f"beam_options: {error}") from None
 
 
+def is_in_process(beam_options: str) -> bool:
+    """Whether the one worker is a thread of this process, as by default."""
+    return _is_in_memory(chosen(beam_options)[0])
+
+
 def decoders(options: PipelineOptions) -> int:
     """Return how many processes decode image files for each worker: one if the runner can start more workers."""
     return pool.wanted() if _is_in_memory(options) else 1

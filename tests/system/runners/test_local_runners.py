@@ -1,6 +1,7 @@
 """Runners that need no cluster make the bytes of the direct runner: Prism, alone and behind PortableRunner."""
 
 import contextlib
+import hashlib
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests import servers
+from tests.fakes.gcs.server import Server
 from tests.programs import ignoring
 from tests.system.runners.conftest import Stage, content, write_idx
 
@@ -55,6 +57,23 @@ def test_prism_that_was_there(
         assert process.poll() is None
         assert "job-001" in (tmp_path / "log").read_text()  # who ran it
     assert content(tmp_path / "dataset") == of_direct_runner
+
+
+def test_prism_into_a_bucket(
+    prism: Path, settings: dict[str, Any], of_direct_runner: dict[str, str], tmp_path: Path, gcs: Server
+) -> None:
+    """Workers write rows and shards as objects; the stage's machine keeps none of them."""
+    gcs.create_bucket("b")
+    with serving(prism, tmp_path / "log") as (address, _):
+        options = f"--runner=PortableRunner --job_endpoint={address} --environment_type=LOOPBACK"
+        preprocess.run(PreprocessConfig(dataset="gs://b/d", beam_options=options, **settings))
+    held = {name.rpartition("/")[2]: stored.content for name, stored in gcs.objects["b"].items()}
+    assert held.pop("committed.json")
+    assert {name: hashlib.sha256(content).hexdigest() for name, content in held.items()} == of_direct_runner
+    written = [request for request in gcs.requests if request.method == "POST"]
+    assert any(".rows" in f"{request.query} {request.body!r}" for request in written)
+    left = {path.name for path in (tmp_path / "scratch").rglob("*") if path.is_file()}
+    assert left - {"submission_environment_dependencies.txt"} == {"dataset.json"}  # the other is Beam's
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
 """What is sent to runners that were not run here: Dataflow and Spark are given the options, the image and the graph."""
 
+import base64
+import bz2
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,6 +19,7 @@ from components.core import errors
 from components.core.errors import TransientError
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
+from tests.fakes.gcs.server import Server
 from tests.system.runners.conftest import Stage
 
 IMAGE = "registry.example.com/wgan/preprocess:0.1.0"
@@ -35,7 +38,22 @@ def require_graph_in_image(pipeline: beam_runner_api_pb2.Pipeline) -> None:
     assert all(each.environment_id in pipeline.components.environments for each in steps)
 
 
-def test_dataflow_is_given_options_image_and_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def require_no_path_of_this_machine(pipeline: beam_runner_api_pb2.Pipeline) -> None:
+    """Whatever a worker unpickles for a step names the bucket alone."""
+    payloads = [each.spec for each in pipeline.components.transforms.values()]
+    given = [
+        bz2.decompress(base64.b64decode(beam_runner_api_pb2.ParDoPayload.FromString(spec.payload).do_fn.payload))
+        for spec in payloads
+        if spec.urn == common_urns.primitives.PAR_DO.urn
+    ]
+    assert sum(b"gs://b/d/attempt-" in pickled for pickled in given) == 3  # rows, shards, leaks
+    paths = {path for pickled in given for path in re.findall(rb"(?:/[\w.+-]+){3,}", pickled)}
+    # Where Beam's own lambdas were written down, which nobody opens.
+    assert not {path for path in paths if b"/site-packages/apache_beam/" not in path and not path.startswith(b"/b/d/")}
+
+
+def test_dataflow_is_given_options_image_and_graph(gcs: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    gcs.create_bucket("b")
     jobs: list[Any] = []
     real = DataflowRunner.run_pipeline
 
@@ -52,8 +70,9 @@ def test_dataflow_is_given_options_image_and_graph(tmp_path: Path, monkeypatch: 
     options += f" --sdk_container_image={IMAGE} --service_account_email=runner@example.com --no_use_public_ips"
     # Beam makes the job, and does not send it; what pip has installed here does not belong to it.
     options += " --dry_run=True --experiments=disable_logging_submission_environment"
-    with pytest.raises(TransientError, match="nothing can be"):  # as nothing has run
-        preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path / "dataset"), beam_options=options))
+    with pytest.raises(TransientError, match="gs://b/d"):  # as nothing has run
+        preprocess.run(PreprocessConfig(source="digits", dataset="gs://b/d", beam_options=options))
+    assert not gcs.objects["b"]
     (job,) = jobs
     cloud, workers = job.options.view_as(GoogleCloudOptions), job.options.view_as(WorkerOptions)
     assert (cloud.project, cloud.region) == ("some-project", "europe-west1")
@@ -64,6 +83,7 @@ def test_dataflow_is_given_options_image_and_graph(tmp_path: Path, monkeypatch: 
     assert (workers.machine_type, workers.num_workers, workers.max_num_workers) == ("n2-standard-4", 3, 9)
     assert (workers.sdk_container_image, workers.use_public_ips) == (IMAGE, False)
     require_graph_in_image(job.proto_pipeline)
+    require_no_path_of_this_machine(job.proto_pipeline)
 
 
 class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):

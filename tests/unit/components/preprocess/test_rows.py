@@ -14,6 +14,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
+from components.preprocess.attempt_files import Folder
 from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
@@ -72,7 +73,7 @@ def by_rule(given: list[tuple[int, int]], decided: Plan) -> tuple[dict[str, list
 def in_order(places: dict[str, list[Place]], folder: Path, kind: np.dtype = KIND) -> dict[str, list[Row]]:
     found = {}
     for key, some in places.items():
-        blocks = [*rows.blocks_in_order(some, folder, kind, at_once=3)]
+        blocks = [*rows.blocks_in_order(some, Folder(folder), kind, at_once=3)]
         assert {len(block) for block in blocks[:-1]} <= {3}
         found[key] = [*as_tuples(np.concatenate(blocks))]
     return found
@@ -101,7 +102,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
     decided = of_files()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_RUN_BYTES", run_bytes)
-        outcome = rows.make(parts, decided, folder, decoders)
+        outcome = rows.make(parts, decided, Folder(folder), decoders)
     expected, quarantined = by_rule(pictures, decided)
     assert in_order(outcome.places, folder) == expected
     assert sorted(outcome.quarantined) == quarantined
@@ -110,7 +111,7 @@ def test_every_image_comes_to_its_place_or_is_quarantined(
 
 def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     decided = of_files(stored=ImageShape(8, 8, 1), image=ImageShape(4, 6, 3))
-    outcome = rows.make([survey.DIGITS], decided, tmp_path, decoders=1)
+    outcome = rows.make([survey.DIGITS], decided, Folder(tmp_path), decoders=1)
     found = in_order(outcome.places, tmp_path, rows.row_type(decided.image))
     expected = [original for some in survey.read(survey.DIGITS) for original in some]
     images = {
@@ -125,7 +126,7 @@ def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
 def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) -> None:
     names = [f"{number:07d}.png" for number in range(3 * rows.MOST_QUARANTINED)]
     random.Random(0).shuffle(names)
-    writer = rows._Writer(of_files(), tmp_path)
+    writer = rows._Writer(of_files(), Folder(tmp_path))
     for name in names:
         writer.quarantine(Quarantined(name, "", ""))
         assert len(writer.outcome.quarantined) <= 2 * (rows.MOST_QUARANTINED + 1)
@@ -135,8 +136,8 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 
 
 def test_a_file_of_rows_that_is_cut_short(tmp_path: Path) -> None:
-    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), of_files(), tmp_path, 1)
-    ((name, offset, size),) = next(iter(outcome.places.values()))
+    outcome = rows.make(parts_of(tmp_path, [(0, 0)], True), of_files(), Folder(tmp_path), 1)
+    ((name, offset, size, checksum),) = next(iter(outcome.places.values()))
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(OSError, match="cut short"):
-        next(rows.blocks_in_order([(name, offset, size)], tmp_path, KIND, 1))
+        next(rows.blocks_in_order([(name, offset, size, checksum)], Folder(tmp_path), KIND, 1))

@@ -6,6 +6,7 @@ import pytest
 
 from components.core.errors import TransientError
 from components.preprocess import shards
+from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import pipeline
 from tests.unit.components.preprocess.beam.chunks import DIGITS, chunks_of_digits, write_all
 
@@ -16,8 +17,8 @@ def test_what_no_worker_could_leave_is_noticed(tmp_path: Path, missing: str) -> 
     for name in write_all(pipeline.make_rows(chunk, DIGITS, rows_at, place, 1), rows_at, place):
         if name.startswith("train"):
             pipeline.find_leaks(name, place)
-    made = shards.gather(Path(rows_at), tmp_path, 1, DIGITS)
+    made = shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)
     assert sum(facts.shard.records for facts in made.shards) == 1797
     next(tmp_path.glob(missing)).unlink()
-    with pytest.raises(TransientError, match=str(tmp_path.parent)):
-        shards.gather(Path(rows_at), tmp_path, 1, DIGITS)
+    with pytest.raises(TransientError, match=str(tmp_path)):
+        shards.gather(Folder(Path(rows_at)), Folder(tmp_path), 1, DIGITS)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from components.core.artifacts.datasets import ImageShape
+from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import pipeline
 from components.preprocess.formats import survey
 from components.preprocess.plan import Plan
@@ -25,7 +26,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def chunks_of_digits(folder: Path) -> tuple[list[pipeline.Chunk], str, str]:
     """The chunk of the digits, the folder of rows, that of shards."""
     (folder / "rows").mkdir(parents=True)
-    return pipeline._write_chunks([survey.DIGITS], folder / "rows" / "parts.pickle"), str(folder / "rows"), str(folder)
+    return pipeline._write_chunks([survey.DIGITS], Folder(folder / "rows")), str(folder / "rows"), str(folder)
 
 
 def write_all(made: list[tuple[str, Place]], rows_at: str, place: str) -> list[str]:

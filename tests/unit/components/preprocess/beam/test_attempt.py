@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DataError, StageError, TransientError
+from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
 
 
@@ -24,21 +25,21 @@ from components.preprocess.beam import attempt
 def test_the_first_failure_ends_the_attempt_and_is_raised(
     tmp_path: Path, error: Exception, kind: type[Exception], message: str
 ) -> None:
-    def fail() -> Iterator[int]:
+    def fail(_: AttemptFiles) -> Iterator[int]:
         yield 1
         raise error
 
     assert attempt.results(str(tmp_path), fail) == []
-    assert attempt.results(str(tmp_path), lambda: [1]) == []  # nobody needs it
+    assert attempt.results(str(tmp_path), lambda _: [1]) == []  # nobody needs it
     with pytest.raises(kind, match=message.format(above=tmp_path.parent)):
-        attempt.raise_failure(tmp_path)
+        attempt.raise_failure(Folder(tmp_path))
 
 
 def test_a_defect_is_raised_where_it_is(tmp_path: Path) -> None:
-    def fail() -> list[int]:
+    def fail(_: AttemptFiles) -> list[int]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         attempt.results(str(tmp_path), fail)
-    attempt.raise_failure(tmp_path)
+    attempt.raise_failure(Folder(tmp_path))
     assert attempt.results(str(tmp_path / "gone"), fail) == []  # the attempt is over

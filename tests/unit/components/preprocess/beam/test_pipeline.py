@@ -7,6 +7,7 @@ import pytest
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
+from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import attempt, pipeline
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Part
@@ -18,8 +19,8 @@ def test_small_parts_share_a_chunk_and_a_whole_file_is_one(tmp_path: Path, monke
     monkeypatch.setattr(pipeline, "_CHUNK_IMAGES", 6)
     image = (SourceFile("x", "/x", 1), "train", 0)
     parts: list[Part] = [*[ImagesPart((image,) * 4)] * 5, survey.DIGITS, ImagesPart((image,))]
-    chunks = pipeline._write_chunks(parts, tmp_path / "parts.pickle")
-    found = [[*pipeline._read_parts(chunk, tmp_path / "parts.pickle")] for chunk in chunks]
+    chunks = pipeline._write_chunks(parts, Folder(tmp_path))
+    found = [[*pipeline._read_parts(chunk, Folder(tmp_path))] for chunk in chunks]
     assert [len(some) for some in found] == [2, 2, 2, 1]
     assert [part for some in found for part in some] == parts
 
@@ -33,7 +34,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     names = write_all(made, rows_at, place)
     before = content(tmp_path)
     assert sorted(before) == sorted(names)
-    (tmp_path / "rows" / "parts.pickle").unlink()  # whoever reads it again fails
+    next(tmp_path.glob("rows/parts-*.pickle")).unlink()  # whoever reads it again fails
     assert pipeline.make_rows(chunk, DIGITS, rows_at, place, 1) == made
     forget_facts(tmp_path)
     write_all(made, rows_at, place)
@@ -41,7 +42,7 @@ def test_work_that_is_done_again_makes_the_same_and_is_done_once(
     for path in tmp_path.joinpath("rows").glob("*.rows"):
         path.unlink()
     assert write_all(made, rows_at, place) == names
-    attempt.raise_failure(tmp_path)
+    attempt.raise_failure(Folder(tmp_path))
 
 
 def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
@@ -60,9 +61,9 @@ def test_two_workers_that_make_one_chunk_disturb_nobody(tmp_path: Path) -> None:
 def test_after_a_failure_nothing_more_is_done(tmp_path: Path) -> None:
     (chunk,), rows_at, place = chunks_of_digits(tmp_path)
     part = ImagesPart(((SourceFile("gone.png", str(tmp_path / "gone.png"), 1), "train", 0),))
-    (damaged,) = pipeline._write_chunks([part], tmp_path / "rows" / "parts.pickle")
+    (damaged,) = pipeline._write_chunks([part], Folder(tmp_path / "rows"))
     assert pipeline.make_rows(damaged, plan(stored=None), rows_at, place, 1) == []
     assert pipeline.make_rows(chunk, DIGITS, rows_at, place, 1) == []
     assert not list(tmp_path.glob("rows/*.index"))
     with pytest.raises(DataError, match=r"gone\.png"):
-        attempt.raise_failure(tmp_path)
+        attempt.raise_failure(Folder(tmp_path))

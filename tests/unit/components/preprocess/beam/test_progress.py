@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.preprocess import rows
+from components.preprocess.attempt_files import Folder
 from components.preprocess.beam import attempt, progress
 from components.preprocess.beam.progress import Done
 
@@ -15,19 +16,19 @@ def leave(rows_at: Path, name: str, images: int, quarantined: int | None = None)
     """Files as a worker leaves them: rows of ten bytes, and the outcome of a chunk once it is done."""
     (rows_at / f"run-{name}.rows").write_bytes(bytes(10 * images))
     if quarantined is not None:
-        attempt.write(rows_at / f"{name}.index", rows.Outcome(quarantined_count=quarantined))
+        attempt.leave(Folder(rows_at), f"{name}.index", rows.Outcome(quarantined_count=quarantined))
 
 
 def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     seen: dict[str, int] = {}
     leave(tmp_path, "0", 4, 1)
     leave(tmp_path, "1", 2)
-    (tmp_path / "run-2.rows").write_bytes(bytes(19))  # being written
+    (tmp_path / ".tmp-run-2.rows-x").write_bytes(bytes(10))  # being written
     (tmp_path / "train-00000-of-00002.tfrecord").touch()
     (tmp_path / ".tmp-train-00001-of-00002.tfrecord-x").touch()
-    assert progress.done(tmp_path, tmp_path, 10, seen) == Done(7, 1, 1)
+    assert progress.done(Folder(tmp_path), Folder(tmp_path), 10, seen) == Done(6, 1, 1)
     leave(tmp_path, "1", 5, 2)
-    assert progress.done(tmp_path, tmp_path, 10, seen) == Done(10, 3, 1)
+    assert progress.done(Folder(tmp_path), Folder(tmp_path), 10, seen) == Done(9, 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_it_is_reported_every_few_seconds(
 ) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
     leave(tmp_path, "0", 30)
-    with caplog.at_level(logging.INFO), progress.shown(tmp_path, tmp_path, 10, 40, 1):
+    with caplog.at_level(logging.INFO), progress.shown(Folder(tmp_path), Folder(tmp_path), 10, 40, 1):
         for _ in range(6000):
             if "30 of 40 images (75 %)" in caplog.text:
                 return

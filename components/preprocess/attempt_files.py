@@ -1,0 +1,222 @@
+"""The files of an attempt to make a dataset: in a folder that all workers see, or in a folder of a bucket.
+
+A file appears whole or not at all, and is not changed any more. In a bucket it is created only if none is there, and
+the same bytes count as ours. So work that is done again, by a worker that was taken for dead too, does no harm.
+
+A bucket's folder has a mark while the attempt goes on. A worker asks for it before and after its work. Gone before: the
+work is not done. Gone after: the worker deletes what it made, unless that was committed. Who ends an attempt deletes
+the mark, then lists what there is. So one of both sees the other, and nothing is left.
+"""
+
+import contextlib
+import errno
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from components.core import errors
+from components.core.errors import ConfigError
+from components.core.storage import atomic_files, buckets
+from components.core.storage.buckets import Conflict
+from components.core.storage.location import Location
+
+MARK, FAILED = "attempt.json", "failed"
+_PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
+
+
+class Folder:
+    """Files in a folder that all workers see."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def is_open(self) -> bool:
+        """Whether the attempt goes on: its driver has neither ended it nor died, and no work failed."""
+        return self.path.is_dir() and not (self.path / FAILED).exists()
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return (self.path / name).exists()
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content."""
+        return (self.path / name).read_bytes()
+
+    def blocks(self, name: str, start: int, size: int, crc32c: int, at_once: int) -> Iterator[bytes]:
+        """Yield a part of a file in blocks of `at_once` bytes; the last may be shorter.
+
+        `OSError` if the file is cut short. A disk that damages files is no case here.
+        """
+        with open(self.path / name, "rb", buffering=0) as file:
+            file.seek(start)
+            for begin in range(0, size, at_once):
+                wanted = min(at_once, size - begin)
+                content = file.read(wanted)
+                if len(content) < wanted:
+                    raise OSError(errno.EIO, "cut short", str(self.path / name))
+                yield content
+
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> str:
+        """Write a file. It is not synced, as no attempt outlives the machine; the finished dataset is."""
+        path = self.path / name
+        aside = atomic_files.make_unique(self.path, f".tmp-{name}-")
+        try:
+            with errors.naming(path), open(aside, "wb") as file:
+                for part in parts:
+                    file.write(part)
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)  # on a full disk the room is needed to say so
+            raise
+        return ""
+
+    def leave(self, name: str, content: bytes) -> None:
+        """Write a note."""
+        self.write(name, [content])
+
+    def fail(self, content: bytes) -> None:
+        """Leave the failure that ends the attempt."""
+        self.leave(FAILED, content)
+
+    def take_back(self) -> None:
+        """Nothing: what is written into a folder of an attempt goes with it."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file."""
+        found = {}
+        for path in self.path.iterdir():
+            with contextlib.suppress(OSError):  # removed, as the disk is full
+                if not path.name.startswith(".") and path.is_file():
+                    found[path.name] = path.stat().st_size
+        return found
+
+    @property
+    def scratch(self) -> Path | None:
+        """The folder for temporary files; None for the system's own."""
+        return self.path
+
+
+class BucketFolder:
+    """Files in a folder of a bucket, of which each piece of work has an object of this class."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._created: list[str] = []
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def name(self) -> str:
+        """The folder's name within the artefact's."""
+        return self.uri.rpartition("/")[2]
+
+    def is_open(self) -> bool:
+        """As of a folder."""
+        return self.exists(MARK)
+
+    def exists(self, name: str) -> bool:
+        """As of a folder."""
+        return buckets.stat(f"{self.uri}/{name}") is not None
+
+    def read(self, name: str) -> bytes:
+        """As of a folder."""
+        return Location.of(f"{self.uri}/{name}").read_file()
+
+    def blocks(self, name: str, start: int, size: int, crc32c: int, at_once: int) -> Iterator[bytes]:
+        """As of a folder, after one request; `DataError` for another checksum."""
+        content = buckets.read_range(f"{self.uri}/{name}", start, size, crc32c)
+        for begin in range(0, size, at_once):
+            yield content[begin : begin + at_once]
+
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> str:
+        """Write a file by way of this machine's disk, as its checksum has to be known before; return the checksum.
+
+        `ConfigError` if the work was done before and gave other bytes.
+        """
+        with tempfile.NamedTemporaryFile() as file:
+            with errors.naming(Path(file.name)):
+                for part in parts:
+                    file.write(part)
+                file.flush()
+            try:
+                if buckets.create(f"{self.uri}/{name}", Path(file.name)):
+                    self._created.append(name)
+            except Conflict:
+                raise ConfigError(
+                    f"two workers made different bytes of {name}; give all workers of Beam one image"
+                ) from None
+            return buckets.checksum_of_file(Path(file.name))
+
+    def leave(self, name: str, content: bytes) -> None:
+        """Write a note; of two the first stays."""
+        with contextlib.suppress(Conflict):
+            if buckets.create(f"{self.uri}/{name}", content):
+                self._created.append(name)
+
+    def fail(self, content: bytes) -> None:
+        """As of a folder. A failure after the end is no news: an object may vanish while it is asked for."""
+        self.leave(FAILED, content)
+        if not self.close():
+            self.take_back()
+
+    def close(self) -> bool:
+        """End the attempt for all workers; return whether it went on until now."""
+        mark = buckets.stat(f"{self.uri}/{MARK}")
+        if mark:
+            buckets.delete(mark)
+        return mark is not None
+
+    def take_back(self) -> None:
+        """Delete what this object has created and nobody committed, because the attempt is over."""
+        committed = Location.of(self.uri).parent.committed()
+        kept = committed[1] if committed and committed[0] == self.uri else set()
+        for name in self._created:
+            found = buckets.stat(f"{self.uri}/{name}") if name not in kept else None
+            if found:
+                buckets.delete(found)
+
+    def sizes(self) -> dict[str, int]:
+        """As of a folder."""
+        return {stored.uri.removeprefix(f"{self.uri}/"): stored.bytes for stored in buckets.each_below(self.uri)}
+
+    @property
+    def scratch(self) -> Path | None:
+        """As of a folder."""
+        return None
+
+
+AttemptFiles = Folder | BucketFolder
+
+
+def at(place: str) -> AttemptFiles:
+    """Return the files in a folder or a bucket's folder."""
+    return BucketFolder(place) if buckets.is_uri(place) else Folder(Path(place))
+
+
+def new_in_bucket(location: Location) -> BucketFolder:
+    """Begin an attempt in a bucket."""
+    files = BucketFolder(f"{location}/{_PREFIX}{secrets.token_hex(8)}")
+    buckets.create(f"{files}/{MARK}", b"{}\n")
+    return files
+
+
+def sweep(location: Location, own: BucketFolder | None = None) -> None:
+    """Delete what attempts left and nobody committed; before there is a commit, what `own` left alone."""
+    if own:
+        own.close()
+    committed = location.committed()
+    if committed is None:
+        for stored in buckets.below(own.uri) if own else []:
+            buckets.delete(stored)
+        return
+    kept = {f"{committed[0]}/{name}" for name in committed[1]}
+    for is_mark in (True, False):  # the marks first, so that whoever still writes takes it back
+        for stored in buckets.below(location.uri):
+            within = stored.uri.removeprefix(f"{location}/")
+            if within.startswith(_PREFIX) and stored.uri not in kept and (within.endswith(f"/{MARK}") or not is_mark):
+                buckets.delete(stored)

@@ -1,0 +1,149 @@
+"""A dataset in a bucket: the bytes of one in a folder, or none, whatever happens to requests and to other attempts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.errors import DataError, StageError, TransientError
+from components.core.storage import buckets
+from components.preprocess import run as preprocess
+from components.preprocess.beam import attempt
+from components.preprocess.config import PreprocessConfig
+from tests.fakes.gcs.server import FAULTS, LEAK, Server
+from tests.inputs.sources import write_images
+
+DATASET = "gs://b/d"
+Settings = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("source") / "pets"
+    write_images(folder, 60)
+    (folder / "cats" / "page.png").write_bytes(b"<html>")
+    return folder
+
+
+@pytest.fixture
+def settings(images: Path, gcs: Server) -> Settings:
+    """Settings for several shards of images, one of which cannot be decoded; the bucket is there."""
+    gcs.create_bucket("b")
+    return {"source": str(images), "height": 8, "width": 8, "images_per_shard": 20, "bad_images_limit": 0.1}
+
+
+@pytest.fixture(scope="module")
+def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of the dataset that the stage makes in a folder."""
+    folder = tmp_path_factory.mktemp("local") / "d"
+    preprocess.run(
+        PreprocessConfig(
+            source=str(images), height=8, width=8, images_per_shard=20, bad_images_limit=0.1, dataset=str(folder)
+        )
+    )
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def in_bucket(gcs: Server) -> dict[str, bytes]:
+    """The files of the dataset in the bucket, from which nothing else may be left."""
+    held = {name: stored.content for name, stored in gcs.objects["b"].items()}
+    if not held:
+        return {}
+    assert held.pop("d/committed.json")
+    assert len({name.rpartition("/")[0] for name in held}) == 1
+    return {name.rpartition("/")[2]: content for name, content in held.items()}
+
+
+def run(settings: Settings) -> bool:
+    """Run the stage; return whether the dataset was there."""
+    return preprocess.run(PreprocessConfig(dataset=DATASET, **settings)).kept
+
+
+def test_it_is_that_of_a_folder_and_made_once(gcs: Server, settings: Settings, expected: dict[str, bytes]) -> None:
+    assert not run(settings)
+    assert in_bucket(gcs) == expected
+    assert run(settings)
+    assert in_bucket(gcs) == expected
+
+
+def test_images_in_a_bucket_too(gcs: Server, settings: Settings, images: Path, expected: dict[str, bytes]) -> None:
+    for path in images.rglob("*.*"):
+        buckets.create(f"gs://b/pets/{path.relative_to(images).as_posix()}", path)
+    run({**settings, "source": "gs://b/pets"})
+    for name in [name for name in gcs.objects["b"] if name.startswith("pets/")]:
+        del gcs.objects["b"][name]
+    found = in_bucket(gcs)
+    assert {name: found[name] for name in found if name != "dataset.json"} == {
+        name: content for name, content in expected.items() if name != "dataset.json"
+    }
+
+
+def test_a_source_that_is_refused_leaves_nothing(gcs: Server, settings: Settings) -> None:
+    with pytest.raises(DataError):
+        run({**settings, "bad_images_limit": 0.0})
+    assert in_bucket(gcs) == {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_another_attempt_that_is_first_is_kept(
+    gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """It begins and ends when this one's shards are written, and sweeps them; then this one commits, or fails."""
+    finish, begun = attempt.finish, []
+
+    def late(*arguments: Any) -> None:
+        monkeypatch.setattr(attempt, "finish", finish)
+        begun.append(arguments)
+        assert not run(settings)
+        if fails:
+            raise DataError("of this attempt")
+        finish(*arguments)
+
+    monkeypatch.setattr(attempt, "finish", late)
+    assert not run(settings)
+    assert begun
+    assert in_bucket(gcs) == expected
+
+
+def test_what_an_attempt_leaves_that_lost_its_connection_goes_with_the_next(
+    gcs: Server, settings: Settings, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = attempt.finish
+
+    def late(*arguments: Any) -> None:
+        monkeypatch.setattr(attempt, "finish", finish)
+        monkeypatch.setattr(buckets, "RETRY_SECONDS", 0.01)
+        gcs.outage(on=True)
+        finish(*arguments)
+
+    monkeypatch.setattr(attempt, "finish", late)
+    with pytest.raises(TransientError):
+        run(settings)
+    gcs.outage(on=False)
+    left = {*gcs.objects["b"]}
+    assert [name for name in left if name.endswith(".tfrecord")]
+    assert not run(settings)
+    assert in_bucket(gcs) == expected
+    assert not left & gcs.objects["b"].keys()
+
+
+@pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind != "stall"])
+def test_whatever_happens_to_a_request_it_is_made_or_there_is_none(
+    gcs: Server, settings: Settings, expected: dict[str, bytes], kind: str
+) -> None:
+    """One request after the other meets the fault, three times in a row; the next run finds or makes the dataset."""
+    for at in range(0, 60, 15):
+        gcs.objects["b"].clear()
+        gcs.inject(kind, at, times=3)
+        fired = len(gcs.fired)
+        try:
+            run(settings)
+        except StageError:
+            assert "d/committed.json" not in gcs.objects["b"]
+        if not kind.startswith("flip"):  # they fire where content travels
+            assert len(gcs.fired) > fired, at
+        gcs.disarm()
+        run(settings)
+        assert in_bucket(gcs) == expected, at
+    assert gcs.fired

@@ -1,0 +1,187 @@
+"""Files of an attempt: the same in a folder and in a bucket; and in a bucket what late workers and sweeps leave."""
+
+import hashlib
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from components.core.artifacts import datasets
+from components.core.errors import ConfigError, DataError
+from components.core.storage import buckets
+from components.core.storage.location import COMMITTED, Location
+from components.preprocess import attempt_files
+from components.preprocess.attempt_files import AttemptFiles, BucketFolder, Folder
+from components.preprocess.beam import attempt
+from tests.fakes.gcs.server import LEAK, Server
+
+DATASET = Location.of("gs://b/d")
+
+
+@pytest.fixture
+def held(gcs: Server) -> dict[str, Any]:
+    """The objects of a bucket."""
+    gcs.create_bucket("b")
+    return gcs.objects["b"]
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> AttemptFiles:
+    if request.param == "folder":
+        return Folder(tmp_path)
+    request.getfixturevalue("held")
+    return attempt_files.new_in_bucket(DATASET)
+
+
+def test_what_is_written_is_read(files: AttemptFiles) -> None:
+    checksum = files.write("a.rows", [b"01234", b"56789"])
+    assert checksum in ("", buckets.checksum(b"0123456789"))
+    files.leave("b.facts", b"facts")
+    assert (files.read("a.rows"), files.read("b.facts")) == (b"0123456789", b"facts")
+    assert (files.exists("a.rows"), files.exists("c")) == (True, False)
+    assert {name: size for name, size in files.sizes().items() if name.endswith(("rows", "facts"))} == {
+        "a.rows": 10,
+        "b.facts": 5,
+    }
+    assert [*files.blocks("a.rows", 2, 7, google_crc32c.value(b"2345678"), 3)] == [b"234", b"567", b"8"]
+    assert isinstance(attempt_files.at(str(files)), type(files))
+    with pytest.raises(FileNotFoundError):
+        files.read("c")
+
+
+def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
+    files.write("a.rows", [b"0123"])
+    with pytest.raises((OSError, DataError), match=r"cut short|damaged"):
+        [*files.blocks("a.rows", 2, 3, google_crc32c.value(b"234"), 3)]
+
+
+@pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
+def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, held: dict[str, Any]) -> None:
+    files = attempt_files.new_in_bucket(DATASET)
+    files.write("a.rows", [b"0123456789"])
+    crc32c = google_crc32c.value(b"2345")
+    asked = len(gcs.requests)
+    assert [*files.blocks("a.rows", 2, 4, crc32c, 9)] == [b"2345"]
+    assert len(gcs.requests) == asked + 1
+    for fault in ("flip-download", "truncated-body"):
+        gcs.inject(fault)
+        assert [*files.blocks("a.rows", 2, 4, crc32c, 9)] == [b"2345"]
+    assert [kind for kind, _ in gcs.fired] == ["flip-download", "truncated-body"]
+    with pytest.raises(DataError):
+        [*files.blocks("a.rows", 2, 4, crc32c + 1, 9)]
+
+
+def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(held: dict[str, Any]) -> None:
+    files = attempt_files.new_in_bucket(DATASET)
+    files.write("a", [b"1"])
+    files.write("a", [b"1"])
+    with pytest.raises(ConfigError):
+        files.write("a", [b"2"])
+    files.leave("a", b"2")
+    assert files.read("a") == b"1"
+
+
+def test_a_failure_ends_the_attempt_for_all(files: AttemptFiles) -> None:
+    assert attempt.results(str(files), lambda found: [str(found)]) == [str(files)]
+
+    def fail(_: AttemptFiles) -> list[str]:
+        raise DataError("damaged")
+
+    assert attempt.results(str(files), fail) == []
+    assert attempt.results(str(files), lambda _: ["not done"]) == []
+    with pytest.raises(DataError, match="damaged"):
+        attempt.raise_failure(files)
+
+
+def work(files: AttemptFiles) -> list[int]:
+    """What a worker does, on each attempt at it."""
+    files.write("run-0.rows", [b"rows"])
+    files.write("train.tfrecord", [b"shard"])
+    files.leave("train.facts", b"facts")
+    return [1]
+
+
+def commit(files: BucketFolder) -> None:
+    """What the driver does once the job has ended."""
+    listed = {
+        name: {"bytes": size, "sha256": hashlib.sha256(files.read(name)).hexdigest()}
+        for name, size in {**files.sizes(), datasets.MANIFEST: 2}.items()
+        if name.endswith((".tfrecord", ".json")) and name != attempt_files.MARK
+    }
+    assert DATASET.publish(files.name, listed, datasets.MANIFEST)
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> Callable[[], int]:
+    """Act once, between the requests of whoever works: before number `at`. Returns how to ask for their number."""
+    numbers = itertools.count()
+    before = buckets._request
+
+    def request(*arguments: Any) -> Any:
+        if next(numbers) == at:
+            monkeypatch.setattr(buckets, "_request", before)
+            act()
+            monkeypatch.setattr(buckets, "_request", request)
+        return before(*arguments)
+
+    monkeypatch.setattr(buckets, "_request", request)
+
+    def asked() -> int:
+        monkeypatch.setattr(buckets, "_request", before)
+        return next(numbers)
+
+    return asked
+
+
+@pytest.mark.parametrize("end", ["gives up", "commits"])
+def test_nothing_is_left_whenever_an_attempt_ends_beside_a_worker_that_was_taken_for_dead(
+    held: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Another worker has done the work; the driver ends the attempt between any two requests of this one."""
+    ended = list[int]()
+    for at in itertools.count():
+        held.clear()
+        files = attempt_files.new_in_bucket(DATASET)
+        if end == "commits":
+            work(attempt_files.at(str(files)))
+            files.write(datasets.MANIFEST, [b"{}"])
+
+        def act(files: BucketFolder = files, at: int = at) -> None:
+            ended.append(at)
+            if end == "commits":
+                commit(files)
+            attempt_files.sweep(DATASET, files)
+
+        asked = interrupting(monkeypatch, at, act)
+        attempt.results(str(files), work)
+        done = at >= asked()
+        if done:
+            act()
+        folder = f"d/{files.name}"
+        kept = {"d/committed.json", f"{folder}/train.tfrecord", f"{folder}/dataset.json"} if end == "commits" else set()
+        assert held.keys() == kept, at
+        if done:
+            break
+    assert ended == [*range(at + 1)]
+    assert at >= 5
+
+
+def test_a_later_run_removes_what_attempts_left_and_nothing_else(held: dict[str, Any]) -> None:
+    left, won = (attempt_files.new_in_bucket(DATASET) for _ in range(2))
+    work(left)
+    work(won)
+    won.write(datasets.MANIFEST, [b"{}"])
+    buckets.create("gs://b/d/mine/attempt.json", b"a user's")
+    attempt_files.sweep(DATASET)  # before the commit any of them may go on
+    assert left.is_open()
+    assert won.is_open()
+    commit(won)
+    attempt_files.sweep(DATASET)
+    assert held.keys() == {
+        f"d/{COMMITTED}",
+        f"d/{won.name}/dataset.json",
+        f"d/{won.name}/train.tfrecord",
+        "d/mine/attempt.json",
+    }
