@@ -2,17 +2,22 @@
 
 import functools
 import hashlib
+import itertools
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from components.core.errors import DataError
+from components.core.sources import concurrent
 from components.core.storage import buckets
+from components.core.storage.buckets import Stored
 
 _READ_AT_ONCE = 1 << 20
+_ON_THEIR_WAY = 16  # objects; an answer of the service takes 20 to 50 ms
 
 
 class SourceFile(NamedTuple):
@@ -47,8 +52,13 @@ def open_file(place: str, checksum: str = "") -> BinaryIO:
 
 def content_of(file: SourceFile, at_most: int) -> bytes:
     """Return the content of a file, or a little more than `at_most` bytes of it; raises as `open_file`."""
+    if buckets.is_uri(file.place):
+        content = buckets.content_of(Stored(file.place, file.bytes, file.checksum, 0))
+        if content is None:
+            raise _changed(file.place)
+        return content
     found: list[bytes] = []
-    for block in _blocks(file.place, file.checksum, min(file.bytes + 1, at_most)):
+    for block in _blocks(file.place, min(file.bytes + 1, at_most)):
         found.append(block)
         at_most -= len(block)
         if at_most <= 0:
@@ -56,10 +66,30 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
     return found[0] if len(found) == 1 else b"".join(found)
 
 
+def contents_of(files: Iterable[SourceFile], at_most: int) -> Iterator[bytes]:
+    """Yield the content of each file as `content_of` does; of a bucket some are on their way at once."""
+    given = iter(files)
+    first = next(given, None)
+    if first is None:
+        return
+    remaining = itertools.chain([first], given)
+    if buckets.is_uri(first.place):
+        read = functools.partial(content_of, at_most=at_most)
+        yield from concurrent.ordered(_readers(os.getpid()), read, remaining, _ON_THEIR_WAY)
+    else:
+        yield from (content_of(file, at_most) for file in remaining)
+
+
+@functools.cache
+def _readers(process: int) -> ThreadPoolExecutor:
+    """Return this process's long-lived threads, as each has connections of its own."""
+    return ThreadPoolExecutor(_ON_THEIR_WAY, "readers")
+
+
 def sha256_of(place: str, size: int) -> str:
     """Return the sha256 of a file that had `size` bytes when it was listed; raises as `open_file`."""
     digest = hashlib.sha256()
-    for block in _blocks(place, "", min(size + 1, _READ_AT_ONCE)):
+    for block in _blocks(place, min(size + 1, _READ_AT_ONCE)):
         digest.update(block)
     return digest.hexdigest()
 
@@ -79,7 +109,7 @@ def _open_object(uri: str, checksum: str) -> BinaryIO:
     try:
         buckets.download(uri, Path(path))
         if checksum and buckets.checksum_of_file(Path(path)) != checksum:
-            raise DataError(f"{printable(uri)} changed since the source was fingerprinted; fingerprint it again")
+            raise _changed(uri)
         return open(path, "rb")
     finally:
         Path(path).unlink()
@@ -103,13 +133,13 @@ def _gone(place: str) -> DataError:
     return DataError(f"{printable(place)} is gone; the source changed while it was read")
 
 
-def _blocks(place: str, checksum: str, at_once: int) -> Iterator[bytes]:
+def _changed(place: str) -> DataError:
+    return DataError(f"{printable(place)} changed since the source was fingerprinted; fingerprint it again")
+
+
+def _blocks(path: str, at_once: int) -> Iterator[bytes]:
     """Yield a file's content: a first block of up to `at_once` bytes, one more than a small file should have."""
-    if buckets.is_uri(place):
-        with open_file(place, checksum) as opened:
-            yield from _read(opened.read, at_once)
-        return
-    handle = _open_regular(place)  # without a Python file around it, which takes as long as a small file itself
+    handle = _open_regular(path)  # without a Python file around it, which takes as long as a small file itself
     try:
         yield from _read(functools.partial(os.read, handle), at_once)
     finally:

@@ -15,6 +15,7 @@ import functools
 import logging
 import os
 import threading
+import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +115,49 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
         return content, stored
 
     return _request(uri, "read", ask)
+
+
+def content_of(listed: Stored) -> bytes | None:
+    """Return the content of an object of a listing by one light request, as of an image; None if it is another now.
+
+    It takes a third of the processor time of `read`, whose two requests go through more layers. `DataError` if there is
+    none any more.
+    """
+    from google.api_core.exceptions import NotFound
+
+    def ask(blob: "Blob") -> bytes | None:
+        name = "/".join(urllib.parse.quote(part, safe="") for part in (blob.bucket.name, "o", blob.name))
+        try:
+            content: bytes
+            content, crc32c = _retry()(_get)(f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media", listed)
+        except NotFound:
+            raise DataError(f"{listed.uri} is missing") from None
+        if (len(content), crc32c) != (listed.bytes, listed.crc32c):
+            return None
+        _require_checksum(checksum(content), crc32c)
+        return content
+
+    return _request(listed.uri, "read", ask)
+
+
+def _get(url: str, listed: Stored) -> tuple[bytes, str]:
+    """Return what there is at a URL and the checksum that the service says; nothing if it has another size."""
+    import urllib3
+    from google.api_core import exceptions
+
+    options = {"retries": False, "timeout": REQUEST_SECONDS, "preload_content": False, "decode_content": False}
+    try:
+        response = _http().request("GET", url, headers={"Accept-Encoding": "gzip"}, **options)
+        if response.status == 200 and int(response.headers.get("Content-Length", listed.bytes)) != listed.bytes:
+            response.close()
+            return b"", ""
+        content: bytes = response.read()
+    except urllib3.exceptions.HTTPError as error:
+        raise ConnectionError(str(error)) from None
+    if response.status != 200:
+        raise exceptions.from_http_status(response.status, content.decode(errors="replace"))
+    hashes = dict(each.strip().split("=", 1) for each in response.headers.get("X-Goog-Hash", "").split(",") if each)
+    return content, hashes.get("crc32c", listed.crc32c)
 
 
 def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
@@ -383,6 +427,16 @@ def _client() -> "Client":
         _warn_of_emulator(key[1])
     client: Client = _OWN.client
     return client
+
+
+def _http() -> Any:
+    """Return this thread's connections with the credentials of its client; they take less time than the client's."""
+    from google.auth.transport.urllib3 import AuthorizedHttp
+
+    client = _client()
+    if getattr(_OWN, "http_of", None) is not client:
+        _OWN.http, _OWN.http_of = AuthorizedHttp(client._http.credentials), client
+    return _OWN.http
 
 
 @functools.cache

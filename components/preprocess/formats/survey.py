@@ -12,7 +12,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import sources
 from components.core.sources.catalog import Rows
-from components.core.sources.files import SourceFile, content_of, printable
+from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.sources import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
@@ -38,10 +38,10 @@ class ImagesPart:
     def originals(self) -> Iterator[Original]:
         """Yield the images."""
         most = pixels.LARGEST_FILE
+        # One that has grown since it was listed is read as far as shows that.
+        contents = contents_of((file for file, _, _ in self.images if file.bytes <= most), most + 1)
         for file, split, label in self.images:
-            # One that has grown since it was listed is read as far as shows that.
-            content = b"" if file.bytes > most else content_of(file, most + 1)
-            yield Original(file.name, split, label, content, file)
+            yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
 
 
 @dataclasses.dataclass(frozen=True)

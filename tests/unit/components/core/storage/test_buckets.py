@@ -1,15 +1,17 @@
 """Objects in buckets: preconditions, our own success distinguished from a refusal, and every fault on the way."""
 
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import google.cloud.storage.blob
+import google_crc32c
 import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import buckets
-from components.core.storage.buckets import Conflict
+from components.core.storage.buckets import Conflict, Stored
 from tests.fakes.gcs.server import FAULTS, Server
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -73,6 +75,22 @@ def test_what_is_not_there(bucket: Server, tmp_path: Path) -> None:
         buckets.download("gs://b/x", tmp_path / "x")
 
 
+@pytest.mark.parametrize("name", ["plain", "a b+c", "100%", "ä/ö\N{SNOWMAN}", "#1?x=y&z", "'<>\\\""])
+def test_an_object_of_a_listing(bucket: Server, name: str) -> None:
+    uri = f"gs://b/x/{name}"
+    packed = gzip.compress(b"as it is stored")
+    for content in (packed, b"", b"longer than it was", b"packed"[: len(packed)].ljust(len(packed))):
+        buckets.put(uri, content)
+        (listed,) = buckets.below("gs://b/x")
+        assert buckets.content_of(listed) == content
+        other = buckets.checksum(b"abc")
+        for size, crc32c in ((3, other), (len(content), other), (3, listed.crc32c)):
+            assert buckets.content_of(Stored(uri, size, crc32c, 0)) is None
+    buckets.delete(listed)
+    with pytest.raises(DataError, match="is missing"):
+        buckets.content_of(listed)
+
+
 def test_a_listing_has_pages_and_no_neighbours(bucket: Server) -> None:
     names = [f"x/{number:02d}" for number in range(23)]
     for name in [*names, "x", "xy/1"]:
@@ -111,6 +129,9 @@ def script(place: str, path: Path) -> None:
         buckets.replace(f"{place}/pointer", b"1", found[1].generation if found else 0)
     buckets.download(f"{place}/large", path / "fetched")
     assert (path / "fetched").read_bytes() == large.read_bytes()
+    assert buckets.read_range(f"{place}/large", 2, 5, google_crc32c.value(b"rgela")) == b"rgela"
+    listed = [stored for stored in buckets.below(place) if stored.uri.endswith(("/one", "/large"))]
+    assert [*map(buckets.content_of, listed)] == [large.read_bytes(), b"one"]
     for stored in buckets.below(f"{place}/old"):
         buckets.delete(stored)
 
@@ -158,6 +179,8 @@ def test_what_does_not_pass_is_reported_in_a_line(bucket: Server, kind: str, tmp
         ("written", "flip-upload", lambda folder: buckets.create("gs://b/new", b"content")),
         ("read", "flip-download", lambda folder: buckets.read("gs://b/x")),
         ("read", "flip-download", lambda folder: buckets.download("gs://b/x", folder / "x")),
+        ("read", "flip-download", lambda folder: buckets.content_of(buckets.below("gs://b")[0])),
+        ("read", "flip-download", lambda folder: buckets.read_range("gs://b/x", 0, 3, google_crc32c.value(b"con"))),
     ],
 )
 def test_damage_that_stays_is_reported(
