@@ -1,5 +1,7 @@
 """The preprocess image as a worker of Beam, as Flink and Dataflow start it."""
 
+import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +11,8 @@ import pytest
 
 from components.core import errors
 from docker.build import Engine
+from tests.inputs.sources import write_images
+from tests.system.runners.conftest import ROOT, content
 
 pytestmark = pytest.mark.docker
 
@@ -73,6 +77,79 @@ def test_a_job_runs_in_workers_of_the_image(
     assert done.returncode == errors.OK, done.stderr + log
     assert "1,412 train, 164 validation, 221 test images" in done.stdout
     assert "'/opt/apache/beam/boot', '--id=" in log  # who did the work
+
+
+# Serves the files below /data/pets as gs://b/pets; when it is told to stop, prints the sha256 of each object.
+SERVER = """
+import hashlib, json, os, pathlib, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+from components.core.storage import buckets
+from tests.fakes.gcs.server import serving
+with serving(page_size=1000) as server:
+    server.create_bucket("b")
+    os.environ["STORAGE_EMULATOR_HOST"] = server.url
+    for path in pathlib.Path("/data").glob("pets/**/*.*"):
+        buckets.create(f"gs://b/{path.relative_to('/data')}", path)
+    print("serving at " + server.url, flush=True)
+    signal.sigwait({signal.SIGTERM})
+    print(json.dumps({name: hashlib.sha256(held.content).hexdigest() for name, held in server.objects["b"].items()}))
+"""
+
+
+@pytest.fixture
+def bucket_server(client: str, engine: Engine, worker_image: str, shared_folder: Path) -> Iterator[tuple[str, str]]:
+    """The container of a server of buckets, and its address within its network."""
+    write_images(shared_folder / "pets", 300)
+    mounts = ("--volume", f"{shared_folder}:/data:ro", "--volume", f"{ROOT / 'tests'}:/tests/tests:ro")
+    here = ("--env", "PYTHONPATH=/tests", "--entrypoint", "python")
+    container = engine.read("run", "--detach", *USER, *mounts, *here, worker_image, "-c", SERVER)
+    try:
+        for _ in range(300):
+            if found := re.search(r"serving at (\S+)", log_of(client, container)):
+                break
+            time.sleep(0.1)
+        assert found, log_of(client, container)
+        yield container, found[1]
+    finally:
+        engine.read("rm", "--force", container)
+
+
+def test_workers_that_share_nothing_but_a_bucket(
+    client: str, engine: Engine, run: Run, worker_image: str, bucket_server: tuple[str, str], shared_folder: Path
+) -> None:
+    """Stage and workers see no folder of each other's, and the stage has no room for images."""
+    settings = ["--height", "24", "--width", "24", "--images_per_shard", "60"]
+    local = ["--source", "/data/pets", "--dataset", "/data/expected"]
+    done = run(worker_image, *settings, *local, options=("--volume", f"{shared_folder}:/data"))
+    assert done.returncode == errors.OK, done.stderr
+    server, url = bucket_server
+    beside = ("--network", f"container:{server}", "--env", f"STORAGE_EMULATOR_HOST={url}")
+    pool = engine.read("run", "--detach", *USER, *beside, worker_image, "--worker_pool")
+    try:
+        options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
+        options += " --environment_config=localhost:50000"
+        words = [*settings, "--source", "gs://b/pets", "--dataset", "gs://b/dataset", "--beam_options", options]
+        small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108
+        done = subprocess.run(
+            [client, "run", "--rm", *small, *beside, worker_image, *words],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == errors.OK, done.stderr + log_of(client, pool)
+        assert "'/opt/apache/beam/boot', '--id=" in log_of(client, pool)  # who did the work
+    finally:
+        engine.read("rm", "--force", pool)
+    engine.read("stop", server)
+    (held,) = (json.loads(line) for line in log_of(client, server).splitlines() if line.startswith("{"))
+    made = {name.rpartition("/")[2]: sha256 for name, sha256 in held.items() if name.startswith("dataset/")}
+    assert len(made) == sum(name.startswith("dataset/") for name in held)
+    assert made.pop("committed.json")
+    expected = content(shared_folder / "expected")
+    of_place = "dataset.json"  # it names the source
+    assert made.keys() == expected.keys()
+    assert {name for name in made if made[name] != expected[name]} == {of_place}
 
 
 def test_buckets_dataflow_and_flink_can_be_reached_from_it(
