@@ -24,9 +24,8 @@ from components.preprocess.rows import Outcome, Place
 from components.preprocess.shards import Made
 
 _CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing
-_LIST_BYTES = 8 << 20  # of parts in a file
 
-Chunk = tuple[str, int, int]  # a file of parts; offset and bytes of some of them
+Chunk = str  # the name of a file with some parts of the source
 
 
 def make_shards(
@@ -68,7 +67,7 @@ def wire(
 
 def make_rows(chunk: Chunk, plan: Plan, rows_at: str, place: str, decoders: int) -> list[tuple[str, Place]]:
     """Make the rows of a chunk, once: a retry finds in the chunk's index where they are."""
-    index = f"{Path(chunk[0]).stem}-{chunk[1]:08d}{rows.INDEX}"
+    index = f"{Path(chunk).stem}{rows.INDEX}"
 
     def work(files: AttemptFiles) -> list[tuple[str, Place]]:
         beside = _rows(rows_at, place, files)
@@ -117,35 +116,28 @@ def _held(place: str) -> Held:
 
 
 def _write_chunks(parts: Iterable[Part], files: AttemptFiles) -> list[Chunk]:
-    """Write parts to files that every worker reads, since the pipeline itself has to be small."""
-    chunks: list[Chunk] = []
-    written, start, images, number = io.BytesIO(), 0, 0, 0
-
-    def end_file() -> None:
-        nonlocal written, start, number
-        files.write(name(), [written.getbuffer()])
-        written, start, number = io.BytesIO(), 0, number + 1
-
-    def name() -> str:
-        return f"parts-{number:06d}.pickle"
-
-    for part in parts:
-        pickle.dump(part, written)
-        images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
-        if images >= _CHUNK_IMAGES:
-            chunks.append((name(), start, written.tell() - start))
-            start, images = written.tell(), 0
-            if start > _LIST_BYTES:
-                end_file()
-    if images:
-        chunks.append((name(), start, written.tell() - start))
-    if written.tell():
-        end_file()
+    """Write each chunk to a file that every worker reads, since the pipeline itself has to be small."""
+    chunks = []
+    for number, content in enumerate(_pickled_chunks(parts)):
+        chunks.append(f"parts-{number:06d}.pickle")
+        files.write(chunks[-1], [content])
     return chunks
 
 
+def _pickled_chunks(parts: Iterable[Part]) -> Iterator[bytes]:
+    pickled, images = io.BytesIO(), 0
+    for part in parts:
+        pickle.dump(part, pickled)
+        images += _CHUNK_IMAGES if isinstance(part, Stack) else len(part.images)
+        if images >= _CHUNK_IMAGES:
+            yield pickled.getvalue()
+            pickled, images = io.BytesIO(), 0
+    if images:
+        yield pickled.getvalue()
+
+
 def _read_parts(chunk: Chunk, files: AttemptFiles) -> Iterator[Part]:
-    name, start, size = chunk
-    found = io.BytesIO(files.read(name)[start : start + size])
-    while found.tell() < size:
-        yield pickle.load(found)  # noqa: S301 - written by this stage, in a folder of its own
+    content = files.read(chunk)
+    pickled = io.BytesIO(content)
+    while pickled.tell() < len(content):
+        yield pickle.load(pickled)  # noqa: S301 - written by this stage, in a folder of its own
