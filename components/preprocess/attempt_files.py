@@ -10,16 +10,19 @@ the mark, then lists what there is. So one of both sees the other, and nothing i
 
 import contextlib
 import errno
+import logging
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from components.core import errors
-from components.core.errors import ConfigError
+from components.core.errors import ConfigError, StageError
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
-from components.core.storage.location import Location
+from components.core.storage.location import Location, files_below
+
+log = logging.getLogger(__name__)
 
 MARK, FAILED = "attempt.json", "failed"
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
@@ -60,7 +63,7 @@ class Folder:
                     raise OSError(errno.EIO, "cut short", str(self.path / name))
                 yield content
 
-    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> str:
+    def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file. It is not synced, as no attempt outlives the machine; the finished dataset is."""
         path = self.path / name
         aside = atomic_files.make_unique(self.path, f".tmp-{name}-")
@@ -133,7 +136,7 @@ class BucketFolder:
         for begin in range(0, size, at_once):
             yield content[begin : begin + at_once]
 
-    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> str:
+    def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file by way of this machine's disk, as its checksum has to be known before; return the checksum.
 
         `ConfigError` if the work was done before and gave other bytes.
@@ -174,7 +177,7 @@ class BucketFolder:
     def take_back(self) -> None:
         """Delete what this object has created and nobody committed, because the attempt is over."""
         committed = Location.of(self.uri).parent.committed()
-        kept = committed[1] if committed and committed[0] == self.uri else set()
+        kept = committed[1] if committed and committed[0] == self.uri else {}
         for name in self._created:
             found = buckets.stat(f"{self.uri}/{name}") if name not in kept else None
             if found:
@@ -182,7 +185,7 @@ class BucketFolder:
 
     def sizes(self) -> dict[str, int]:
         """As of a folder."""
-        return {stored.uri.removeprefix(f"{self.uri}/"): stored.bytes for stored in buckets.each_below(self.uri)}
+        return {name: stored.bytes for name, stored in files_below(self.uri).items()}
 
     @property
     def scratch(self) -> Path | None:
@@ -206,17 +209,26 @@ def new_in_bucket(location: Location) -> BucketFolder:
 
 
 def sweep(location: Location, own: BucketFolder | None = None) -> None:
-    """Delete what attempts left and nobody committed; before there is a commit, what `own` left alone."""
-    if own:
-        own.close()
-    committed = location.committed()
-    if committed is None:
-        for stored in buckets.below(own.uri) if own else []:
-            buckets.delete(stored)
-        return
-    kept = {f"{committed[0]}/{name}" for name in committed[1]}
-    for is_mark in (True, False):  # the marks first, so that whoever still writes takes it back
-        for stored in buckets.below(location.uri):
-            within = stored.uri.removeprefix(f"{location}/")
-            if within.startswith(_PREFIX) and stored.uri not in kept and (within.endswith(f"/{MARK}") or not is_mark):
+    """Delete what attempts left and nobody committed; before there is a commit, what `own` left alone.
+
+    If that fails, this logs a warning, and the next run of the stage does it.
+    """
+    try:
+        if own:
+            own.close()
+        committed = location.committed()
+        if committed:
+            folder, files = committed
+            _sweep_attempts(location, {f"{folder}/{name}" for name in files})
+        elif own:
+            for stored in buckets.below(own.uri):
+                buckets.delete(stored)
+    except StageError as error:
+        log.warning("what is no longer needed below %s stays, until this runs again: %s", location, error)
+
+
+def _sweep_attempts(location: Location, kept: set[str]) -> None:
+    for ending in (f"/{MARK}", ""):  # the marks first, so that whoever still writes takes it back
+        for name, stored in files_below(location.uri).items():
+            if name.startswith(_PREFIX) and name.endswith(ending) and stored.uri not in kept:
                 buckets.delete(stored)

@@ -1,12 +1,13 @@
 """The preprocess stage: source, folder, dataset that exists already, shards, description."""
 
+import contextlib
 import dataclasses
 import functools
 import gc
 import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location
-from components.preprocess import download, leaks, reuse
+from components.preprocess import attempt_files, download, leaks, reuse
 from components.preprocess.attempt_files import AttemptFiles, Folder
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
@@ -64,7 +65,7 @@ def run(config: PreprocessConfig) -> StageResult:
     make = functools.partial(_make, config, held, location)
     manifest, kept = made_once(location, Manifest, identity, make, whole=False)
     if kept and location.in_bucket:
-        attempt.sweep(location)
+        attempt_files.sweep(location)
     elif kept:
         _require_whole(location, manifest)
     return _result(location, manifest, kept)
@@ -77,12 +78,13 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
     if found.stored is None and not config.former_datasets and not config.beam_options:
         pool.start(images)
-    pipeline, runners = _pipeline_and_runners()
+    with _importing_beam():  # only here, so that mistakes are reported without the seconds that it takes
+        from components.preprocess.beam import pipeline, runners
     with attempt.begun(location, runners.is_in_process(config.beam_options)) as (files, rows_at):
         plan = dataclasses.replace(plan, cache=_cache(config, plan, held, rows_at))
         made = pipeline.make_shards(found.parts, plan, images, rows_at, files, config.beam_options)
         written = {name: file for shard in made.shards for name, file in shard.files.items()}
-        quarantine = _quarantine(made.outcome, images, config.bad_images_limit, files, location, written)
+        quarantine, listed = _quarantine(made.outcome, images, config.bad_images_limit, files, location)
         splits = _splits(made.shards, len(found.classes))
         if sum(split.records for split in splits.values()) + quarantine["count"] != images:
             raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
@@ -104,7 +106,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
             quarantine=quarantine,
             made_with=lineage.made_with("preprocess", source=printable(config.source), **reused),
         )
-        attempt.finish(location, files, manifest, written)
+        attempt.finish(location, files, manifest, written | listed)
 
 
 def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
@@ -113,17 +115,17 @@ def _policy(config: PreprocessConfig, plan: Plan) -> dict[str, Any]:
     return {**settings.values_in_key(config), **of_files}
 
 
-def _pipeline_and_runners() -> tuple[ModuleType, ModuleType]:
-    """Import what needs Beam: only here, so that mistakes are reported without the seconds that it takes."""
+@contextlib.contextmanager
+def _importing_beam() -> Iterator[None]:
+    """Keep the import of Beam quiet and quick."""
     logging.disable(logging.WARNING)  # Beam would warn of every library that it has a use for, and that is not here
     gc.disable()  # it would look through all that is imported, again and again, and find it in use
     try:
-        from components.preprocess.beam import pipeline, runners
+        yield
     finally:
         gc.freeze()  # nor has it to look there later
         gc.enable()
         logging.disable(logging.NOTSET)
-    return pipeline, runners
 
 
 def _require_whole(location: Location, manifest: Manifest) -> None:
@@ -178,9 +180,9 @@ def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
 
 
 def _quarantine(
-    outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location, written: dict[str, Written]
-) -> dict[str, Any]:
-    """Write the list of quarantined images, add it to what is written, and describe it; `DataError` for too many."""
+    outcome: Outcome, images: int, limit: float, files: AttemptFiles, location: Location
+) -> tuple[dict[str, Any], dict[str, Written]]:
+    """Write the list of quarantined images, if any; describe them, and it. `DataError` if they are too many."""
     quarantined, count = outcome.quarantined, outcome.quarantined_count
     reasons = [f"{entry.name} {entry.reason}" for entry in quarantined[:_REASONS_SHOWN]]
     if count > min(limit * images, MOST_QUARANTINED):
@@ -189,13 +191,14 @@ def _quarantine(
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
         raise DataError("\n".join([f"{problem}mend or remove them, or raise the limit. The first:", *reasons]))
     found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
+    written: dict[str, Written] = {}
     if quarantined:
         listed = f"{files if location.in_bucket else location}/{QUARANTINE}"
         log.warning("%s images cannot be used; all are listed in %s; first: %s", f"{count:,}", listed, reasons[0])
         content = b"".join(digests.canonical_json(entry._asdict()) + b"\n" for entry in quarantined)
         written[QUARANTINE] = file = attempt.written_as(content, files.write(QUARANTINE, [content]))
         found["list"] = {"file": QUARANTINE, "bytes": file.bytes, "sha256": file.sha256}
-    return found
+    return found, written
 
 
 def _repeated(shards: list[ShardFacts]) -> dict[str, int]:

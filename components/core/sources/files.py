@@ -2,12 +2,10 @@
 
 import functools
 import hashlib
-import itertools
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -15,6 +13,7 @@ from components.core.errors import DataError
 from components.core.sources import concurrent
 from components.core.storage import buckets
 from components.core.storage.buckets import Stored
+from components.core.storage.location import lasting_threads
 
 _READ_AT_ONCE = 1 << 20
 _ON_THEIR_WAY = 16  # objects; an answer of the service takes 20 to 50 ms
@@ -66,24 +65,12 @@ def content_of(file: SourceFile, at_most: int) -> bytes:
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-def contents_of(files: Iterable[SourceFile], at_most: int) -> Iterator[bytes]:
-    """Yield the content of each file as `content_of` does; of a bucket some are on their way at once."""
-    given = iter(files)
-    first = next(given, None)
-    if first is None:
-        return
-    remaining = itertools.chain([first], given)
-    if buckets.is_uri(first.place):
-        read = functools.partial(content_of, at_most=at_most)
-        yield from concurrent.ordered(_readers(os.getpid()), read, remaining, _ON_THEIR_WAY)
-    else:
-        yield from (content_of(file, at_most) for file in remaining)
-
-
-@functools.cache
-def _readers(process: int) -> ThreadPoolExecutor:
-    """Return this process's long-lived threads, as each has connections of its own."""
-    return ThreadPoolExecutor(_ON_THEIR_WAY, "readers")
+def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
+    """Yield the content of each file of a source as `content_of` does; of a bucket some are on their way at once."""
+    read = functools.partial(content_of, at_most=at_most)
+    if files and buckets.is_uri(files[0].place):
+        return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, files, _ON_THEIR_WAY)
+    return map(read, files)
 
 
 def sha256_of(place: str, size: int) -> str:

@@ -118,10 +118,9 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
 
 
 def content_of(listed: Stored) -> bytes | None:
-    """Return the content of an object of a listing by one light request, as of an image; None if it is another now.
+    """Return the content of an object of a listing, as of an image; None if it is another now.
 
-    It takes a third of the processor time of `read`, whose two requests go through more layers. `DataError` if there is
-    none any more.
+    This is one request, past the layers of the client, where `read` sends two. `DataError` if there is none any more.
     """
     from google.api_core.exceptions import NotFound
 

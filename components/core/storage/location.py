@@ -235,6 +235,7 @@ class Location(os.PathLike[str]):
         if manifest not in found:
             raise FileNotFoundError(f"{folder} is gone or incomplete")
         checksums = {name: buckets.checksum_of_file(folder / name) for name in found}
+        files: dict[str, dict[str, Any]]
         files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256} for name, sha256 in found.items()}
         attempt = digests.digest_of(files)[:16]
         there = self._committed_sha256(manifest)
@@ -242,11 +243,19 @@ class Location(os.PathLike[str]):
             return there == found[manifest]
         target = f"{self}/{attempt}"
         at_once(buckets.create, [(f"{target}/{name}", folder / name) for name in files])
-        sent = files_below(target)
-        for name, checksum in checksums.items():
-            if name not in sent or sent[name].crc32c != checksum:
-                raise TransientError(f"{target}/{name} is not what was sent; try again")
+        self.require_sent(attempt, {name: (files[name]["bytes"], checksum) for name, checksum in checksums.items()})
         return self.publish(attempt, files, manifest)
+
+    def require_sent(self, folder: str, sent: dict[str, tuple[int, str]]) -> None:
+        """Compare bytes and crc32c of files with one listing of a folder within this one.
+
+        Raises:
+            TransientError: A file is missing or differs.
+        """
+        there = files_below(f"{self}/{folder}")
+        for name, expected in sent.items():
+            if name not in there or (there[name].bytes, there[name].crc32c) != expected:
+                raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
 
     def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
         """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artefact in the bucket.
@@ -260,18 +269,15 @@ class Location(os.PathLike[str]):
             return self._committed_sha256(manifest) == str(files[manifest]["sha256"])
         return True
 
-    def committed(self) -> tuple[str, set[str]] | None:
-        """Return the folder in the bucket that was committed, and the names of its files; None if none was."""
+    def committed(self) -> tuple[str, dict[str, tuple[int, str]]] | None:
+        """Return the folder in the bucket that was committed, and bytes and sha256 of its files; None without one."""
         found = buckets.read(f"{self}/{COMMITTED}")
-        if found is None:
-            return None
-        folder, files = _read_committed(self.uri, found[0])
-        return folder, {*files}
+        return _read_committed(self.uri, found[0]) if found else None
 
     def _committed_sha256(self, name: str) -> str | None:
         """Return the sha256 of a file of the committed artefact; None if none is committed."""
-        found = buckets.read(f"{self}/{COMMITTED}")
-        return _read_committed(self.uri, found[0])[1].get(name, (0, ""))[1] if found else None
+        found = self.committed()
+        return found[1].get(name, (0, ""))[1] if found else None
 
     def remove(self) -> None:
         """Remove an artefact from the bucket: first `committed.json`, then its files."""
@@ -285,11 +291,11 @@ class Location(os.PathLike[str]):
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
         """Return the artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
-        found = buckets.read(f"{self}/{COMMITTED}")
+        found = self.committed()
         if found is None:
             plain = {name: (stored, "") for name, stored in files_below(self.uri).items()}
             return plain if manifest in plain else None
-        folder, listed = _read_committed(self.uri, found[0])
+        folder, listed = found
         there = files_below(folder)
         lost = sorted(name for name, (size, _) in listed.items() if name not in there or there[name].bytes != size)
         if lost:
@@ -353,13 +359,13 @@ def _download(stored: Stored, path: Path, sha256: str) -> None:
 
 def at_once(transfer: Callable[..., object], arguments: list[tuple[Any, ...]]) -> None:
     """Do some transfers at once; wait for all, even if one fails, then raise the first failure."""
-    begun = [_pool(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
+    begun = [lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
     wait(begun)
     for each in begun:
         each.result()
 
 
 @functools.cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+def lasting_threads(process: int, threads: int) -> ThreadPoolExecutor:
     """Return the process's long-lived threads, as each has a client with credentials and connections."""
     return ThreadPoolExecutor(threads, "transfers")

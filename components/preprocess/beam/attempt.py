@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from components.core.artifacts import datasets
 from components.core.errors import StageError, TransientError
-from components.core.storage import atomic_files, buckets
+from components.core.storage import atomic_files
 from components.core.storage.location import Location, private
 from components.preprocess import attempt_files
-from components.preprocess.attempt_files import FAILED, AttemptFiles, BucketFolder, Folder
+from components.preprocess.attempt_files import FAILED, AttemptFiles, Folder
 
 log = logging.getLogger(__name__)
 
@@ -57,21 +57,13 @@ def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, 
                 raise
             log.info("another process made %s meanwhile, which is kept; here: %s", location, error)
         finally:
-            sweep(location, files)
+            attempt_files.sweep(location, files)
 
 
 def _is_made(location: Location) -> bool:
     with contextlib.suppress(StageError):
         return location.committed() is not None
     return False
-
-
-def sweep(location: Location, own: BucketFolder | None = None) -> None:
-    """Delete from a bucket what attempts left and nobody committed, `own` among them; log if that fails."""
-    try:
-        attempt_files.sweep(location, own)
-    except StageError as error:
-        log.warning("what is no longer needed below %s stays, until this runs again: %s", location, error)
 
 
 def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest, written: dict[str, Written]) -> None:
@@ -90,10 +82,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
         return
     content = atomic_files.sealed_json(manifest.to_json())
     written = {**written, datasets.MANIFEST: written_as(content, files.write(datasets.MANIFEST, [content]))}
-    there = {stored.uri.removeprefix(f"{files}/"): (stored.bytes, stored.crc32c) for stored in buckets.below(files.uri)}
-    for name, file in written.items():
-        if there.get(name) != (file.bytes, file.crc32c):
-            raise TransientError(f"{files}/{name} is not what was written; try again")
+    location.require_sent(files.name, {name: (file.bytes, file.crc32c) for name, file in written.items()})
     listed = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in written.items()}
     if not location.publish(files.name, listed, datasets.MANIFEST):
         log.info("another process made %s first; that one is kept", location)

@@ -39,7 +39,7 @@ class ImagesPart:
         """Yield the images."""
         most = pixels.LARGEST_FILE
         # One that has grown since it was listed is read as far as shows that.
-        contents = contents_of((file for file, _, _ in self.images if file.bytes <= most), most + 1)
+        contents = contents_of([file for file, _, _ in self.images if file.bytes <= most], most + 1)
         for file, split, label in self.images:
             yield Original(file.name, split, label, next(contents) if file.bytes <= most else b"", file)
 
