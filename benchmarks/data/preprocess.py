@@ -4,7 +4,7 @@
 
 Start and imports included. The contenders take turns, every other round in reverse. Sources are the real Fashion-MNIST
 as IDX files, PNG and JPEG files of mixed sizes, and photos of 1 to 12 megapixels, which are made once under
-`build/bench/preprocess`. Each turn begins with the source in the system's cache, whatever the one before has displaced.
+`build/bench/preprocess`. Each turn begins with the source in the system's cache.
 """
 
 import argparse
@@ -13,8 +13,9 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sklearn.datasets
@@ -33,37 +34,44 @@ _OURS, _PLAIN, _BUILDER = "preprocess stage", "plain loop", "TensorFlow Datasets
 
 def write_files(folder: Path, count: int) -> None:
     """Writes those images that are not there yet: PNG and JPEG in turns, in ten classes, of mixed sizes."""
+
+    def drawn(number: int, generator: np.random.Generator) -> Image.Image:
+        noise = generator.integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
+        width, height = generator.integers(_SMALLEST, _LARGEST, 2)
+        return Image.fromarray(noise).resize((int(width), int(height)), Image.Resampling.BICUBIC)
+
     for number in range(count):
-        path = folder / f"class-{number % 10}" / f"{number}.{('png', 'jpg')[number // 10 % 2]}"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            generator = np.random.default_rng(number)
-            noise = generator.integers(0, 256, (_DETAIL, _DETAIL, 3), np.uint8)
-            width, height = generator.integers(_SMALLEST, _LARGEST, 2)
-            aside = path.with_suffix(f".tmp{path.suffix}")
-            Image.fromarray(noise).resize((int(width), int(height)), Image.Resampling.BICUBIC).save(aside)
-            aside.replace(path)
+        _write_once(folder, number, ("png", "jpg")[number // 10 % 2], drawn)
 
 
 def write_photos(folder: Path, count: int) -> None:
     """Writes those JPEG files that are not there yet: crops of scikit-learn's two photos, enlarged, with noise."""
     photos = [Image.fromarray(photo) for photo in sklearn.datasets.load_sample_images().images]
+
+    def drawn(number: int, generator: np.random.Generator) -> Image.Image:
+        photo, share = photos[number % 2], generator.uniform(0.5, 1)
+        width, height = int(share * photo.width), int(share * photo.height)
+        left, top = map(int, generator.integers((photo.width - width + 1, photo.height - height + 1)))
+        scale = math.sqrt(generator.uniform(1e6, 12e6) / (width * height))
+        box = (left, top, left + width, top + height)
+        enlarged = photo.resize((round(scale * width), round(scale * height)), Image.Resampling.BICUBIC, box)
+        noisy = np.asarray(enlarged) + generator.integers(-8, 9, (enlarged.height, enlarged.width, 1))
+        return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
+
     for number in range(count):
-        path = folder / f"class-{number % 10}" / f"{number}.jpg"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            generator = np.random.default_rng(number)
-            photo = photos[number % 2]
-            share = generator.uniform(0.5, 1)
-            width, height = int(share * photo.width), int(share * photo.height)
-            left, top = map(int, generator.integers((photo.width - width + 1, photo.height - height + 1)))
-            scale = math.sqrt(generator.uniform(1e6, 12e6) / (width * height))
-            box = (left, top, left + width, top + height)
-            enlarged = photo.resize((round(scale * width), round(scale * height)), Image.Resampling.BICUBIC, box)
-            noisy = np.asarray(enlarged) + generator.integers(-8, 9, (enlarged.height, enlarged.width, 1))
-            aside = path.with_suffix(".tmp.jpg")
-            Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(aside, quality=90)
-            aside.replace(path)
+        _write_once(folder, number, "jpg", drawn, quality=90)
+
+
+def _write_once(
+    folder: Path, number: int, suffix: str, drawn: Callable[[int, np.random.Generator], Image.Image], **options: Any
+) -> None:
+    """Writes the image of a number, in one of ten classes, unless it is there."""
+    path = folder / f"class-{number % 10}" / f"{number}.{suffix}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".tmp.{suffix}")
+        drawn(number, np.random.default_rng(number)).save(aside, **options)
+        aside.replace(path)
 
 
 def read_whole(source: Path) -> None:

@@ -218,10 +218,10 @@ class _Writer:
         splits, shards = self._splits[order], self._shards[order]
         first = np.flatnonzero(np.diff(splits, prepend=splits[:1] + 1) | np.diff(shards, prepend=-1))
         self._count = 0
-        name, begin = f"run-{secrets.token_hex(8)}{ROWS}", 0
+        name = f"run-{secrets.token_hex(8)}{ROWS}"
 
         def parts() -> Iterator[bytes]:
-            nonlocal begin
+            begin = 0
             for start, numbers in zip(first, np.split(order, first[1:]), strict=True):
                 checksum = google_crc32c.Checksum()
                 for some in np.array_split(numbers, -(-len(numbers) // _ROWS_AT_ONCE)):

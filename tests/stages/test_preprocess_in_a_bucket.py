@@ -1,4 +1,4 @@
-"""A dataset in a bucket: the bytes of one in a folder, or none, whatever happens to requests and to other attempts."""
+"""A dataset in a bucket: the bytes of one in a folder, or none, when requests fail and when two attempts meet."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,12 @@ from tests.fakes.gcs.server import FAULTS, LEAK, Server
 from tests.inputs.sources import write_images
 
 DATASET = "gs://b/d"
+SMALL: dict[str, Any] = {
+    "height": 8,
+    "width": 8,
+    "images_per_shard": 20,
+    "bad_images_limit": 0.1,
+}  # makes several shards
 Settings = dict[str, Any]
 
 
@@ -27,20 +33,16 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(images: Path, gcs: Server) -> Settings:
-    """Settings for several shards of images, one of which cannot be decoded; the bucket is there."""
+    """Settings for images, one of which cannot be decoded; the bucket is there."""
     gcs.create_bucket("b")
-    return {"source": str(images), "height": 8, "width": 8, "images_per_shard": 20, "bad_images_limit": 0.1}
+    return {"source": str(images), **SMALL}
 
 
 @pytest.fixture(scope="module")
 def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of the dataset that the stage makes in a folder."""
     folder = tmp_path_factory.mktemp("local") / "d"
-    preprocess.run(
-        PreprocessConfig(
-            source=str(images), height=8, width=8, images_per_shard=20, bad_images_limit=0.1, dataset=str(folder)
-        )
-    )
+    preprocess.run(PreprocessConfig(source=str(images), dataset=str(folder), **SMALL))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

@@ -22,11 +22,12 @@ def made_once(
     description of an existing one is fetched.
     """
     found = kind.of(location) if location.fetch(kind.FILE, ("",) if whole else ()) else None
-    if found is not None or not location.in_bucket:  # a mirror may outlive what it mirrored
-        atomic_files.require_own_place(location, kind.WHAT, None if found is None else found.identity, identity)
     if found is not None:
+        atomic_files.require_own_place(location, kind.WHAT, found.identity, identity)
         log.info("%s: already complete at %s", kind.WHAT, location)
         return found, True
+    if not location.in_bucket:  # whose mirror may outlive what it mirrored
+        atomic_files.require_own_place(location, kind.WHAT, None, identity)
     location.require_writable()
     make()
     return kind.of(location.require(kind.FILE, kind.WHAT, whole)), False

@@ -129,7 +129,7 @@ def test_workers_that_share_nothing_but_a_bucket(
         options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
         options += " --environment_config=localhost:50000"
         words = [*settings, "--source", "gs://b/pets", "--dataset", "gs://b/dataset", "--beam_options", options]
-        small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108
+        small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108 - within the container
         done = subprocess.run(
             [client, "run", "--rm", *small, *beside, worker_image, *words],
             capture_output=True,

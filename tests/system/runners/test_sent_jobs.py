@@ -39,7 +39,7 @@ def require_graph_in_image(pipeline: beam_runner_api_pb2.Pipeline) -> None:
 
 
 def require_no_path_of_this_machine(pipeline: beam_runner_api_pb2.Pipeline) -> None:
-    """Whatever a worker unpickles for a step names the bucket alone."""
+    """What a worker unpickles for a step names the bucket alone."""
     payloads = [each.spec for each in pipeline.components.transforms.values()]
     given = [
         bz2.decompress(base64.b64decode(beam_runner_api_pb2.ParDoPayload.FromString(spec.payload).do_fn.payload))
