@@ -5,6 +5,7 @@ import dataclasses
 from components.core import settings
 from components.core.artifacts import datasets, embeddings
 from components.core.artifacts.made_once import made_once
+from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
 from components.core.stage import cache_key, inputs
 from components.core.stage.executor import StageResult
@@ -33,9 +34,9 @@ def run(config: EmbedConfig) -> StageResult:
 
     def make() -> None:
         # Here, so that a complete embedding needs no TensorFlow.
+        dataset_reader.fetch(config.dataset, manifest, "train", "test")
         from components.embed.artefact import make_embedding
 
-        Location.of(config.dataset).require(datasets.MANIFEST, "dataset")
         make_embedding(config, manifest, location, cluster)
 
     digests = {"dataset_digest": manifest.digest, "own_embedding_digest": own_digest}

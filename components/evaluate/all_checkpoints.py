@@ -44,7 +44,6 @@ def run(config: AllCheckpointsConfig) -> StageResult:
     found = _described(config.embedding, training, "embeddings", _certified)
     fitting = [each for each in found if each[1].dataset_digest == digest]
     embedding, description = _only("embedding", digest, fitting)
-    dataset.require(datasets.MANIFEST, "dataset")
     scorer = Scorer(dataset, manifest, embedding, description, sample_count=config.sample_count, seed=config.seed)
     rows = scorer.score_all(training)
     compared = rows[0].comparison
@@ -83,7 +82,7 @@ def _has_checkpoints(folder: Location) -> bool:
 
 
 def _manifest_of(dataset: Location) -> datasets.Manifest:
-    return datasets.Manifest.fetch(dataset, whole=False)  # the images only if this is the dataset
+    return datasets.Manifest.fetch(dataset, whole=False)
 
 
 def _certified(embedding: Location) -> embeddings.Description:

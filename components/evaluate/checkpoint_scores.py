@@ -127,6 +127,7 @@ class Scorer:
         """Yield the row of each checkpoint; logs and skips those that cannot be read."""
         if not found:
             return
+        dataset_reader.fetch(self.dataset, self.manifest, "train", SPLIT)
         train, _ = dataset_reader.load_split(self.dataset, self.manifest, "train")
         held_out, _ = dataset_reader.load_split(self.dataset, self.manifest, SPLIT)
         embedding = feature_spaces.load(self.embedding)

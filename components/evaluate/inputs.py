@@ -47,7 +47,7 @@ def training_of(config: EvaluateConfig) -> Location:
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
     checkpoint = checkpoints.Description.fetch(config.checkpoint, config.checkpoint_digest)
-    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest)
+    manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     embedding = embeddings.Description.fetch(config.embedding, config.embedding_digest)
     strangers = [
         f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give what was made of it"

@@ -38,6 +38,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
         log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
+    dataset_reader.fetch(config.dataset, inputs.manifest, "train", "test")
     train = dataset_reader.load_split(config.dataset, inputs.manifest, "train")
     test = dataset_reader.load_split(config.dataset, inputs.manifest, "test")
     data = dataset_section.of(config.dataset, inputs.manifest, {"train": train, "test": test})

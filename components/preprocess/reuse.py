@@ -117,7 +117,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
         folder: Where the table is written. Every worker must see it.
     """
     kept = Location.of(earlier)
-    kept.fetch_intact(datasets.MANIFEST, (_MEMBERS,))
+    kept.fetch_intact(datasets.MANIFEST, lambda name: name.endswith(_MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, as those have most of what is wanted; which of two copies is read decides nothing of the result.
     manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
@@ -130,7 +130,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     except sqlite3.OperationalError as error:  # the disk is full
         raise TransientError(f"{path} cannot be written: {error}") from None
     for name, files in itertools.groupby(map(Path, sorted(used)), key=lambda shard: shard.parent.name):
-        (kept / name).fetch_if_intact(datasets.MANIFEST, tuple(file.name for file in files))
+        (kept / name).fetch_if_intact(datasets.MANIFEST, {file.name for file in files}.__contains__)
     return DatasetCache(str(path), tuple(shards)) if used else None
 
 

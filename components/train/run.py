@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from components.core.artifacts import checkpoints, datasets
+from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
 from components.core.errors import ConfigError
 from components.core.stage import cache_key
@@ -64,9 +65,9 @@ def run(config: TrainConfig) -> StageResult:
             if writes:
                 location.require_writable()
             # Imported here, so that a complete training needs no TensorFlow.
+            dataset_reader.fetch(config.dataset, manifest, "train", "validation")
             from components.train.loop import train
 
-            Location.of(config.dataset).require(datasets.MANIFEST, "dataset")
             train(config, manifest, location, found, cluster)
     folder = checkpoints.step_folder(location, config.steps)
     if not writes:

@@ -21,7 +21,8 @@ def made_once(
     Its `identity` is what it is made of, as `Manifest.identity` of the finished artefact. Unless `whole`, only the
     description of an existing one is fetched.
     """
-    found = kind.of(location) if location.fetch(kind.FILE, ("",) if whole else ()) else None
+    fetch = location.fetch if whole else location.fetch_description
+    found = kind.of(location) if fetch(kind.FILE) else None
     if found is not None:
         atomic_files.require_own_place(location, kind.WHAT, found.identity, identity)
         log.info("%s: already complete at %s", kind.WHAT, location)

@@ -48,8 +48,18 @@ class Images:
         return found
 
 
+def fetch(dataset: Place, manifest: datasets.Manifest, *splits: str) -> None:
+    """Download the shards of some splits of a dataset in a bucket, as far as this machine does not have them.
+
+    Raises:
+        DataError: A shard is missing or damaged in the bucket.
+        TransientError: They do not fit on the disk, or the network fails.
+    """
+    _fetch(dataset, [shard for split in splits for shard in manifest.splits[split].shards])
+
+
 def open_split(dataset: Place, manifest: datasets.Manifest, split: str) -> Images:
-    """Check the shards of a split (`train`, `validation` or `test`), and open it.
+    """Check the shards of a split (`train`, `validation` or `test`), which `fetch` has fetched, and open it.
 
     Raises:
         DataError: A shard is missing, or is not the one that the manifest describes.
@@ -73,11 +83,15 @@ def load_split(dataset: Place, manifest: datasets.Manifest, split: str) -> tuple
 
 
 def load_first(dataset: Place, manifest: datasets.Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read the first images of a split (they are in random order) and their labels, from no more shards than needed."""
+    """Read the first images of a split (they are in random order) and their labels.
+
+    No more shards are read than needed; in a bucket these are fetched.
+    """
     shards: list[datasets.Shard] = []
     for shard in manifest.splits[split].shards:
         if sum(each.records for each in shards) < most:
             shards.append(shard)
+    _fetch(dataset, shards)
     images = _open(dataset, shards, manifest.image)
     return images[:most], images.labels[:most]
 
@@ -95,6 +109,10 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
             f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}{where and ', '}{where}); "
             "make the dataset again"
         )
+
+
+def _fetch(dataset: Place, shards: list[datasets.Shard]) -> None:
+    Location.of(dataset).fetch(datasets.MANIFEST, {shard.file for shard in shards}.__contains__)
 
 
 def _open(dataset: Place, shards: list[datasets.Shard], image: datasets.ImageShape) -> Images:

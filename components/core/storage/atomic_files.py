@@ -39,13 +39,13 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
     """Write a file as `write_file` does, one part after another."""
     with _naming(path):
         make_folder(path.parent)
-        with _aside(path, is_folder=False) as aside:
-            with open(aside, "wb") as file:
+        with aside(path, is_folder=False) as written:
+            with open(written, "wb") as file:
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            written.replace(path)
         _sync(path.parent)
 
 
@@ -201,18 +201,18 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
     """
     with _naming(place):
         make_folder(place.parent)
-        with _aside(place, is_folder=True) as aside:
-            mode = stat.S_IMODE(aside.stat().st_mode)
-            yield aside
-            if not (aside / complete).is_file():
+        with aside(place, is_folder=True) as made:
+            mode = stat.S_IMODE(made.stat().st_mode)
+            yield made
+            if not (made / complete).is_file():
                 raise AssertionError(f"{complete} was not written")
             # Libraries make folders and files with modes of their own.
-            for folder, _, files in os.walk(aside):
+            for folder, _, files in os.walk(made):
                 for name in files:
                     _sync(Path(folder, name), mode & 0o666)
                 _sync(Path(folder), mode)
             try:
-                aside.rename(place)
+                made.rename(place)
             except OSError:
                 if not (place / complete).is_file():
                     raise
@@ -223,7 +223,7 @@ def new_folder(place: Path, complete: str) -> Iterator[Path]:
 def temporary_folder(parent: Path) -> Iterator[Path]:
     """Yield a new folder in another one, removed after the block; remove those of dead processes."""
     make_folder(parent)
-    with _aside(parent / "run", is_folder=True) as folder:
+    with aside(parent / "run", is_folder=True) as folder:
         yield folder
 
 
@@ -247,14 +247,17 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _aside(place: Path, is_folder: bool) -> Iterator[Path]:
-    """Yield an empty file or folder beside a place, locked for the block; remove it if it was not renamed."""
+def aside(place: Path, is_folder: bool) -> Iterator[Path]:
+    """Yield an empty file or folder beside a place, locked for the block; remove it if it was not renamed.
+
+    Those that dead processes left for the same place are removed first.
+    """
     sweep(place.parent, glob.escape(place.name))
-    aside, handle = _held(place, is_folder)
+    path, handle = _held(place, is_folder)
     try:
-        yield aside
+        yield path
     finally:
-        _remove(aside)
+        _remove(path)
         os.close(handle)
 
 

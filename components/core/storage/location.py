@@ -19,8 +19,9 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,11 @@ log = logging.getLogger(__name__)
 COMMITTED = "committed.json"
 # Variable: where mirrors are kept. A run's own TMPDIR is removed with it; mirrors save the next run the download.
 MIRRORS = "WGAN_MIRRORS"
+# Variable: folder where buckets are mounted by name, such as /gcs on Vertex AI. Files found there are not downloaded.
+MOUNTED = "WGAN_MOUNTED_BUCKETS"
 SCHEMA_VERSION = 1
 _AT_ONCE = 8  # files on their way
+_SECONDS_BETWEEN_LINES = 5
 Place = str | os.PathLike[str]  # as users write it, or a `Location`
 
 
@@ -85,52 +89,89 @@ class Location(os.PathLike[str]):
         """The folder for what this machine keeps about this one: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
-    def fetch(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> bool:
-        """Bring an artefact's description, and its files with these suffixes, to the state of the bucket.
+    def fetch(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> bool:
+        """Bring an artefact's description, and the wanted ones of its files, to the state of the bucket.
 
-        Return whether the artefact is complete.
+        By default all files are wanted. Files of an earlier, interrupted fetch are kept. Return whether the artefact is
+        complete.
+
+        Raises:
+            DataError: A file is missing or damaged in the bucket.
+            TransientError: The files do not fit on the disk, or the network fails.
         """
         if not self.in_bucket:
             return (self.path / manifest).exists()
         files = self._committed(manifest)
         if files is None:
             return False
-        missing = [
+        chosen = [
             (stored, self.path / name, sha256)
             for name, (stored, sha256) in files.items()
-            if (name == manifest or name.endswith(suffixes)) and not _is_same(self.path / name, stored, sha256)
+            if wanted is None or name == manifest or wanted(name)
         ]
-        if missing:
-            log.info("fetching %s: %d files, %.1f MB", self, len(missing), sum(each[0].bytes for each in missing) / 1e6)
+        are_here = at_once(_is_here, chosen)
+        missing = [each for each, is_here in zip(chosen, are_here, strict=True) if not is_here]
+        self._require_space(sum(stored.bytes for stored, _, _ in missing))
         # The description last, so that no other process takes the mirror for complete before.
-        at_once(_download, [each for each in missing if each[1] != self.path / manifest])
+        self._download([each for each in missing if each[1] != self.path / manifest])
         at_once(_download, [each for each in missing if each[1] == self.path / manifest])
-        if "" in suffixes and not any(sha256 for _, sha256 in files.values()):  # a copy, which changes
+        if wanted is None and not any(sha256 for _, sha256 in files.values()):  # a copy, which changes
             for path in self.path.rglob("*"):
                 name = path.relative_to(self.path).as_posix()
                 if path.is_file() and name not in files and not path.name.startswith(".tmp-"):  # a download
                     path.unlink(missing_ok=True)
         return True
 
+    def _require_space(self, size: int) -> None:
+        folder = next(each for each in self.path.parents if each.exists())
+        free = shutil.disk_usage(folder).free
+        if size > free:
+            raise TransientError(
+                f"{self}: {size / 1e6:,.1f} MB must be downloaded, and {folder} has {free / 1e6:,.1f} MB free; free "
+                f"some, or set {MIRRORS} to a folder on a larger disk"
+            )
+
+    def _download(self, files: list[tuple[Stored, Path, str]]) -> None:
+        """Download files, and log every few seconds how much is done."""
+        if not files:
+            return
+        size = sum(stored.bytes for stored, _, _ in files)
+        log.info("downloading %s: %d files, %.1f MB", self, len(files), size / 1e6)
+        began = logged = time.monotonic()
+        done = 0
+
+        def log_progress(stored: Stored, _path: Path, _sha256: str) -> None:
+            nonlocal done, logged
+            done += stored.bytes
+            now = time.monotonic()
+            if now - logged > _SECONDS_BETWEEN_LINES and done < size:
+                rate = done / (now - began)
+                left = (size - done) / rate
+                message = "downloaded %.1f of %.1f MB of %s, %.1f MB/s, %.0f s left"
+                log.info(message, done / 1e6, size / 1e6, self, rate / 1e6, left)
+                logged = now
+
+        at_once(_download, files, log_progress)
+
     def fetch_description(self, manifest: str) -> bool:
         """Fetch the description alone, as `fetch` does."""
-        return self.fetch(manifest, ())
+        return self.fetch(manifest, lambda _: False)
 
     def require(self, manifest: str, what: str, whole: bool = True) -> "Location":
         """Fetch an artefact, or its description alone; `DataError` if the bucket has none."""
-        if self.in_bucket and not self.fetch(manifest, ("",) if whole else ()):
+        if self.in_bucket and not (self.fetch if whole else self.fetch_description)(manifest):
             raise DataError(f"no {what} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
-    def fetch_intact(self, manifest: str, suffixes: tuple[str, ...] = ("",)) -> None:
+    def fetch_intact(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> None:
         """Fetch every artefact in this folder; log and skip damaged ones."""
         for artefact in self.artefacts(manifest):
-            artefact.fetch_if_intact(manifest, suffixes)
+            artefact.fetch_if_intact(manifest, wanted)
 
-    def fetch_if_intact(self, manifest: str, suffixes: tuple[str, ...]) -> None:
-        """Fetch files of an artefact, or log that it is damaged."""
+    def fetch_if_intact(self, manifest: str, wanted: Callable[[str], bool] | None) -> None:
+        """Fetch files of an artefact as `fetch` does, or log that it is damaged."""
         try:
-            self.fetch(manifest, suffixes)
+            self.fetch(manifest, wanted)
         except DataError as error:
             log.error("passed over: %s", error)
 
@@ -344,25 +385,46 @@ def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
     return buckets.checksum_of_file(path) == stored.crc32c
 
 
+def _is_here(stored: Stored, path: Path, sha256: str) -> bool:
+    """Whether a mirror has a file of the bucket; if the bucket is mounted, link to the file there."""
+    if _is_same(path, stored, sha256):
+        return True
+    if not os.environ.get(MOUNTED):
+        return False
+    mounted = Path(os.environ[MOUNTED], stored.uri.removeprefix(buckets.SCHEME))
+    if not _is_same(mounted, stored, sha256):
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(mounted)
+    return True
+
+
 def _download(stored: Stored, path: Path, sha256: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(prefix=f".tmp-{path.name}-", dir=path.parent)
-    os.close(handle)
-    try:
-        buckets.download(stored.uri, Path(aside))
-        if sha256 and digests.sha256_of_file(Path(aside)) != sha256:
+    with atomic_files.aside(path, is_folder=False) as aside:
+        buckets.download(stored.uri, aside)
+        if sha256 and digests.sha256_of_file(aside) != sha256:
             raise DataError(f"{stored.uri} is damaged: it is not the file that {COMMITTED} describes")
-        Path(aside).replace(path)
-    finally:
-        Path(aside).unlink(missing_ok=True)
+        aside.replace(path)
 
 
-def at_once(transfer: Callable[..., object], arguments: list[tuple[Any, ...]]) -> None:
-    """Do some transfers at once; wait for all, even if one fails, then raise the first failure."""
-    begun = [lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *each) for each in arguments]
-    wait(begun)
-    for each in begun:
-        each.result()
+def at_once(
+    transfer: Callable[..., Any], arguments: list[tuple[Any, ...]], on_done: Callable[..., object] = lambda *_: None
+) -> list[Any]:
+    """Do some transfers at once and return their results; call `on_done` with the arguments of each that is done.
+
+    After a failure no other transfer begins. It is raised when those that began have ended.
+    """
+    begun = {lasting_threads(os.getpid(), _AT_ONCE).submit(transfer, *each): each for each in arguments}
+    try:
+        for each in as_completed(begun):
+            each.result()
+            on_done(*begun[each])
+    except BaseException:
+        wait([each for each in begun if not each.cancel()])
+        raise
+    return [each.result() for each in begun]
 
 
 @functools.cache

@@ -18,10 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import ImageShape
 from components.core.registry import registry
+from components.core.storage import buckets
 from tests.conftest import write_dataset
+from tests.fakes.gcs.server import serving
 from tests.faults import candidates, forks
 from tests.faults.stages import kills
 from tests.faults.stages.kills import TRAINING, Stage, content, differences
@@ -52,6 +56,7 @@ def stages(folder: Path) -> dict[str, Any]:
         "full disk": _publish(folder, disk / "registry"),
         "full disk, again": _publish(folder, disk / "registry"),
         "full disk, a dataset": _preprocess(disk / "dataset"),
+        "full disk, a dataset in a bucket": _fetch(folder, disk / "mirrors"),
         "limited size of files": _publish(folder, folder / "registry", _limit_size),
         "another's folder": _publish(folder, folder / "registry", _become_nobody),
     }
@@ -89,6 +94,21 @@ def _preprocess(place: Path) -> dict[str, Any]:
     settings = {"source": "digits", "height": 32, "width": 32, "dataset": place}
     found = _ended(Stage("preprocess", settings))
     return {**found, "place": str(place), "made": place.exists(), **_left(place.parent)}
+
+
+def _fetch(folder: Path, mirrors: Path) -> dict[str, Any]:
+    """Embed a dataset in a bucket whose shards do not fit into the folder for mirrors."""
+    with serving() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        patch.setenv("WGAN_MIRRORS", str(mirrors))
+        server.create_bucket("b")
+        counts = {"train": 250, "validation": 40, "test": 100}
+        dataset = write_dataset(folder / "to-fetch", ImageShape(32, 32, 1), counts, 2)
+        for path in dataset.iterdir():
+            buckets.put(f"gs://b/{path.name}", path.read_bytes())
+        found = _ended(Stage("embed", {"dataset": "gs://b", "embedding": folder / "embedding"}))
+        downloaded = [request.path for request in server.requests if request.query.get("alt") == "media"]
+        return {**found, "place": "gs://b", "downloaded": downloaded, **_left(mirrors)}
 
 
 def trainings(folder: Path) -> dict[str, Any]:

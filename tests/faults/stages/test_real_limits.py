@@ -55,6 +55,12 @@ def test_what_cannot_be_written_is_told_in_a_line_and_the_old_state_stays(
         assert stages[case]["champion"] == 1
 
 
+def test_shards_that_do_not_fit_are_not_downloaded(stages: dict[str, Any]) -> None:
+    found = stages["full disk, a dataset in a bucket"]
+    assert_told(found, errors.TRANSIENT, "0.4 MB")
+    assert [path.rpartition("/")[2] for path in found["downloaded"]] == ["dataset.json"]
+
+
 @pytest.mark.parametrize("case", ["room again", "allowed again", "room again, a dataset"])
 def test_the_same_command_goes_on_where_there_is_room(stages: dict[str, Any], case: str) -> None:
     found = stages[case]

@@ -12,6 +12,9 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import DataError
+from components.core.storage import buckets
+from components.core.storage.location import Location
+from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 
 LABELS = st.one_of(st.just(-1), st.integers(0, 300), st.integers(0, 2**31 - 1))
@@ -44,6 +47,25 @@ def test_the_first_records_are_those_of_the_whole_split(of_three_shards: Path) -
         dataset_reader.load_split(dataset, manifest, "validation"),
     ):
         assert [each.shape for each in found] == [(0, 4, 3, 1), (0,)]
+
+
+def test_only_the_splits_that_are_wanted_are_downloaded(of_three_shards: Path, gcs: Server) -> None:
+    gcs.create_bucket("b")
+    for path in filter(Path.is_file, of_three_shards.iterdir()):
+        buckets.put(f"gs://b/{path.name}", path.read_bytes())
+    dataset, folder = "gs://b", Location.of("gs://b").path
+    manifest = datasets.Manifest.fetch(dataset, whole=False)
+    assert len(dataset_reader.load_first(dataset, manifest, "train", 16)[0]) == 16
+    assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, "train-0", "train-1"}
+    dataset_reader.fetch(dataset, manifest, "validation", "test")
+    assert {path.name for path in folder.iterdir()} == {
+        datasets.MANIFEST,
+        "train-0",
+        "train-1",
+        "validation-0",
+        "test-0",
+    }
+    assert len(dataset_reader.load_split(dataset, manifest, "test")[0]) == 5
 
 
 def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(of_three_shards: Path) -> None:

@@ -1,9 +1,13 @@
 """Places in buckets: mirrors, artefacts that appear whole, whoever commits first."""
 
+import collections
 import itertools
 import json
 import os
+import re
 import threading
+import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,9 @@ import pytest
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import atomic_files, buckets
 from components.core.storage import location as location_module
-from components.core.storage.location import Location
+from components.core.storage.location import Location, at_once
 from tests.fakes.gcs.server import HangUp, Request, Server
+from tests.fakes.http import Answer
 from tests.faults.soak import transfers
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -175,6 +180,94 @@ def test_damage_in_the_bucket_is_noticed(bucket: Server, damage: str) -> None:
     with pytest.raises(DataError, match=r"^gs://b/x"):
         Location.of("gs://b/x").require(MANIFEST, "thing")
     assert not (Location.of("gs://b/x").path / MANIFEST).exists()
+
+
+def downloads(bucket: Server) -> list[str]:
+    """The names of the objects whose content was asked for, by the last part, in order."""
+    paths = (request.path for request in bucket.requests if request.query.get("alt") == "media")
+    return [urllib.parse.unquote(path).rpartition("/")[2] for path in paths]
+
+
+def copied(count: int) -> Location:
+    """An artefact that a user copied to the bucket: files of 1,000 bytes, called 0, 1, ..., and a description."""
+    for number in range(count):
+        buckets.put(f"gs://b/x/{number}", bytes([number]) * 1000)
+    buckets.put(f"gs://b/x/{MANIFEST}", b"{}")
+    return Location.of("gs://b/x")
+
+
+def test_only_the_wanted_files_are_downloaded(bucket: Server) -> None:
+    place = copied(5)
+    assert place.fetch(MANIFEST, {"1", "3"}.__contains__)
+    assert set(files(place.path)) == {"1", "3", MANIFEST}
+    assert place.fetch(MANIFEST)
+    assert sorted(downloads(bucket)) == sorted([MANIFEST, "0", "1", "2", "3", "4"])
+
+
+def test_an_interrupted_fetch_goes_on_with_what_is_missing(bucket: Server) -> None:
+    place = copied(9)
+    bucket.requests.clear()
+    stopped = threading.Event()
+
+    def stop(request: Request) -> None:
+        if request.path.endswith("3") and not stopped.is_set():
+            stopped.set()
+            raise Answer(403, b"no")
+
+    bucket.before = stop
+    with pytest.raises(ConfigError, match="gs://b/x/3"):
+        place.fetch(MANIFEST)
+    assert MANIFEST not in downloads(bucket)
+    (place.path / ".tmp-3-dead").write_bytes(b"of a process that was killed")
+    assert place.fetch(MANIFEST)
+    assert collections.Counter(downloads(bucket)) == collections.Counter([*map(str, range(9)), "3", MANIFEST])
+    assert set(files(place.path)) == {*map(str, range(9)), MANIFEST}
+
+
+def test_no_transfer_begins_after_a_failure() -> None:
+    began: list[int] = []
+
+    def transfer(number: int) -> None:
+        began.append(number)
+        if number == 3:
+            raise DataError("no")
+        time.sleep(0.01)
+
+    with pytest.raises(DataError, match="no"):
+        at_once(transfer, [(number,) for number in range(5000)])
+    count = len(began)
+    assert 4 <= count < 5000
+    time.sleep(0.05)
+    assert len(began) == count
+
+
+def test_progress_is_logged(bucket: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(location_module, "_SECONDS_BETWEEN_LINES", 0)
+    place = copied(9)
+    caplog.set_level("INFO")
+    place.fetch(MANIFEST)
+    lines = [record.getMessage() for record in caplog.records if record.name == location_module.__name__]
+    assert lines[0] == "downloading gs://b/x: 9 files, 0.0 MB"
+    assert len(lines) == 9  # one for each file but the last
+    assert all(re.match(r"[a-z]+ 0\.0 of 0\.0 MB of gs://b/x, \d+\.\d MB/s, \d+ s left$", line) for line in lines[1:])
+
+
+def test_files_of_a_mounted_bucket_are_not_downloaded(
+    bucket: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make("gs://b/x")
+    forget(Location.of("gs://b").path)
+    for name, stored in bucket.objects["b"].items():
+        atomic_files.write_file(tmp_path / "mounted/b" / name, stored.content)
+    monkeypatch.setenv(location_module.MOUNTED, str(tmp_path / "mounted"))
+    bucket.requests.clear()
+    there = Location.of("gs://b/x").require(MANIFEST, "thing").path
+    assert downloads(bucket) == ["committed.json"]
+    made = files(there)
+    assert {made["one"], made["sub/two"]} == {b"1", b"2"}
+    Path(there / "one").resolve().write_bytes(b"0")  # what is mounted is not believed
+    assert files(Location.of("gs://b/x").require(MANIFEST, "thing").path) == made
+    assert downloads(bucket)[1:] == ["committed.json", "one"]
 
 
 def test_a_damaged_mirror_is_mended(bucket: Server) -> None:
