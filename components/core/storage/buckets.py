@@ -189,7 +189,8 @@ def download(uri: str, path: Path) -> None:
         from google.api_core.exceptions import NotFound
 
         try:
-            blob.download_to_filename(str(path), **_reading())
+            with open(path, "wb") as file:  # by its name the library would replace the file, with any lock on it
+                blob.download_to_file(file, **_reading())
         except NotFound:
             raise DataError(f"{uri} is missing") from None
         _require_checksum(checksum_of_file(path), blob.crc32c)
