@@ -189,6 +189,7 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --universal --group pyproject.toml:flink -o requirements/flink.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
+	$(LOCK) --universal --group pyproject.toml:formats -o requirements/formats.txt
 	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
 	$(LOCK_IMAGE) --extra preprocess --excludes requirements/preprocess-excludes.txt -c requirements/dev.txt \
 	  -o requirements/preprocess.txt

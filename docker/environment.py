@@ -35,6 +35,10 @@ DROPPED = {
     "preprocess": (
         "apache_beam/**/*_test.py",
         "apache_beam/examples/**/*",
+        # Arrow's protocol for networks, and copies of a library under names that nothing loads.
+        "pyarrow/*_flight*",
+        "pyarrow/libarrow_python.so",
+        "pyarrow/libarrow_python.so.*.*",
         # The digits and the file beside which they are found are left of scikit-learn (see KEPT).
         "sklearn/**/*",
         "scikit_learn.libs/**/*",

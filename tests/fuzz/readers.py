@@ -4,6 +4,7 @@ test_readers.py damages their seeds and writes any bytes; `python -m tests.fuzz`
 """
 
 import bz2
+import functools
 import gzip
 import io
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from PIL import Image, PngImagePlugin
 
 from components.core.artifacts import datasets
@@ -26,7 +29,7 @@ from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.core.storage import atomic_files, tfrecord
 from components.preprocess.decode import pixels
-from components.preprocess.formats import archives, idx, labels, npz, tfrecords
+from components.preprocess.formats import archives, idx, image_folder, labels, npz, parquet, stylegan, tfrecords
 from components.preprocess.formats.stacks import Example, Stack
 from tests.faults.damage.image_cases import CASES
 from tests.inputs import artifacts
@@ -109,11 +112,18 @@ def read_example(folder: Path, content: bytes) -> Any:
     return read_tfrecord(folder, b"".join(tfrecord.frame([content])))
 
 
-def read_labels(folder: Path, content: bytes) -> Any:
-    """A table of printable names."""
-    found = labels.parsed_table("labels.csv", content)
-    assert all(name.isprintable() and row.label.isprintable() for name, row in found.items())
-    return found
+def read_labels(parse: Callable[[bytes], labels.Table | None], folder: Path, content: bytes) -> Any:
+    """A table of printable names, or of none."""
+    table = parse(content)
+    rows = (table.rows if table else None) or {}
+    assert all(name.isprintable() and row.label.isprintable() for name, row in rows.items())
+    return rows
+
+
+def read_parquet(folder: Path, content: bytes) -> Any:
+    """The images."""
+    stacks = parquet.list_stacks([_file(folder, "x.parquet", content)])
+    return [original.content for stack in stacks for original in stack.originals()]
 
 
 def read_image(folder: Path, content: bytes) -> Any:
@@ -179,6 +189,18 @@ def seeds_of_packed_tar() -> Iterator[bytes]:
     """The same, packed by gzip and bzip2."""
     for content in seeds_of_tar():
         yield from (gzip.compress(content, mtime=0), bz2.compress(content))
+
+
+def seeds_of_parquet() -> Iterator[bytes]:
+    """Files of two rows: bytes and numbers, plain; structs and text, packed."""
+    for images, values, packing in (
+        ([b"\xff\xd8\xff", b"\xff\xd8\xffb"], [0, 1], "none"),
+        ([{"bytes": b"\xff\xd8\xff", "path": None}, {"bytes": b"", "path": "a"}], ["a", "b"], "snappy"),
+    ):
+        file = io.BytesIO()
+        table = pyarrow.table({"image": images, "label": values})
+        pyarrow.parquet.write_table(table, file, compression=packing)
+        yield file.getvalue()
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
@@ -249,8 +271,27 @@ READERS = {
         DataError,
         lambda: (tfrecord.encode_example(b"\x89PNG\r\n\x1a\n", 3), tfrecord.encode_example(b"\xff\xd8\xff", -1)),
     ),
+    # Values have no checksums, and a flip in a schema may rename a column.
+    "parquet": Reader(read_parquet, DataError, seeds_of_parquet),
     "labels": Reader(
-        read_labels, DataError, lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n')
+        functools.partial(read_labels, functools.partial(labels.parsed, "labels.csv")),
+        DataError,
+        lambda: (b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
+    ),
+    "stylegan": Reader(
+        functools.partial(read_labels, functools.partial(stylegan.parsed, "dataset.json")),
+        DataError,
+        lambda: (b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
+    ),
+    "metadata.jsonl": Reader(
+        functools.partial(read_labels, functools.partial(image_folder.parsed, "metadata.jsonl", "train")),
+        DataError,
+        lambda: [b'{"file_name": "a.png", "label": 1}\n{"file_name": "b.png", "label": "cat"}\n'],
+    ),
+    "metadata.csv": Reader(
+        functools.partial(read_labels, functools.partial(image_folder.parsed, "metadata.csv", "")),
+        DataError,
+        lambda: [b'file_name,text,label\na.png,"a, b",1\n'],
     ),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, found: False),

@@ -35,8 +35,13 @@ IDX = "idx"
 IMAGES = "images"
 TFRECORDS = "tfrecord"
 ARRAYS = "npz"
+PARQUET = "parquet"
 ARCHIVES = "archives"
-LABELS = "labels.csv"  # at the top of a source of images or archives, what they show
+# Files beside images or archives, or in archives, that say what images show: the first that there is of them counts.
+LABELS = "labels.csv"
+STYLEGAN = "dataset.json"
+METADATA = ("metadata.jsonl", "metadata.csv")
+LABEL_NAMES = (LABELS, STYLEGAN, *METADATA)
 
 # MD5 sums as published with the data set (github.com/zalandoresearch/fashion-mnist).
 FASHION_MNIST_MD5 = {
@@ -64,7 +69,7 @@ class _Kind(NamedTuple):
     plural: str  # what its files are called
     is_name: Callable[[str], bool]  # whether a file of this name is of the kind
     alone: bool  # whether one file is a source
-    has_labels: bool  # whether `labels.csv` may lie beside its files
+    has_labels: bool  # whether files of labels may lie beside its files
 
 
 # In the order in which they are looked for: the first of which there is a file is the kind of the source.
@@ -72,10 +77,11 @@ _KINDS = (
     _Kind(IDX, "IDX files", lambda name: "/" not in name and bool(_IDX_NAME.search(name)), False, False),
     _Kind(IMAGES, "PNG, JPEG or WebP images", lambda name: is_image_name(name), False, True),
     _Kind(TFRECORDS, "TFRecord files", lambda name: bool(_TFRECORD_NAME.search(name)), True, False),
+    _Kind(PARQUET, "Parquet files", lambda name: name.lower().endswith(".parquet"), True, False),
     _Kind(ARRAYS, "NPZ files", lambda name: name.lower().endswith(".npz"), True, False),
     _Kind(ARCHIVES, _ARCHIVES_PLURAL, lambda name: name.lower().endswith(_ARCHIVE_SUFFIXES), True, True),
 )
-_LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of `labels.csv` and of files of no kind
+_LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of files of labels and of files of no kind
 
 
 class Listing:
@@ -91,9 +97,9 @@ class Listing:
         self.left_out = catalog.names_without(*self.numbers)
 
     @property
-    def labels(self) -> SourceFile | None:
-        """The file `labels.csv` of a source of images or archives."""
-        return next(iter(self.catalog.files(_LABELS)), None) if _LABELS in self.numbers else None
+    def labels(self) -> list[SourceFile]:
+        """The files of labels beside images or archives."""
+        return [*self.catalog.files(_LABELS)] if _LABELS in self.numbers else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +114,11 @@ class Contents:
 def is_image_name(name: str) -> bool:
     """Whether a file is taken for an image by its name."""
     return name.lower().endswith(_IMAGE_SUFFIXES)
+
+
+def is_labels_name(name: str) -> bool:
+    """Whether a file is taken for one of labels by its name."""
+    return name in LABEL_NAMES or name.rpartition("/")[2] in METADATA
 
 
 def list_source(source: str) -> Listing:
@@ -143,7 +154,9 @@ def list_source(source: str) -> Listing:
 
 def _number_of(name: str) -> int:
     """The number of the first kind that a file is of by its name."""
-    return next((n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if name == LABELS else _OTHERS)
+    return next(
+        (n for n, kind in enumerate(_KINDS) if kind.is_name(name)), _LABELS if is_labels_name(name) else _OTHERS
+    )
 
 
 def _expected() -> str:
@@ -195,7 +208,7 @@ def contents(source: str, index: str = "") -> Contents:
         between = b","
         size += sum(file.bytes for file in some)
     digest.update(b'],"kind":%b}' % digests.canonical_json(listing.kind))
-    size -= listing.labels.bytes if listing.labels else 0
+    size -= sum(file.bytes for file in listing.labels)
     what = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
     return Contents(digest.hexdigest(), f"{len(listing.files):,} {what}, {size / 1e6:,.1f} MB", listing)
 

@@ -13,7 +13,7 @@ Source = Annotated[
     str,
     Setting(
         "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
-        "IDX, NPZ or TFRecord files; or `digits`, or `fashion-mnist`.",
+        "IDX, NPZ, TFRecord or Parquet files; or `digits`, or `fashion-mnist`.",
         in_key=False,
         place=True,
     ),

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from components.core.errors import DataError, StageError
-from components.core.sources import sources
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.sources import is_image_name
 from components.core.storage import buckets
@@ -55,25 +54,21 @@ class Member:
     crc32: int | None = None  # of its content, in a zip file
 
 
-def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
-    """Return the images of an archive by name, in the order in which they lie there, and its `labels.csv`, if any.
+def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
+    """Return the images of an archive by name, in the order in which they lie there, and its other files.
 
-    Logs what else it holds, but for hidden files and folders. Raises `DataError` if the archive is damaged, encrypted,
+    Hidden files are in neither; links and devices are logged. Raises `DataError` if the archive is damaged, encrypted,
     packed by another method, or made to do harm: members overlap, have one name, or lead out of it.
     """
     no_files: list[str] = []
     with open_archive(file) as (opened, is_zip):
         found = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
     images = sorted((each for each in found if is_image_name(each.name)), key=lambda member: member.offset)
-    table = next((member for member in found if member.name.rpartition("/")[2] == sources.LABELS), None)
-    others = [member.name for member in found if member is not table and not is_image_name(member.name)]
-    for level, names, what in (
-        (logging.WARNING, no_files, "links, devices or sparse files"),
-        (logging.INFO, others, "no images by name"),
-    ):
-        if names:
-            shown = ", ".join(names[:_NAMES_SHOWN])
-            log.log(level, "left out %d members of %s that are %s: %s", len(names), file.name, what, shown)
+    others = [each for each in found if not is_image_name(each.name)]
+    if no_files:
+        shown = ", ".join(no_files[:_NAMES_SHOWN])
+        message = "left out %d members of %s that are links, devices or sparse files: %s"
+        log.warning(message, len(no_files), file.name, shown)
     for one, other in itertools.pairwise(sorted(member.name for member in images)):
         if one == other:
             raise DataError(f"{file.name} holds two members whose names are both written {one}; pack it again")
@@ -84,7 +79,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], Member | None]:
             raise DataError(
                 f"{file.name} has members that overlap, {before.name} and {after.name}; no packer writes such"
             )
-    return images, table
+    return images, others
 
 
 def has_ranges(file: SourceFile) -> bool:

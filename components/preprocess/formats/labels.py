@@ -1,8 +1,8 @@
-"""The split and the label of each image, by the folders that it lies in or by a file `labels.csv`.
+"""The split and the label of each image, by the folders that it lies in or by a file of labels.
 
-`labels.csv` has a header `file,label` or `file,label,split` and a row for each image: its path within the source, with
-`/`, the name of its class (empty in all rows where there are none), and its split (empty for `train`). Without a column
-`split` the folders say it.
+Of such files this reads `labels.csv`. It has a header `file,label` or `file,label,split` and a row for each image: its
+path within the source, with `/`, the name of its class (empty in all rows where there are none), and its split (empty
+for `train`). Without a column `split` the folders say it.
 """
 
 import csv
@@ -14,21 +14,32 @@ from typing import NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.core.sources import sources
 from components.core.sources.catalog import Rows
-from components.core.sources.files import SourceFile, open_file, printable
+from components.core.sources.files import printable
 
 SPLIT_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 SPLIT_WORDS = {**SPLIT_FOLDERS, "valid": "validation"}  # in the names of files and arrays that hold many images
 _COLUMNS = (["file", "label"], ["file", "label", "split"])
-_LARGEST_FILE = 64 << 20  # bytes; it is read at once
 
 
 class Row(NamedTuple):
-    """What `labels.csv` says of an image."""
+    """What a file of labels says of an image."""
 
     label: str  # the name of its class; empty for none
-    split: str | None  # None if there is no column `split`
+    split: str | None  # None if it says nothing of splits
+
+
+class Table(NamedTuple):
+    """What a file of labels says."""
+
+    name: str  # of the file, for messages
+    rows: dict[str, Row] | None  # by the paths of images; None if it says that no image has a label
+
+    def add(self, path: str, row: Row, where: str) -> None:
+        """Add a row; `DataError` if there is one of the same path."""
+        if self.rows is None or path in self.rows:
+            raise DataError(f"{where} has {path} for the second time; keep one of the two")
+        self.rows[path] = row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +58,17 @@ class Labelled:
             yield split, label_of[class_name]
 
 
-def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | None = None) -> Labelled:
+def labelled(place: str, names: Rows[str] | list[str], table: Table | None = None) -> Labelled:
     """Find the splits and the classes of the images of a source, given by their paths within it.
 
-    Raises `DataError` if some images have a class and others none, folders contradict each other, no image is to train
-    on, or `labels.csv` misses an image or has one that is not there.
+    Classes that are all numbers are in their order, others in that of their names.
+
+    Raises:
+        DataError: Some images have a class and others none, folders contradict each other, no image is to train on, or
+            the file of labels misses an image or has one that is not there.
     """
-    if table is not None:
-        _require_same_files(names, table)
+    if table is not None and table.rows is not None:
+        _require_same_files(names, table.name, table.rows)
     place_of = functools.partial(_split_and_class, place, table, has_split_folders(names))
     counts: dict[str, int] = {}
     first: dict[str, str] = {}  # image of each class
@@ -63,10 +77,12 @@ def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | N
         counts[split] = counts.get(split, 0) + 1
         first.setdefault(class_name, name)
     classes = sorted(first.keys() - {""})
+    if all(name.isascii() and name.isdigit() for name in classes):
+        classes.sort(key=int)
     if classes and "" in first:
         where, remedy = "within class folders and beside them", "move them all into folders"
         if table is not None:
-            where, remedy = f"with a label in {sources.LABELS} and without one", "give a label to all or to none"
+            where, remedy = f"with a label in {table.name} and without one", "give a label to all or to none"
         raise DataError(f"{place} has images {where} ({first['']}); {remedy}")
     if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
@@ -74,23 +90,15 @@ def labelled(place: str, names: Rows[str] | list[str], table: dict[str, Row] | N
     return Labelled(place_of, classes, counts)
 
 
-def read_table(file: SourceFile) -> dict[str, Row]:
-    """Return what a file `labels.csv` says, by the paths of images."""
-    with open_file(file.place, file.checksum) as opened:
-        return parsed_table(file.name, opened.read(_LARGEST_FILE + 1))
-
-
-def parsed_table(name: str, content: bytes) -> dict[str, Row]:
+def parsed(name: str, content: bytes) -> Table:
     """Return what the content of a file `labels.csv` says."""
-    if len(content) > _LARGEST_FILE:
-        raise DataError(f"{name} has more than {_LARGEST_FILE:,} bytes")
     try:
         reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         columns = [cell.strip() for cell in next(reader, [])]
         if columns not in _COLUMNS:
             expected = " or ".join(map(",".join, _COLUMNS))
             raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
-        table: dict[str, Row] = {}
+        table = Table(name, {})
         for cells in reader:
             if cells:
                 _add(table, cells, columns, f"{name}, line {reader.line_num}")
@@ -106,47 +114,42 @@ def has_split_folders(names: Iterable[str]) -> bool:
     return any("/" in name and name.split("/")[0] in SPLIT_FOLDERS for name in names)
 
 
-def _add(table: dict[str, Row], cells: list[str], columns: list[str], where: str) -> None:
+def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None:
     if len(cells) != len(columns):
         raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)} ({','.join(columns)})")
     name, label = printable(cells[0].removeprefix("./")), printable(cells[1])
     split = cells[2] or "train" if len(cells) > 2 else None
     if split is not None and split not in SPLIT_FOLDERS:
         raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
-    if name in table:
-        raise DataError(f"{where} has {name} for the second time; keep one of the two")
-    table[name] = Row(label, split and SPLIT_FOLDERS[split])
+    table.add(name, Row(label, split and SPLIT_FOLDERS[split]), where)
 
 
-def _split_and_class(place: str, table: dict[str, Row] | None, split_folders: bool, name: str) -> tuple[str, str]:
+def _split_and_class(place: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
     """The split and the class of an image, which is empty where there is none."""
     if table is None:
-        return _by_folders(place, split_folders, name)
-    row = table[name]
-    return row.split or _by_folders(place, split_folders, name)[0], row.label
+        return by_folders(place, split_folders, name)
+    row = table.rows[name] if table.rows is not None else Row("", None)
+    return row.split or by_folders(place, split_folders, name)[0], row.label
 
 
-def _require_same_files(names: Rows[str] | list[str], table: dict[str, Row]) -> None:
+def _require_same_files(names: Rows[str] | list[str], table: str, rows: dict[str, Row]) -> None:
     held = set(names)
     if len(held) < len(names):
-        raise DataError(
-            f"{sources.LABELS} cannot tell images apart that have one path in several archives; rename them"
-        )
-    unknown = [name for name in table if name not in held]
+        raise DataError(f"{table} cannot tell images apart that have one path in several archives; rename them")
+    unknown = [name for name in rows if name not in held]
     if unknown:
         raise DataError(
-            f"{sources.LABELS} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
+            f"{table} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
             "give their paths within the source"
         )
-    missing = [name for name in names if name not in table]
+    missing = [name for name in names if name not in rows]
     if missing:
         raise DataError(
-            f"{sources.LABELS} has no row for {len(missing):,} images, first {missing[0]}; add them, or take "
-            "these images away"
+            f"{table} has no row for {len(missing):,} images, first {missing[0]}; add them, or take these images away"
         )
 
 
-def _by_folders(place: str, split_folders: bool, name: str) -> tuple[str, str]:
+def by_folders(place: str, split_folders: bool, name: str) -> tuple[str, str]:
     """The split of an image, and its class: the first folder below the split."""
     folders = name.split("/")[:-1]
     if not split_folders:

@@ -22,7 +22,7 @@ from components.preprocess.formats.labels import SPLIT_WORDS
 Example = tuple[bytes, int | None]  # an image and its label; None if it has none
 _IMAGES_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
-_MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
+MOST_IMAGES = 100_000_000  # whose labels, all read at once, still go into memory
 _HEAD_BYTES = 16
 
 
@@ -51,7 +51,7 @@ class Stack:
     shape: ImageShape | None  # of the images, which are plain pixels; None if each is an image file
     values: Sequence[int]  # the labels that occur, ascending; empty if there are none
     examples: Callable[[], Iterator[Example]]  # reads the file, on any machine
-    classes: Sequence[str] = ()  # names of the values, if the file is a known one
+    classes: Sequence[str] = ()  # names of the labels by value; empty if they have none
 
     def originals(self) -> Iterator[Original]:
         """Yield the images; the place of its value among `values` is the label of each."""
@@ -89,8 +89,8 @@ def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
             f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, 1 or 3], "
             "channels last"
         )
-    if not 0 < dimensions[0] <= _MOST_IMAGES:
-        raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {_MOST_IMAGES:,}")
+    if not 0 < dimensions[0] <= MOST_IMAGES:
+        raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {MOST_IMAGES:,}")
     shape = ImageShape(dimensions[1], dimensions[2], (*dimensions, 1)[3])
     if not 0 < shape.height * shape.width <= pixels.LARGEST_IMAGE:
         raise DataError(f"{name} says that its images are {shape}, expected 1 to {pixels.LARGEST_IMAGE:,} pixels")

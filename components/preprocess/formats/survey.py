@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
@@ -17,8 +18,19 @@ from components.core.sources.sources import Listing
 from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import archives, idx, labels, npz, tfrecords
+from components.preprocess.formats import (
+    archives,
+    idx,
+    label_files,
+    labels,
+    npz,
+    parquet,
+    stacks,
+    tfrecords,
+    webdataset,
+)
 from components.preprocess.formats.archives import Member
+from components.preprocess.formats.label_files import LabelFile
 from components.preprocess.formats.stacks import Example, Original, Stack
 
 log = logging.getLogger(__name__)
@@ -133,18 +145,20 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
     if "train" not in counts:
         held = " and ".join(counts)
         raise DataError(f"{place} has images for {held} but none to train on; name a file or an array after `train`")
+    names = next((stack.classes for stack in found if stack.classes), ())
+    is_named = all(0 <= value < len(names) for value in values)
     return Survey(
         kind=kind,
         parts=[dataclasses.replace(stack, values=values) for stack in found],
         counts=counts,
-        classes=[*next((stack.classes for stack in found if len(stack.classes) == len(values)), map(str, values))],
+        classes=[names[value] if is_named else str(value) for value in values],
         stored=found[0].shape,
     )
 
 
 def _survey_images(place: str, listing: Listing) -> Survey:
     names = listing.names
-    table = labels.read_table(listing.labels) if listing.labels else None
+    table = label_files.beside(listing.labels)
     found = labels.labelled(place, names, table)
     empty = _folders_without_images(place, names) if found.classes and table is None else []
     if empty:
@@ -178,12 +192,26 @@ def _folders_without_images(place: str, names: Rows[str]) -> list[str]:
     return sorted("/".join(path) for path in parts if path not in with_images and not path[-1].startswith("."))
 
 
+class HeldArchive(NamedTuple):
+    """An archive and what it holds."""
+
+    file: SourceFile
+    images: list[Member]
+    table: labels.Table | None  # what it says of its images, by their names in it
+
+
 def _survey_archives(place: str, listing: Listing) -> Survey:
-    held = [(file, *archives.list_members(file)) for file in listing.files]
-    names = _names_in_archives([(file, [member.name for member in members]) for file, members, _ in held])
+    held = [_hold(file, several=len(listing.files) > 1) for file in listing.files]
+    path_of = _paths_in_source(held)
+    names = [path_of(each.file, image.name) for each in held for image in each.images]
     if not names:
         raise DataError(f"{place} holds archives without images; expected PNG, JPEG or WebP files in them")
-    found = labels.labelled(place, names, _table_of_archives(listing, held))
+    table = label_files.beside(listing.labels)
+    if table is None and any(each.table for each in held):
+        # Archives may hold images of one path: what each says is of its own.
+        table = _table_of_archives(place, held, path_of, labels.has_split_folders(names))
+        names = [f"{each.file.name}/{path_of(each.file, image.name)}" for each in held for image in each.images]
+    found = labels.labelled(place, names, table)
     split_and_label, parts = found.each(names), list[Part]()
     for file, members, _ in held:
         images = [(member, *next(split_and_label)) for member in members]
@@ -193,38 +221,62 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
     return Survey(kind=listing.kind, parts=parts, counts=found.counts, classes=found.classes)
 
 
-def _names_in_archives(held: list[tuple[SourceFile, list[str]]]) -> list[str]:
-    """The paths of images as if each archive were unpacked into the folder where it lies, `train.zip` into `train`.
+def _hold(file: SourceFile, several: bool) -> HeldArchive:
+    """List an archive, one of several or the only one, and read its files of labels, or those of WebDataset."""
+    images, others = archives.list_members(file)
 
-    A folder at the top that holds all there is, as archives of a folder have one, is passed over.
+    def reading(member: Member) -> Callable[[], bytes]:
+        return lambda: next(archives.read_members(file, [member]))
+
+    tables, samples, left_out = [], [], []
+    for member in others:
+        if member.name.rpartition("/")[2] in sources.LABEL_NAMES:
+            tables.append(LabelFile(f"{file.name}/{member.name}", member.name, reading(member)))
+        elif webdataset.is_label(member.name):
+            samples.append(member)
+        else:
+            left_out.append(member.name)
+    if left_out:
+        shown = ", ".join(left_out[:_NAMES_SHOWN])
+        log.info("left out %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
+    table = label_files.read(tables)
+    if table is None and (found := webdataset.labels_of(file, images, samples)):
+        split = stacks.split_of(file.name) if several else None
+        table = labels.Table(file.name, {image.name: labels.Row(found.get(image.name, ""), split) for image in images})
+    return HeldArchive(file, images, table)
+
+
+def _paths_in_source(held: list[HeldArchive]) -> Callable[[SourceFile, str], str]:
+    """Return what gives a member's path as if each archive were unpacked where it lies, `train.zip` into `train`.
+
+    A folder at the top that holds all images, as archives of a folder have one, is passed over.
     """
-    tops = {name.partition("/")[0] if "/" in name else "" for _, names in held for name in names}
+    all_names = {each.file: [image.name for image in each.images] for each in held}
+    tops = {name.partition("/")[0] if "/" in name else "" for names in all_names.values() for name in names}
     passed_over = len(tops) == 1 and "" not in tops and not tops & labels.SPLIT_FOLDERS.keys()
-    found = []
-    for file, names in held:
+    top = f"{min(tops)}/" if passed_over else ""
+    prefixes = {}
+    for file, names in all_names.items():
         *folders, name = file.name.split("/")
         stem = name.partition(".")[0]
         if stem in labels.SPLIT_FOLDERS and not labels.has_split_folders([*names, file.name]):
             folders.append(stem)
-        within = [name.partition("/")[2] for name in names] if passed_over else names
-        found += ["/".join([*folders, name]) for name in within]
-    return found
+        prefixes[file] = "".join(f"{folder}/" for folder in folders)
+    return lambda file, name: prefixes[file] + name.removeprefix(top)
 
 
 def _table_of_archives(
-    listing: Listing, held: list[tuple[SourceFile, list[Member], Member | None]]
-) -> dict[str, labels.Row] | None:
-    """What `labels.csv` says, beside the archives or within the only one."""
-    if listing.labels is not None:
-        return labels.read_table(listing.labels)
-    within = [(file, table) for file, _, table in held if table is not None]
-    if not within:
-        return None
-    file, table = within[0]
-    if len(held) > 1:
-        raise DataError(f"{file.name} has a {sources.LABELS} and is not the only archive; put one for all beside them")
-    (content,) = archives.read_members(file, [table])
-    return labels.parsed_table(f"{file.name}/{table.name}", content)
+    place: str, held: list[HeldArchive], path_of: Callable[[SourceFile, str], str], split_folders: bool
+) -> labels.Table:
+    """Return what archives say of their images, by archive and path; splits that they do not say come from folders."""
+    merged = labels.Table(next(each.table.name for each in held if each.table), {})
+    for file, images, table in held:
+        own = table.rows if table else {}
+        for name, row in ({image.name: labels.Row("", None) for image in images} if own is None else own).items():
+            path = path_of(file, name)
+            split = row.split or labels.by_folders(place, split_folders, path)[0]
+            merged.add(f"{file.name}/{path}", labels.Row(row.label, split), merged.name)
+    return merged
 
 
 def _in_stacks(list_stacks: Callable[[Collection[SourceFile]], list[Stack]]) -> Callable[[str, Listing], Survey]:
@@ -236,6 +288,7 @@ _FORMATS: dict[str, Callable[[str, Listing], Survey]] = {
     sources.IDX: _in_stacks(idx.list_stacks),
     sources.ARRAYS: _in_stacks(npz.list_stacks),
     sources.TFRECORDS: _in_stacks(tfrecords.list_stacks),
+    sources.PARQUET: _in_stacks(parquet.list_stacks),
     sources.IMAGES: _survey_images,
     sources.ARCHIVES: _survey_archives,
 }

@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,13 +10,12 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import datasets
 from components.core.errors import DataError
-from components.core.sources.files import SourceFile
 from components.preprocess.formats import labels
-from components.preprocess.formats.labels import Row
+from components.preprocess.formats.labels import Row, Table
 
 
-def table(content: bytes) -> dict[str, Row]:
-    return labels.parsed_table("labels.csv", content)
+def table(content: bytes) -> Table:
+    return labels.parsed("labels.csv", content)
 
 
 @given(
@@ -39,7 +37,7 @@ def test_a_table_is_read_as_the_library_writes_it(
     for name, (label, split) in rows.items():
         writer.writerow([f"./{name}", label, split][: 3 if with_splits else 2])
     expected = {name: Row(label, split if with_splits else None) for name, (label, split) in rows.items()}
-    assert table(written.getvalue().encode("utf-8-sig" if mark else "utf-8")) == expected
+    assert table(written.getvalue().encode("utf-8-sig" if mark else "utf-8")).rows == expected
 
 
 @pytest.mark.parametrize(
@@ -91,8 +89,7 @@ def test_a_table_of_other_files_is_refused(content: bytes, words: str) -> None:
         labels.labelled("src", ["1.png", "2.png"], table(content))
 
 
-def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "_LARGEST_FILE", 20)
-    (tmp_path / "labels.csv").write_bytes(b"file,label\n" + bytes(10))
-    with pytest.raises(DataError, match=r"labels\.csv .* 20 bytes"):
-        labels.read_table(SourceFile("labels.csv", str(tmp_path / "labels.csv"), 21))
+def test_classes_that_are_numbers_are_in_their_order() -> None:
+    names = [f"{number}/x.png" for number in (10, 9, 100)]
+    assert labels.labelled("src", names).classes == ["9", "10", "100"]
+    assert labels.labelled("src", [*names, "a/x.png"]).classes == ["10", "100", "9", "a"]

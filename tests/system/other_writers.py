@@ -1,0 +1,149 @@
+"""Writes sources with the libraries that define their formats, and prints what these read back; runs in .venv-formats.
+
+    .venv-formats/bin/python tests/system/other_writers.py FOLDER
+
+Prints JSON: for each source, named by its path in the folder, the split, sha256 and class of each image, sorted.
+"""
+
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+
+import datasets
+import numpy as np
+import webdataset
+from PIL import Image
+
+CLASSES = ["cat", "dog", "eel"]
+COUNTS = {"train": 25, "test": 9}
+Found = list[tuple[str, str, str]]
+
+
+def main(folder: Path) -> None:
+    """Write and read every source."""
+    os.environ["HF_HOME"] = str(folder / "cache")
+    writers: dict[str, Callable[[Path], Found]] = {
+        "named.parquet": named_classes,
+        "text.parquet": text_labels,
+        "shards.parquet": shards_without_labels,
+        "webdataset": webdataset_with_classes,
+        "webdataset-json": webdataset_with_json,
+        "jsonl": lambda place: image_folder(place, "metadata.jsonl"),
+        "csv": lambda place: image_folder(place, "metadata.csv"),
+    }
+    found = {}
+    for name, write in writers.items():
+        (folder / name).mkdir()
+        found[name] = sorted(write(folder / name))
+    print(json.dumps(found))
+
+
+def images() -> Iterator[tuple[str, int, bytes]]:
+    """Yield split, number and PNG file of each image."""
+    generator = np.random.default_rng(0)
+    for split, count in COUNTS.items():
+        for number in range(count):
+            file = io.BytesIO()
+            Image.fromarray(generator.integers(0, 256, (5, 4, 3), np.uint8)).save(file, "PNG")
+            yield split, number, file.getvalue()
+
+
+def written_as_parquet(place: Path, label_type: Any, label_of: Callable[[int], Any]) -> Found:
+    """Write a file for each split, and read it by `datasets`."""
+    features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
+    if label_type is not None:
+        features["label"] = label_type
+    found = []
+    for split in COUNTS:
+        rows = []
+        for name, number, content in images():
+            if name == split:
+                row = {"image": {"bytes": content, "path": f"{number}.png"}, "caption": "a caption"}
+                rows.append(row if label_type is None else {**row, "label": label_of(number)})
+        path = place / "data" / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(exist_ok=True)
+        datasets.Dataset.from_list(rows, features=features).to_parquet(str(path))
+        again = datasets.Dataset.from_parquet(str(path), cache_dir=str(place / ".cache"))
+        for row in again.cast_column("image", datasets.Image(decode=False)):
+            label = "" if label_type is None else row["label"]
+            name = again.features["label"].int2str(label) if isinstance(label, int) else label
+            found.append((split, _sha256(row["image"]["bytes"]), name))
+    return found
+
+
+def named_classes(place: Path) -> Found:
+    """Write labels that are numbers, with names."""
+    return written_as_parquet(place, datasets.ClassLabel(names=CLASSES), lambda number: number % 3)
+
+
+def text_labels(place: Path) -> Found:
+    """Write labels that are text."""
+    return written_as_parquet(place, datasets.Value("string"), lambda number: CLASSES[number % 3])
+
+
+def shards_without_labels(place: Path) -> Found:
+    """Write images with no labels."""
+    return written_as_parquet(place, None, lambda number: number)
+
+
+def written_as_tar(place: Path, ending: str, label_of: Callable[[int], Any]) -> Found:
+    """Write several files for each split, whose samples have the same names, and read them by `webdataset`."""
+    found = []
+    for split in COUNTS:
+        with webdataset.ShardWriter(str(place / f"{split}-%06d.tar"), maxcount=7, verbose=0) as writer:
+            for name, number, content in images():
+                if name == split:
+                    writer.write({"__key__": f"{number:04}", "png": content, ending: label_of(number), "txt": "words"})
+        tars = sorted(map(str, place.glob(f"{split}-*.tar")))
+        for sample in webdataset.WebDataset(tars, shardshuffle=False):
+            label = json.loads(sample["json"])["label"] if ending == "json" else sample["cls"].decode()
+            found.append((split, _sha256(sample["png"]), label))
+    return found
+
+
+def webdataset_with_classes(place: Path) -> Found:
+    """Write labels to `.cls`."""
+    return written_as_tar(place, "cls", lambda number: number % 3)
+
+
+def webdataset_with_json(place: Path) -> Found:
+    """Write labels to `.json`."""
+    return written_as_tar(place, "json", lambda number: {"label": CLASSES[number % 3], "width": 4})
+
+
+def image_folder(place: Path, name: str) -> Found:
+    """Write images with metadata, and read them by `datasets`."""
+    for split in COUNTS:
+        (place / split).mkdir()
+        rows = []
+        for each, number, content in images():
+            if each == split:
+                (place / split / f"{number}.png").write_bytes(content)
+                rows.append({"file_name": f"{number}.png", "label": CLASSES[number % 3]})
+        if name.endswith(".jsonl"):
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+        else:
+            text = "file_name,label\n" + "".join(f"{row['file_name']},{row['label']}\n" for row in rows)
+        (place / split / name).write_text(text)
+    loaded = datasets.load_dataset("imagefolder", data_dir=str(place), cache_dir=str(place / ".cache"))
+    found = []
+    for split, rows_read in loaded.cast_column("image", datasets.Image(decode=False)).items():
+        for row in rows_read:
+            content = row["image"]["bytes"] or Path(row["image"]["path"]).read_bytes()
+            found.append((split, _sha256(content), row["label"]))
+    return found
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

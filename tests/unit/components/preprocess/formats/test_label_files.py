@@ -1,0 +1,188 @@
+"""Labels in StyleGAN's `dataset.json`, Hugging Face's `metadata.jsonl` and `.csv`, and beside WebDataset's images."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.preprocess.formats import image_folder, label_files, stylegan
+from components.preprocess.formats.survey import survey
+from tests.inputs.sources import held
+from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
+
+TWO = {"00000/img00000000.png": b"0", "00000/img00000001.png": b"1"}
+STYLEGAN = {"00000/img00000000.png": 12, "00000/img00000001.png": 3}
+
+
+def stylegan_file(labels: object) -> bytes:
+    return json.dumps({"labels": labels}).encode()
+
+
+def metadata(rows: dict[str, object]) -> bytes:
+    return "\n".join(json.dumps({"file_name": name, "label": label}) for name, label in rows.items()).encode()
+
+
+def written(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def described(source: Path) -> tuple[list[str], list[tuple[str, int, bytes]]]:
+    """Classes, and split, label and content of each image."""
+    found, images = held(source)
+    return found.classes, sorted((image[1:] for image in images), key=lambda image: image[2])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {**TWO, "dataset.json": stylegan_file([[name, label] for name, label in STYLEGAN.items()])},
+            (["3", "12"], [("train", 1, b"0"), ("train", 0, b"1")]),
+        ),
+        ({**TWO, "dataset.json": stylegan_file(None)}, ([], [("train", -1, b"0"), ("train", -1, b"1")])),
+        (
+            {"a/1.png": b"0", "b/2.png": b"1", "dataset.json": b'{"info": {}}'},
+            (["a", "b"], [("train", 0, b"0"), ("train", 1, b"1")]),
+        ),
+        (
+            {
+                "train/a/1.png": b"1",
+                "train/b/2.png": b"2",
+                "test/3.png": b"3",
+                "train/metadata.jsonl": metadata({"a/1.png": "x", "./b/2.png": "y"}),
+                "test/metadata.jsonl": metadata({"3.png": "x"}),
+            },
+            (["x", "y"], [("train", 0, b"1"), ("train", 1, b"2"), ("test", 0, b"3")]),
+        ),
+        (
+            {"a/1.png": b"1", "2.png": b"2", "metadata.csv": b"file_name,text,label\na/1.png,,7\n2.png,words,10\n"},
+            (["7", "10"], [("train", 0, b"1"), ("train", 1, b"2")]),
+        ),
+        (
+            {"a/1.png": b"1", "b/2.png": b"2", "metadata.jsonl": b'{"file_name": "a/1.png", "text": "words"}\n'},
+            (["a", "b"], [("train", 0, b"1"), ("train", 1, b"2")]),
+        ),
+        (
+            {
+                "a/1.png": b"1",
+                "metadata.csv": b"file_name,label\na/1.png,no\n",
+                "labels.csv": b"file,label\na/1.png,yes\n",
+            },
+            (["yes"], [("train", 0, b"1")]),
+        ),
+    ],
+    ids=["stylegan", "no labels", "another program's", "jsonl", "csv", "captions", "labels.csv comes first"],
+)
+@pytest.mark.parametrize("packer", ["folder", *PACKERS])
+def test_a_folder_and_an_archive_of_it_have_the_same_labels(
+    tmp_path: Path, files: dict[str, bytes], expected: tuple[list[str], object], packer: str
+) -> None:
+    if packer == "folder":
+        source = written(tmp_path / "source", files)
+    else:
+        source = tmp_path / packer
+        source.write_bytes(PACKERS[packer](files))
+    assert described(source) == expected
+
+
+def test_labels_count_in_the_fingerprint(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for files in ({}, {"dataset.json": stylegan_file(None)}, {"00000/metadata.jsonl": b"{}"}):
+        folder = written(tmp_path / str(len(seen)), {**TWO, **files})
+        found = sources.contents(str(folder))
+        assert found.listing is not None
+        assert len(found.listing.left_out) == 0
+        seen.add(found.fingerprint)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("dataset.json", b"{", "dataset.json is no JSON"),
+        ("dataset.json", b"[" * 100_000, "dataset.json is no JSON"),
+        ("dataset.json", stylegan_file({"1.png": 0}), "{'1.png': 0}"),
+        ("dataset.json", stylegan_file([["1.png", [0.5, 0.5]]]), "entry 0 is ['1.png', [0.5, 0.5]], expected the path"),
+        ("dataset.json", stylegan_file([["1.png", True]]), "entry 0"),
+        ("dataset.json", stylegan_file([["1.png", 1], ["1.png", 2]]), "entry 1 has 1.png"),
+        ("dataset.json", stylegan_file([["2.png", 1]]), "dataset.json has 1 files .* first 2.png"),
+        ("metadata.jsonl", b'{"file_name": "1.png", "label": 1}\nno', "line 2 is no JSON"),
+        ("metadata.jsonl", b"[1]", "line 1 is [1]"),
+        ("metadata.jsonl", metadata({"1.png": 0.5}), "line 1 is {'file_name': '1.png', 'label': 0.5}"),
+        ("metadata.jsonl", metadata({"1.png": 1}) + b"\n" + metadata({"./1.png": 2}), "line 2 has 1.png"),
+        ("metadata.jsonl", b"\xff", "metadata.jsonl is not UTF-8"),
+        ("metadata.csv", b"file_name,label\n1.png\n", "line 2 has 1 cells, expected 2"),
+        ("metadata.csv", b'file_name,label\n"1.png,a\n', "is no CSV"),
+    ],
+)
+def test_files_that_are_wrong_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    folder = written(tmp_path, {"1.png": b"1", name: content})
+    with pytest.raises(DataError, match=words if ".*" in words else re.escape(words)):
+        survey(str(folder))
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_files, "LARGEST_FILE", 20)
+    table = b"file,label\n" + bytes(10)
+    for source in (
+        written(tmp_path / "folder", {"1.png": b"1", "labels.csv": table}),
+        written(tmp_path / "packed", {"x.zip": zipped({"1.png": b"1", "labels.csv": table})}),
+    ):
+        with pytest.raises(DataError, match=r"labels\.csv .* 20 bytes"):
+            survey(str(source))
+
+
+def test_samples_of_webdataset(tmp_path: Path) -> None:
+    """Samples of several files have the same names, and folders are no classes of theirs."""
+    for name, labels in (("x-train-000000.tar", [b"10", b"9"]), ("x-val-000000.tar", [b"9\n"])):
+        files: dict[str, bytes] = {}
+        for number, label in enumerate(labels):
+            files |= {
+                f"a/{number}.jpg": b"%d" % number,
+                f"a/{number}.cls": label,
+                f"a/{number}.json": b'{"label": "x"}',
+            }
+        (tmp_path / name).write_bytes(tarred(files))
+    assert described(tmp_path) == (["9", "10"], [("train", 1, b"0"), ("validation", 0, b"0"), ("train", 0, b"1")])
+
+
+def test_labels_in_json_beside_images(tmp_path: Path) -> None:
+    json_file = b'{"label": "dog", "caption": "x"}'
+    others = {"notes.json": b"[", "2.json": b'{"caption": "y"}', "info.txt": b""}
+    files = {"1.left.png": b"1", "1.right.png": b"2", "1.json": json_file, **others}
+    source = tmp_path / "x.tar"
+    source.write_bytes(tarred(files))
+    assert described(source) == (["dog"], [("train", 0, b"1"), ("train", 0, b"2")])
+    source.write_bytes(tarred({"1.png": b"1", "1.json": b'{"caption": "y"}'}))
+    assert described(source) == ([], [("train", -1, b"1")])
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"1.cls": b"cat"}, "x.tar/1.cls holds b'cat'"),
+        ({"1.json": b"{"}, "x.tar/1.json is no JSON"),
+        ({"1.json": b'{"label": [1]}'}, "x.tar/1.json has label [1]"),
+        ({"1.cls": b"1", "2.png": b"2"}, "(x.tar/2.png)"),
+        ({"1.json": bytes(2 << 20)}, "2,097,152 bytes"),
+    ],
+)
+def test_samples_that_are_wrong_are_refused(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    (tmp_path / "x.tar").write_bytes(tarred({"1.png": b"1", **files}))
+    with pytest.raises(DataError, match=re.escape(words)):
+        survey(str(tmp_path / "x.tar"))
+
+
+def test_what_is_read_is_printable() -> None:
+    table = stylegan.parsed("dataset.json", stylegan_file([["a\x1b.png", 1]]))
+    rows = image_folder.parsed("metadata.csv", "", b"file_name,label\na\x1b.png,\x07\n")
+    for found in (table, rows):
+        assert found is not None
+        assert found.rows is not None
+        assert all(name.isprintable() and row.label.isprintable() for name, row in found.rows.items())

@@ -1,0 +1,155 @@
+"""Parquet files of images: which columns are read, and every way in which they can be wrong."""
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.core.errors import DataError
+from components.core.sources import sources
+from components.preprocess.decode import pixels
+from components.preprocess.formats.survey import survey
+from tests.inputs.sources import held, sizes
+
+
+def png(seed: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (3, 3, 3), np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+IMAGES = [png(number) for number in range(9)]
+
+
+def written(features: dict[str, Any] | None = None, **columns: Any) -> bytes:
+    """A file with some columns, described as `datasets` does."""
+    table = pyarrow.table(columns)
+    if features is not None:
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(table, file, row_group_size=4)
+    return file.getvalue()
+
+
+def structs(images: list[bytes | None]) -> list[dict[str, Any] | None]:
+    return [{"bytes": image, "path": "x.png"} for image in images]
+
+
+@given(
+    labels=st.lists(st.integers(0, 2**40), min_size=9, max_size=9)
+    | st.lists(st.text(min_size=1).filter(str.isprintable), min_size=9, max_size=9)
+    | st.none(),
+    of_struct=st.booleans(),
+    large=st.booleans(),
+    packing=st.sampled_from(["none", "snappy", "zstd", "gzip"]),
+)
+def test_a_table_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, labels: list[Any] | None, of_struct: bool, large: bool, packing: str
+) -> None:
+    path = tmp_path_factory.mktemp("source") / "x.parquet"
+    kind = pyarrow.large_binary() if large else pyarrow.binary()
+    images = pyarrow.array(structs([*IMAGES]) if of_struct else IMAGES, None if of_struct else kind)
+    columns = {"img": images, "width": [3] * 9, **({} if labels is None else {"label": labels})}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, compression=packing, row_group_size=2)
+    found, read = held(path)
+    assert (found.kind, found.counts) == (sources.PARQUET, {"train": 9})
+    assert [name for name, *_ in read] == [f"x.parquet[{number}]" for number in range(9)]
+    assert [content for *_, content in read] == IMAGES
+    assert [found.classes[label] if found.classes else None for _, _, label, _ in read] == (
+        [None] * 9 if labels is None else [str(label) for label in labels]
+    )
+    assert found.classes == ([] if labels is None else [str(label) for label in sorted(set(labels))])
+
+
+def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
+    features = {
+        "photo": {"_type": "Image"},
+        "fine": {"_type": "ClassLabel", "names": ["ant", "bee", "cow"]},
+        "coarse": {"_type": "ClassLabel", "names": ["all"]},
+    }
+    other = [b"not an image"] * 3
+    content = written(features, image=other, fine=[2, 0, 2], photo=IMAGES[:3], coarse=[0] * 3)
+    found, read = held(tmp_path / "x.parquet", content)
+    assert [content for *_, content in read] == IMAGES[:3]
+    assert (found.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
+
+
+def test_splits_are_told_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
+    for name, labels in (("train-00000-of-00001", ["b", "a"]), ("test-00000-of-00001", ["c"]), ("validation", ["a"])):
+        (tmp_path / f"{name}.parquet").write_bytes(written(image=IMAGES[: len(labels)], label=labels))
+    (tmp_path / "train-empty.parquet").write_bytes(
+        written(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
+    )
+    found, read = held(tmp_path)
+    assert (found.counts, found.classes) == ({"test": 1, "train": 2, "validation": 1}, ["a", "b", "c"])
+    assert [(split, label) for _, split, label, _ in read] == [
+        ("test", 2), ("train", 1), ("train", 0), ("validation", 0)
+    ]  # fmt: skip
+    assert sizes(found) == [[1], [2], [1]]
+
+
+def test_what_is_no_image_file_is_left_to_the_quarantine(tmp_path: Path) -> None:
+    _, read = held(tmp_path / "x.parquet", written(image=structs([IMAGES[0], b"<html>", None])))
+    assert [content for *_, content in read] == [IMAGES[0], b"<html>", b""]
+
+
+def test_of_a_value_that_is_too_large_no_more_is_kept_than_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pixels, "LARGEST_FILE", 1000)
+    _, read = held(tmp_path / "x.parquet", written(image=[IMAGES[0], bytes(5000)]))
+    assert [len(content) for *_, content in read] == [len(IMAGES[0]), 1001]
+
+
+WHOLE = written(image=IMAGES, label=[*range(9)])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "x.parquet is no Parquet"),
+        (b"PAR1 no file PAR1", "x.parquet is no Parquet"),
+        (WHOLE[:-20], "x.parquet is no Parquet"),
+        (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is no Parquet"),
+        (written(label=[1]), ": label (int64)"),
+        (written(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
+        (written(image=[[0, 1]]), "image (list<"),
+        (written(image=structs([b"", IMAGES[0]])), "first row"),
+        (written(image=[b"GIF89a"]), "in column image"),
+        (written(image=IMAGES[:2], label=[1, None]), "labels in column label"),
+        (written(image=IMAGES[:2], label=[1, -1]), "labels in column label"),
+        (written({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[1]), "label 1, and"),
+        (written(image=pyarrow.array([], pyarrow.binary())), "no images"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(DataError, match=re.escape(words)):
+        held(tmp_path / "x.parquet", content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (written(image=IMAGES[:1], label=["a"]), written(image=IMAGES[:1], label=[1]), "text and others"),
+        (
+            written({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[0]),
+            written({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
+            "in different ways",
+        ),
+        (written(image=IMAGES[:1], label=[0]), written(image=IMAGES[:1]), "but none for"),
+    ],
+)
+def test_files_that_contradict_each_other_are_refused(tmp_path: Path, one: bytes, other: bytes, words: str) -> None:
+    (tmp_path / "train.parquet").write_bytes(one)
+    (tmp_path / "test.parquet").write_bytes(other)
+    with pytest.raises(DataError, match=words):
+        survey(str(tmp_path))
