@@ -69,7 +69,7 @@ demo: install ## Run the whole pipeline on handwritten digits and publish a firs
 	  --class_distance_limit 0.3 --class_ratio_limit 0.2 --class_coverage_limit 0
 
 test: install ## Run the tests
-	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink"
+	$(BIN)/$(PYTEST) -m "not docker and not slow and not long and not flink and not spark"
 
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/$(PYTEST) -m slow
@@ -80,7 +80,7 @@ test-long: install ## Run the tests that take minutes each: signals in every pha
 test-random: install ## Run the property tests with random examples, ROUNDS=3 times; repeat a failure with SEED=N ROUNDS=1
 	@first=$(or $(SEED),$$(date +%s)); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
 	  echo "make test-random SEED=$$seed ROUNDS=1"; \
-	  $(BIN)/$(PYTEST) -m "hypothesis and not docker and not flink" \
+	  $(BIN)/$(PYTEST) -m "hypothesis and not docker" \
 	    --hypothesis-profile=random --hypothesis-seed=$$seed || exit 1; \
 	done
 
@@ -91,15 +91,22 @@ test-docker: install ## Run the tests of the images: they need a Docker engine, 
 	$(BIN)/python -m pytest -m docker tests/system/docker tests/system/test_same_in_docker.py \
 	  tests/unit/pipeline/local/test_containers.py
 
-test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback (docs/runners.md)
-	$(BIN)/python -m pytest -m flink tests/system/runners
+test-flink: install build/flink/distribution/pyflink build/flink/job-server/job-server.jar ## Run the stage on a real Flink cluster on loopback, and in containers if there are images (docs/runners.md)
+	$(BIN)/python -m pytest -m flink tests/system
+
+test-spark: install build/spark/distribution/pyspark build/spark/job-server/job-server.jar ## Run the stage on a real Spark cluster on loopback, and in containers if there are images (docs/runners.md); JOBS=1
+	JOBS=$(or $(JOBS),1) $(BIN)/python -m pytest -m spark tests/system
+
+build/spark/distribution/pyspark: requirements/spark.txt | $(INSTALLED)
+	$(BIN)/uv pip install --no-deps --require-hashes --target build/spark/distribution -r $<
+	touch $@
 
 build/flink/distribution/pyflink: requirements/flink.txt | $(INSTALLED)
 	$(BIN)/uv pip install --no-deps --require-hashes --target build/flink/distribution -r $<
 	touch $@
 
-build/flink/job-server/job-server.jar: tests/system/runners/flink_job_server/pom.xml
-	@command -v java mvn >/dev/null || { echo "make test-flink needs Java 17 and Maven, such as Debian's" \
+build/%/job-server/job-server.jar: tests/system/runners/%_job_server/pom.xml
+	@command -v java mvn >/dev/null || { echo "make test-$* needs Java 17 and Maven, such as Debian's" \
 	  "openjdk-17-jre-headless and maven" >&2; exit 64; }
 	mvn --batch-mode --quiet --file $< package
 
@@ -188,6 +195,7 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK) --universal --group pyproject.toml:audit -o requirements/audit.txt
 	$(LOCK) --universal --group pyproject.toml:fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 	$(LOCK) --universal --group pyproject.toml:flink -o requirements/flink.txt
+	$(LOCK) --universal --group pyproject.toml:spark -o requirements/spark.txt
 	$(LOCK) --universal --group pyproject.toml:soak -o requirements/soak.txt
 	$(LOCK) --universal --group pyproject.toml:formats -o requirements/formats.txt
 	$(LOCK) --universal --group pyproject.toml:tfds --extra cpu pyproject.toml -c requirements/dev.txt -o requirements/tfds.txt
@@ -200,6 +208,6 @@ lock: install ## Pin every dependency again, with hashes; UPGRADE=--upgrade take
 	$(LOCK_IMAGE) --extra tpu --excludes requirements/train-excludes.txt -c requirements/tensorflow-2.20.txt \
 	  -o requirements/train-tpu.txt # with what the step is tested with on TensorFlow 2.20
 
-.PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-tf220 test-pythons \
+.PHONY: help install demo test test-slow test-long test-random soak test-docker test-flink test-spark test-tf220 test-pythons \
   test-kfp216 prove lint format fake-gcs-server prism images beam-sdk push audit fuzz compile goldens bench \
   bench-preprocess lock

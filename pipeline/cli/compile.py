@@ -91,6 +91,8 @@ def _parameters(words: list[str]) -> dict[str, str]:
     """Return the text given for each parameter."""
     problems = [f"set must be NAME=VALUE, got {word!r}" for word in words if not word.partition("=")[1]]
     names = [word.partition("=")[0] for word in words]
+    # kfp writes defaults into comments of the package.
+    problems += [f"set {word.partition('=')[0]} must be one line, got {word!r}" for word in words if "\n" in word]
     problems += [f"set {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
         raise ConfigError(*problems)

@@ -33,6 +33,7 @@ SCHEME = "gs://"
 REQUEST_SECONDS = 60.0
 RETRY_SECONDS = 120.0
 FIRST_DELAY_SECONDS = 1.0
+_CHUNK_BYTES = 16 << 20  # of an upload, which memory holds; the library would take 100 MiB
 _ATTEMPTS_AT_DAMAGE = 3
 _OWN = threading.local()  # a client for each thread, as its connections must not be shared
 _Answer = TypeVar("_Answer")
@@ -293,6 +294,7 @@ def _upload(uri: str, source: Path | bytes, generation: int) -> bool:
     def ask(blob: "Blob") -> bool:
         from google.api_core.exceptions import PreconditionFailed
 
+        blob.chunk_size = _CHUNK_BYTES
         try:
             if isinstance(source, bytes):
                 blob.upload_from_string(source, **options)

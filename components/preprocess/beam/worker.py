@@ -6,6 +6,7 @@ flags it becomes Beam's boot, with any others it is the stage. Standard library 
 
 import os
 import runpy
+import socket
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from components.core import errors
 BOOT = Path("/opt/apache/beam/boot")
 # The base image's pip, which boot asks whether apache-beam is installed. The stage's environment has none.
 PIP = Path("/opt/apache/beam/pip")
+POOL_PORT = 50_000  # of boot's worker pool
 _WORKER_FLAGS = (
     "id",
     "worker_pool",
@@ -29,15 +31,35 @@ _WORKER_FLAGS = (
 
 def is_worker(arguments: list[str]) -> bool:
     """Whether the arguments are those that a Beam runner gives a worker's container."""
-    names = [word.lstrip("-").split("=")[0] for word in arguments if word.startswith("-")]
-    return any(name in _WORKER_FLAGS for name in names)
+    return any(name in _WORKER_FLAGS for name in _flags(arguments))
 
 
 def become_worker(arguments: list[str]) -> None:
-    """Replaces this process by Beam's boot. Returns only if the image has none."""
-    if BOOT.exists():
+    """Replace this process by Beam's boot. Returns, after printing why, if that is not possible."""
+    if not BOOT.exists():
+        told = f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot"
+    elif "worker_pool" in _flags(arguments) and not _is_free(POOL_PORT):
+        told = (
+            f"port {POOL_PORT} is taken, by another worker pool perhaps: two would take each other's jobs; stop that "
+            "one, or give each a network namespace of its own"
+        )
+    else:
         os.execve(BOOT, [str(BOOT), *arguments], os.environ | {"PYTHONPATH": str(PIP)})  # noqa: S606
-    print(f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot", file=sys.stderr)
+    print(told, file=sys.stderr)
+
+
+def _flags(arguments: list[str]) -> list[str]:
+    return [word.lstrip("-").split("=")[0] for word in arguments if word.startswith("-")]
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on a port; pools would share it without a word, as gRPC sets SO_REUSEPORT."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    try:
+        socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -5,55 +5,32 @@ those scripts do.
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests import servers
+from tests.system.runners.processes import OPENED, Processes, until
 
-ROOT = Path(__file__).parents[3]
 SLOTS = 2  # of each task manager
-_JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
-_TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _MEMORY = "org.apache.flink.runtime.util.bash.BashJavaUtils"
+_LOOPBACK = "127.0.0.1"
 _MARK_OF_RESULT = "BASH_JAVA_UTILS_EXEC_RESULT:"
-# What Flink's own scripts open of Java 17 for it, and Beam's job server needs too.
-OPENED = (
-    " ".join(
-        f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
-        for package in (
-            "lang",
-            "util",
-            "util.concurrent",
-            "nio",
-            "io",
-            "net",
-            "time",
-            "lang.reflect",
-            "lang.invoke",
-            "text",
-        )
-    )
-    + " --add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
-)
 # A lost task manager is noticed after 8 s, and not after Flink's 50 s; nothing else differs from what a cluster has.
-_CONFIGURATION = """\
-jobmanager.rpc.address: 127.0.0.1
-jobmanager.bind-host: 127.0.0.1
+CONFIGURATION = """\
+jobmanager.rpc.address: {host}
+jobmanager.bind-host: {bind}
 jobmanager.rpc.port: {rpc}
 jobmanager.memory.process.size: 1024m
-rest.address: 127.0.0.1
-rest.bind-address: 127.0.0.1
+rest.address: {host}
+rest.bind-address: {bind}
 rest.port: {rest}
-taskmanager.host: 127.0.0.1
-taskmanager.bind-host: 127.0.0.1
+taskmanager.bind-host: {bind}
 taskmanager.memory.process.size: 1700m
 taskmanager.numberOfTaskSlots: {slots}
 cluster.evenly-spread-out-slots: true
@@ -63,18 +40,18 @@ restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 5
 restart-strategy.fixed-delay.delay: 2 s
 classloader.resolve-order: parent-first
-io.tmp.dirs: {folder}/tmp
+io.tmp.dirs: {folder}
 """
 
 
-def until(true: Callable[[], Any], seconds: float = 120) -> Any:
-    """Asks until the answer is true, and returns it."""
-    for _ in range(int(seconds * 10)):
-        found = true()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"still false after {seconds:g} s")
+def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str], list[str]]:
+    """Return the flags of Java and the settings of Flink that the configuration in a folder means."""
+    jars = f"{distribution}/pyflink/bin/bash-java-utils.jar:{distribution}/pyflink/lib/*"
+    command = ["java", "-cp", jars, _MEMORY, "GET_TM_RESOURCE_PARAMS", "--configDir", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK_OF_RESULT)]
+    flags, settings = (line.removeprefix(_MARK_OF_RESULT).split() for line in lines)
+    return flags, settings
 
 
 class FlinkCluster:
@@ -89,9 +66,9 @@ class FlinkCluster:
     def __init__(self, distribution: Path, job_server: Path, folder: Path) -> None:
         # Beam lies among Flink's own jars, where alone it keeps its workers from one step to the next.
         self._jars = f"{distribution}/pyflink/lib/*:{job_server}"
-        self._memory_jar = distribution / "pyflink" / "bin" / "bash-java-utils.jar"
+        self._distribution = distribution
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes = Processes(folder)
         self.task_managers: dict[str, subprocess.Popen[bytes]] = {}
         self.rest = f"127.0.0.1:{servers.free_port()}"
         self.pool = f"localhost:{servers.free_port()}"
@@ -99,12 +76,14 @@ class FlinkCluster:
     def __enter__(self) -> Self:
         (self._folder / "tmp").mkdir(parents=True)
         rest = self.rest.partition(":")[2]
-        configuration = _CONFIGURATION.format(rpc=servers.free_port(), rest=rest, slots=SLOTS, folder=self._folder)
+        ports = {"rpc": servers.free_port(), "rest": rest}
+        configuration = CONFIGURATION.format(
+            host=_LOOPBACK, bind=_LOOPBACK, **ports, slots=SLOTS, folder=self._folder / "tmp"
+        )
         (self._folder / "config.yaml").write_text(configuration)
         try:
-            self._start("job-manager", [*self._java(), _JOB_MANAGER, "--configDir", str(self._folder)])
-            port = self.pool.partition(":")[2]
-            self._start("worker-pool", [sys.executable, "-m", "tests.system.runners.worker_pool", port])
+            self._processes.start("job-manager", [*self._java(), JOB_MANAGER, "--configDir", str(self._folder)])
+            self._processes.start_pool("worker-pool", int(self.pool.partition(":")[2]))
             for _ in range(2):
                 self.add_task_manager()
             self.wait()
@@ -116,26 +95,15 @@ class FlinkCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        for process in reversed(self._processes):
-            # Each is the first of a session of its own, and ends with all that it has started.
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            finally:
-                process.wait()
+        self._processes.__exit__(kind, error, stack)
 
     def add_task_manager(self) -> None:
         """Starts one more."""
         name = f"task-manager-{len(self.task_managers)}"
-        command = ["java", "-cp", f"{self._memory_jar}:{self._jars}", _MEMORY, "GET_TM_RESOURCE_PARAMS"]
-        done = subprocess.run(
-            [*command, "--configDir", str(self._folder)], capture_output=True, text=True, check=True, cwd=self._folder
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK_OF_RESULT)]
-        flags, settings = (line.removeprefix(_MARK_OF_RESULT).split() for line in lines)
-        command = [*self._java(*flags), _TASK_MANAGER, "--configDir", str(self._folder), *settings]
-        self.task_managers[name] = self._start(name, [*command, "-D", f"taskmanager.resource-id={name}"])
+        flags, settings = memory_of_task_managers(self._distribution, self._folder)
+        command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self._folder), *settings]
+        own = ["-D", f"taskmanager.host={_LOOPBACK}", "-D", f"taskmanager.resource-id={name}"]
+        self.task_managers[name] = self._processes.start(name, [*command, *own])
 
     def wait(self) -> None:
         """Waits until the job manager has the slots of all task managers that live."""
@@ -174,18 +142,3 @@ class FlinkCluster:
 
     def _java(self, *flags: str) -> list[str]:
         return ["java", *OPENED.split(), *flags, "-cp", self._jars]
-
-    def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-        # The pool starts its workers as `python`, which has to be this one.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        with open(self._folder / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self._folder,
-                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-        return process

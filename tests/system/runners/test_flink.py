@@ -15,7 +15,8 @@ from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.system.runners.conftest import ROOT, Stage, content, image_settings
-from tests.system.runners.flink_cluster import OPENED, FlinkCluster, until
+from tests.system.runners.flink_cluster import FlinkCluster
+from tests.system.runners.processes import OPENED, until
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
 

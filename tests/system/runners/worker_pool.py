@@ -4,6 +4,7 @@ In a cluster each task manager has a pool beside it. Beam's own knows workers by
 unlike, so that of two it would end the other's. Here a worker ends when its task manager leaves it.
 """
 
+import socket
 import sys
 
 from apache_beam.portability.api import beam_fn_api_pb2
@@ -21,5 +22,8 @@ class SharedPool(BeamFnExternalWorkerPoolServicer):
 
 
 if __name__ == "__main__":
-    _, server = SharedPool.start(use_process=True, port=int(sys.argv[1]))
+    port = int(sys.argv[1])
+    # Two pools would share a port without a word, and take each other's jobs.
+    socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True).close()
+    _, server = SharedPool.start(use_process=True, port=port)
     server.wait_for_termination()

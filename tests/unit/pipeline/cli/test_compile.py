@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.package import package_origin
 from pipeline.profiles import profiles
 from tests.unit.pipeline.conftest import messages, wgan
+
+ROOT = Path(__file__).parents[4]
 
 
 def own(folder: Path, content: Any) -> str:
@@ -54,6 +57,28 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
     found = {name: parameters[name].get("defaultValue") for name in ("batch_size", "replicas", "source", "root")}
     assert found == {"batch_size": 640, "replicas": 64, "source": "digits", "root": None}
     assert len(documents) == 1, "GPUs alone are part of the pipeline's own message"
+
+
+def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Path) -> None:
+    """The profile of docs/dataflow.md."""
+    flags: tuple[str, ...] = (
+        "compile",
+        "--target",
+        "vertex",
+        "--profiles",
+        str(ROOT / "docs" / "dataflow-profile.yaml"),
+    )
+    options = "--runner=DataflowRunner --project=MY-PROJECT  --subnetwork=regions/us-central1/subnetworks/mine"
+    flags = (*flags, "--profile", "dataflow", "--allow_tags", "--output", str(tmp_path / "out.yaml"))
+    assert "one line" in wgan(*flags, "--set", "beam_options=--runner=X\n--region=Y").stderr
+    written = wgan(*flags, "--set", f"beam_options={options}")
+    assert written.returncode == 0, written.stderr
+    package = yaml.safe_load((tmp_path / "out.yaml").read_bytes())
+    assert package["root"]["inputDefinitions"]["parameters"]["beam_options"]["defaultValue"] == options
+    origin = package_origin.read(package["pipelineInfo"]["description"])
+    assert origin is not None
+    assert origin.service_account == "wgan-pipeline@MY-PROJECT.iam.gserviceaccount.com"
+    assert origin.network == "projects/123456789/global/networks/my-network"
 
 
 def test_the_profiles_are_printed_with_ones_own(tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def test_boot_is_given_every_word_and_the_bases_pip(tmp_path: Path) -> None:
     assert done.stdout == f"--id=1 a b {worker.PIP}\n"
 
 
+def test_a_second_worker_pool_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would share the port with the first one."""
+    pool = "from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer as pool; "
+    pool += "address, server = pool.start(use_process=True); print(address, flush=True); server.wait_for_termination()"
+    with subprocess.Popen([sys.executable, "-c", pool], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        port = int(first.stdout.readline().rpartition(":")[2])
+        program = (
+            "import sys, pathlib; from components.preprocess.beam import worker as e;"
+            f" e.BOOT = pathlib.Path(sys.executable); e.POOL_PORT = {port}; e.become_worker(['--worker_pool'])"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        first.kill()
+    assert f"port {port}" in done.stderr
+
+
 @pytest.mark.skipif(worker.BOOT.exists(), reason="this machine has Beam's boot")
 def test_without_boot_it_says_what_to_do() -> None:
     done = start("--id=1")

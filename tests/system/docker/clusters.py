@@ -1,0 +1,210 @@
+"""Clusters of containers that share nothing but a network and a bucket server: of Flink, and of Spark.
+
+Each machine of a cluster is a task manager of Flink or a worker of Spark, with a disk of its own, and beside it, on the
+same loopback, a worker pool in the preprocess image, as in a pod of Kubernetes. Programs are mounted from `build/`,
+read-only; of data nothing is.
+"""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.system.runners import flink_cluster
+from tests.system.runners.processes import OPENED, ROOT, until
+
+_JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+# A user whom the image knows, as Hadoop asks for its name; Java loads libraries from /tmp.
+_USER = ("--user", "10001:0", "--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec,mode=1777")  # noqa: S108
+_SECONDS_TO_START = 60
+_EVERYWHERE, _SCRATCH = "0.0.0.0", "/tmp"  # noqa: S104, S108 - within a network and containers of their own
+# Serves the files in /data as gs://b/source to the network, by way of a server that listens on the loopback alone; when
+# it is stopped, it prints the sha256 of each object. `faults` is a list of what `inject` takes.
+_SERVER = """
+import hashlib, json, os, pathlib, shutil, signal, socket, sys, threading
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+from components.core.storage import buckets
+from tests.fakes.gcs.server import serving
+
+def pass_on(source, target):
+    try:
+        while block := source.recv(1 << 16):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+def accept(door, port):
+    while True:
+        client, _ = door.accept()
+        server = socket.create_connection(("127.0.0.1", port))
+        for pair in ((client, server), (server, client)):
+            threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+with serving(page_size=1000) as server:
+    server.create_bucket("b")
+    os.environ["STORAGE_EMULATOR_HOST"] = server.url
+    for path in filter(pathlib.Path.is_file, pathlib.Path("/data").rglob("*")):
+        buckets.create(f"gs://b/source/{path.relative_to('/data')}", path)
+    for fault in json.loads(sys.argv[1]):
+        server.inject(**fault)
+    door = socket.create_server(("", 8080))
+    port = int(server.url.rpartition(":")[2])
+    threading.Thread(target=accept, args=(door, port), daemon=True).start()
+    print("serving", flush=True)
+    signal.sigwait({signal.SIGTERM})
+    held = {name: hashlib.sha256(stored.content).hexdigest() for name, stored in server.objects["b"].items()}
+    print(json.dumps({"held": held, "fired": server.fired}))
+"""
+
+
+class Containers:
+    """Containers on a network of their own, by name, until the block ends."""
+
+    def __init__(self, client: str, image: str, name: str) -> None:
+        self._client, self._image, self._network = client, image, name
+        self._started: list[str] = []
+        self.start_job_server: Callable[[str], None] = lambda host: None
+
+    def __enter__(self) -> "Containers":
+        self.docker("network", "create", self._network)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in reversed(self._started):
+            self.docker("rm", "--force", self.full_name(name), check=False)
+        self.docker("network", "rm", self._network, check=False)
+
+    def docker(self, *words: str, check: bool = True) -> str:
+        """Run the client; return what it prints."""
+        done = subprocess.run([self._client, *words], capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout + done.stderr
+
+    def start(self, name: str, *words: str, options: tuple[str, ...] = (), beside: str = "") -> None:
+        """Start a container of the preprocess image, on the network or beside another container."""
+        network = f"container:{self.full_name(beside)}" if beside else self._network
+        named = () if beside else ("--hostname", name, "--network-alias", name)
+        settings = (*_USER, "--network", network, *named, "--env", "STORAGE_EMULATOR_HOST=http://buckets:8080")
+        self.docker("run", "--detach", "--name", self.full_name(name), *settings, *options, self._image, *words)
+        self._started.append(name)
+
+    def start_java(self, name: str, *words: str, mounts: dict[Path, str], environment: dict[str, str]) -> None:
+        """Start a Java program of this machine in a container."""
+        programs = {_JAVA: str(_JAVA), Path("/etc/java-17-openjdk"): "/etc/java-17-openjdk", **mounts}
+        options = [f"--volume={here}:{there}:ro" for here, there in programs.items()]
+        options += [f"--env={variable}={value}" for variable, value in environment.items()]
+        self.start(name, *OPENED.split(), *words, options=(*options, "--entrypoint", f"{_JAVA}/bin/java"))
+
+    def start_pool(self, machine: str) -> None:
+        """Start a worker pool on the loopback of a machine, called `pool-of-` and its name."""
+        self.start(f"pool-of-{machine}", "--worker_pool", beside=machine)
+
+    def serve(self, source: Path, faults: list[dict[str, Any]]) -> None:
+        """Start the bucket server, which holds a source."""
+        mounts = ("--volume", f"{source}:/data:ro", "--volume", f"{ROOT / 'tests'}:/tests/tests:ro")
+        here = ("--env", "PYTHONPATH=/tests", "--entrypoint", "python")
+        self.start("buckets", "-c", _SERVER, json.dumps(faults), options=(*mounts, *here))
+        until(lambda: "serving" in self.log_of("buckets"), _SECONDS_TO_START)
+
+    def stop_serving(self) -> dict[str, Any]:
+        """Stop the bucket server; return the sha256 of the objects that it `held`, and the faults that `fired`."""
+        self.docker("stop", self.full_name("buckets"))
+        lines = [line for line in self.log_of("buckets").splitlines() if line.startswith("{")]
+        self.remove("buckets")
+        return dict(json.loads(lines[-1]))
+
+    def remove(self, name: str) -> None:
+        """Remove a container that may run, if it is there, so that another one can have its name."""
+        if name in self._started:
+            self.docker("rm", "--force", self.full_name(name))
+            self._started.remove(name)
+
+    def start_stage(self, name: str, *words: str) -> None:
+        """Start the stage, which reads gs://b/source and makes gs://b/dataset on the cluster.
+
+        It has a job server of its own, as one of Spark takes one job at a time.
+        """
+        host = f"jobs-of-{name}"
+        self.start_job_server(host)
+        ask = f"import socket; print(socket.socket().connect_ex(({host!r}, 8099)))"
+        until(lambda: self.execute("pool-of-machine-0", ask).strip() == "0", _SECONDS_TO_START)
+        runner = f"--runner=PortableRunner --job_endpoint={host}:8099 --artifact_endpoint={host}:8098"
+        workers = "--environment_type=EXTERNAL --environment_config=localhost:50000 --parallelism=2"
+        places = ("--source", "gs://b/source", "--dataset", "gs://b/dataset")
+        self.start(name, *places, *words, "--beam_options", f"{runner} {workers}")
+
+    def wait(self, name: str) -> int:
+        """Wait for a container to end; return its exit code."""
+        return int(self.docker("wait", self.full_name(name)))
+
+    def kill(self, name: str) -> None:
+        """End a container as a machine ends that loses its power."""
+        self.docker("kill", self.full_name(name))
+
+    def execute(self, name: str, program: str) -> str:
+        """Run a Python program in a container; return what it prints."""
+        return self.docker("exec", self.full_name(name), "python", "-c", program)
+
+    def log_of(self, name: str) -> str:
+        """Return what a container has printed."""
+        return self.docker("logs", self.full_name(name))
+
+    def full_name(self, name: str) -> str:
+        """Return the name by which the engine knows a container."""
+        return f"{self._network}-{name}"
+
+
+@contextlib.contextmanager
+def flink(client: str, image: str, build: Path, folder: Path) -> Iterator[Containers]:
+    """Start a job manager, and two task managers with pools."""
+    folder.mkdir(parents=True)
+    configuration = flink_cluster.CONFIGURATION.format(
+        host="job-manager", bind=_EVERYWHERE, rpc=6123, rest=8081, slots=2, folder=_SCRATCH
+    )
+    (folder / "config.yaml").write_text(configuration)
+    jars = "/flink/pyflink/lib/*:/job-server/job-server.jar"
+    mounts = {build / "distribution": "/flink", build / "job-server": "/job-server", folder: "/configuration"}
+    given = ("--configDir", "/configuration")
+    with Containers(client, image, "wgan-test-flink") as made:
+        made.start_java("job-manager", "-cp", jars, flink_cluster.JOB_MANAGER, *given, mounts=mounts, environment={})
+        flags, settings = flink_cluster.memory_of_task_managers(build / "distribution", folder)
+        for name in ("machine-0", "machine-1"):
+            words = (*flags, "-cp", jars, flink_cluster.TASK_MANAGER, *given, *settings)
+            host = ("-D", f"taskmanager.host={name}", "-D", f"taskmanager.resource-id={name}")
+            made.start_java(name, *words, *host, mounts=mounts, environment={})
+            made.start_pool(name)
+        jar = ("-jar", "/job-server/job-server.jar", "--flink-master=job-manager:8081")
+        made.start_job_server = lambda host: made.start_java(host, *jar, *_ports(host), mounts=mounts, environment={})
+        yield made
+
+
+@contextlib.contextmanager
+def spark(client: str, image: str, build: Path) -> Iterator[Containers]:
+    """Start a master, and two workers with pools; each job server is the driver of its job."""
+    mounts = {build / "distribution": "/spark", build / "job-server": "/job-server"}
+    with Containers(client, image, "wgan-test-spark") as made:
+        jars = ("-cp", "/spark/pyspark/jars/*")
+
+        def environment(host: str) -> dict[str, str]:
+            return {"SPARK_HOME": "/spark/pyspark", "SPARK_SCALA_VERSION": "2.12", "SPARK_LOCAL_HOSTNAME": host}
+
+        master = ("org.apache.spark.deploy.master.Master", "--host", "master", "--port", "7077")
+        made.start_java("master", *jars, *master, mounts=mounts, environment=environment("master"))
+        for name in ("machine-0", "machine-1"):
+            words = ("--host", name, "--cores", "1", "--memory", "1500m", "--work-dir", f"{_SCRATCH}/work")
+            worker = ("org.apache.spark.deploy.worker.Worker", *words, "spark://master:7077")
+            made.start_java(name, *jars, *worker, mounts=mounts, environment=environment(name))
+            made.start_pool(name)
+        jar = ("-jar", "/job-server/job-server.jar", "--spark-master-url=spark://master:7077")
+        made.start_job_server = lambda host: made.start_java(
+            host, *jar, *_ports(host), mounts=mounts, environment=environment(host)
+        )
+        yield made
+
+
+def _ports(host: str) -> list[str]:
+    ports = ["--job-port=8099", "--artifact-port=8098", "--expansion-port=8097"]
+    return [f"--job-host={host}", *ports, f"--artifacts-dir={_SCRATCH}/artifacts"]

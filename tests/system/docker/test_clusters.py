@@ -1,0 +1,218 @@
+"""The stage on Flink and on Spark in containers that share nothing but a bucket, killed and with requests that fail.
+
+Run by `make test-flink` and `make test-spark`, which make the programs first, on images that `make images` has made.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core import errors
+from components.preprocess import run as preprocess
+from components.preprocess.config import PreprocessConfig
+from tests.system.docker import clusters
+from tests.system.docker.clusters import Containers
+from tests.system.runners.conftest import ROOT, content, write_idx
+from tests.system.runners.processes import until
+
+pytestmark = pytest.mark.timeout(900)
+
+SETTINGS: dict[str, Any] = {"images_per_shard": 1500}
+WORKER = "apache_beam.runners.worker.sdk_worker_main"
+# Ends a process of a container, or one like it: the first whose command has some words.
+KILL = """
+import os, pathlib, signal
+for path in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    if b{words!r} in (path / "cmdline").read_bytes() and int(path.name) != os.getpid():
+        os.kill(int(path.name), signal.{signal})
+        print("killed")
+        break
+"""
+PROCESSES = """
+import pathlib
+print(*[(path / "cmdline").read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*")])
+"""
+OBJECTS = """
+import os, urllib.request
+place = os.environ["STORAGE_EMULATOR_HOST"] + "/storage/v1/b/b/o?prefix=dataset/"
+print(urllib.request.urlopen(place).read().decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """IDX files of noise, 20,000 images to train on."""
+    folder = tmp_path_factory.mktemp("source")
+    folder.chmod(0o755)
+    return write_idx(folder / "idx", 20_000)
+
+
+@pytest.fixture(scope="module")
+def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that one machine makes, but for the description, which names the source."""
+    dataset = tmp_path_factory.mktemp("direct") / "dataset"
+    preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **SETTINGS))
+    return {name: sha256 for name, sha256 in content(dataset).items() if name != "dataset.json"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("flink", marks=pytest.mark.flink), pytest.param("spark", marks=pytest.mark.spark)],
+)
+def cluster(
+    request: pytest.FixtureRequest, client: str, preprocess_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Containers]:
+    """Two machines, without a bucket server."""
+    build = ROOT / "build" / request.param
+    if not ((build / "distribution").is_dir() and (build / "job-server").is_dir() and shutil.which("java")):
+        pytest.skip(f"no {request.param} in build/, or no Java: make test-{request.param}")
+    folder = tmp_path_factory.mktemp("configuration")
+    folder.chmod(0o755)
+    started = clusters.flink(client, preprocess_image, build, folder / "flink")
+    with started if request.param == "flink" else clusters.spark(client, preprocess_image, build) as made:
+        yield made
+
+
+class Run:
+    """A source in a bucket, and the stages that make a dataset of it."""
+
+    def __init__(self, cluster: Containers) -> None:
+        self.cluster = cluster
+        self._stages: list[str] = []
+
+    def start(self) -> str:
+        """Start a stage; return its name."""
+        self._stages.append(f"stage-{len(self._stages)}")
+        self.cluster.start_stage(self._stages[-1], *(f"--{name}={value}" for name, value in SETTINGS.items()))
+        return self._stages[-1]
+
+    def ended(self, stage: str) -> int:
+        """Wait for a stage; return its exit code."""
+        return self.cluster.wait(stage)
+
+    def until_there(self, ending: str) -> None:
+        """Wait until the dataset's folder has an object of that ending."""
+        until(lambda: ending in self.cluster.execute("pool-of-machine-0", OBJECTS))
+
+    def signal(self, machine: str, name: str) -> None:
+        """Send a signal to a Python worker on a machine."""
+        program = KILL.format(words=WORKER, signal=name)
+        until(lambda: "killed" in self.cluster.execute(f"pool-of-{machine}", program))
+
+    def remove(self) -> None:
+        """Remove the stages with their job servers, and the bucket server."""
+        for stage in self._stages:
+            self.cluster.remove(stage)
+            self.cluster.remove(f"jobs-of-{stage}")
+        self.cluster.remove("buckets")
+
+
+@pytest.fixture
+def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
+    """The bucket server is started; `faults` says what goes wrong in it."""
+    cluster.serve(source, getattr(request, "param", []))
+    found = Run(cluster)
+    yield found
+    found.remove()
+
+
+def assert_made(run: Run, expected: dict[str, str]) -> dict[str, Any]:
+    """The dataset is what one machine makes, and the bucket has nothing else; return what the server says."""
+    told = run.cluster.stop_serving()
+    made = {name: sha256 for name, sha256 in told["held"].items() if name.startswith("dataset/")}
+    assert made.pop("dataset/committed.json", "")
+    assert len({name.rpartition("/")[0] for name in made}) == 1, sorted(made)
+    found = {name.rpartition("/")[2]: sha256 for name, sha256 in made.items()}
+    assert found.pop("dataset.json")
+    assert found == expected
+    return told
+
+
+def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
+    stage = run.start()
+    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    for machine in ("machine-0", "machine-1"):
+        assert "'/opt/apache/beam/boot', '--id=" in run.cluster.log_of(f"pool-of-{machine}")  # who did the work
+    assert_made(run, expected)
+
+
+@pytest.mark.parametrize("moment", [".pickle", ".rows", ".tfrecord"])
+def test_a_python_worker_that_is_killed(run: Run, expected: dict[str, str], moment: str) -> None:
+    """Boot starts it again, and the runner does its work again."""
+    stage = run.start()
+    run.until_there(moment)
+    run.signal("machine-0", "SIGKILL")
+    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    assert_made(run, expected)
+
+
+def test_a_stage_that_is_killed_leaves_what_the_next_one_removes(run: Run, expected: dict[str, str]) -> None:
+    stage = run.start()
+    run.until_there(".rows")
+    run.cluster.kill(stage)
+    again = run.start()
+    assert run.ended(again) == errors.OK, run.cluster.log_of(again)
+    assert_made(run, expected)
+
+
+def test_two_stages_at_once(run: Run, expected: dict[str, str]) -> None:
+    stages = [run.start(), run.start()]
+    assert [run.ended(stage) for stage in stages] == [errors.OK, errors.OK], run.cluster.log_of(stages[1])
+    assert_made(run, expected)
+
+
+def test_a_worker_that_wakes_late(run: Run) -> None:
+    """The stage is stopped while a worker stands still; what that one writes later does not stay."""
+    stage = run.start()
+    run.until_there(".pickle")
+    run.signal("machine-0", "SIGSTOP")
+    run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
+    assert run.ended(stage) == errors.TERMINATED, run.cluster.log_of(stage)
+    run.signal("machine-0", "SIGCONT")
+    until(lambda: WORKER not in run.cluster.execute("pool-of-machine-0", PROCESSES))
+    assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        [
+            {"kind": kind, "at": 20 + 7 * number}
+            for number, kind in enumerate(
+                (
+                    "status-503",
+                    "flip-download",
+                    "reset",
+                    "truncated-body",
+                    "lost-ack",
+                    "flip-upload",
+                    "503-after-commit",
+                )
+            )
+        ]
+    ],
+    indirect=True,
+    ids=["faults"],
+)
+def test_requests_that_fail(run: Run, expected: dict[str, str]) -> None:
+    stage = run.start()
+    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    assert len(assert_made(run, expected)["fired"]) >= 3  # a flip needs content that travels
+
+
+def test_a_pool_that_is_killed(run: Run, expected: dict[str, str]) -> None:
+    """The dataset is there, or the stage says to try again and leaves nothing."""
+    stage = run.start()
+    run.until_there(".rows")
+    run.cluster.kill("pool-of-machine-0")
+    code = run.ended(stage)
+    run.cluster.remove("pool-of-machine-0")
+    run.cluster.start_pool("machine-0")
+    if code == errors.OK:
+        assert_made(run, expected)
+        return
+    assert code == errors.TRANSIENT, run.cluster.log_of(stage)
+    assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
