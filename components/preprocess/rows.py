@@ -24,7 +24,7 @@ from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.preprocess import plan, reuse
-from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.attempt_files import AttemptFiles, Place
 from components.preprocess.decode import pixels, pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.stacks import Original
@@ -39,8 +39,6 @@ _BATCH_BYTES = 4 << 20  # of plain pixels, which become rows together
 _ROWS_AT_ONCE = 100  # written together
 _HASH_BYTES = 32
 
-# File of rows, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
-Place = tuple[str, int, int, int]
 Hashed = tuple[Original, bytes]  # an image, the sha256 of its content
 
 
@@ -99,9 +97,7 @@ def blocks_in_order(
     orders, labels = [], []
     with tempfile.TemporaryFile(dir=rows_at.scratch) as together:
         with errors.naming(rows_at.scratch or Path(tempfile.gettempdir())):
-            for content in itertools.chain.from_iterable(
-                rows_at.blocks(*place, at_once * kind.itemsize) for place in sorted(places)
-            ):
+            for content in rows_at.blocks(sorted(places), at_once * kind.itemsize):
                 together.write(content)
                 found = np.frombuffer(content, kind)
                 orders.append(found["order"].copy())

@@ -15,12 +15,12 @@ from components.core.errors import TransientError
 from components.core.sources import concurrent
 from components.core.storage import tfrecord
 from components.preprocess import leaks, reuse, rows
-from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.attempt_files import AttemptFiles, Place
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
 from components.preprocess.leaks import Leak, Signed
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Outcome, Place
+from components.preprocess.rows import Outcome
 
 _BLOCK_BYTES = 1 << 19  # of rows, which become records together; twice as many take 17 MiB more
 _READ_AT_ONCE = 8  # notes

@@ -14,13 +14,13 @@ from pathlib import Path
 import apache_beam as beam
 
 from components.preprocess import attempt_files, leaks, rows, shards
-from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.attempt_files import AttemptFiles, Place
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
 from components.preprocess.leaks import Held
 from components.preprocess.plan import Plan
-from components.preprocess.rows import Outcome, Place
+from components.preprocess.rows import Outcome
 from components.preprocess.shards import Made
 
 _CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing

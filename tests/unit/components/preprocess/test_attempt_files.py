@@ -46,7 +46,9 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
         "a.rows": 10,
         "b.facts": 5,
     }
-    assert [*files.blocks("a.rows", 2, 7, google_crc32c.value(b"2345678"), 3)] == [b"234", b"567", b"8"]
+    assert [*files.blocks([("a.rows", 2, 7, google_crc32c.value(b"2345678"))], 3)] == [b"234", b"567", b"8"]
+    parts = [("a.rows", number % 10, 1, google_crc32c.value(b"%d" % (number % 10))) for number in range(99)]
+    assert [*files.blocks(parts, 1)] == [b"%d" % (number % 10) for number in range(99)]  # some on their way at once
     assert isinstance(attempt_files.at(str(files)), type(files))
     with pytest.raises(FileNotFoundError):
         files.read("c")
@@ -55,7 +57,7 @@ def test_what_is_written_is_read(files: AttemptFiles) -> None:
 def test_a_part_that_is_cut_short(files: AttemptFiles) -> None:
     files.write("a.rows", [b"0123"])
     with pytest.raises((OSError, DataError), match=r"cut short|damaged"):
-        [*files.blocks("a.rows", 2, 3, google_crc32c.value(b"234"), 3)]
+        [*files.blocks([("a.rows", 2, 3, google_crc32c.value(b"234"))], 3)]
 
 
 @pytest.mark.filterwarnings(f"ignore:{LEAK}:ResourceWarning")
@@ -64,14 +66,14 @@ def test_a_part_that_was_damaged_on_its_way_is_asked_for_again(gcs: Server, held
     files.write("a.rows", [b"0123456789"])
     crc32c = google_crc32c.value(b"2345")
     asked = len(gcs.requests)
-    assert [*files.blocks("a.rows", 2, 4, crc32c, 9)] == [b"2345"]
+    assert [*files.blocks([("a.rows", 2, 4, crc32c)], 9)] == [b"2345"]
     assert len(gcs.requests) == asked + 1
     for fault in ("flip-download", "truncated-body"):
         gcs.inject(fault)
-        assert [*files.blocks("a.rows", 2, 4, crc32c, 9)] == [b"2345"]
+        assert [*files.blocks([("a.rows", 2, 4, crc32c)], 9)] == [b"2345"]
     assert [kind for kind, _ in gcs.fired] == ["flip-download", "truncated-body"]
     with pytest.raises(DataError):
-        [*files.blocks("a.rows", 2, 4, crc32c + 1, 9)]
+        [*files.blocks([("a.rows", 2, 4, crc32c + 1)], 9)]
 
 
 def test_the_same_bytes_count_as_ours_and_others_end_the_attempt(held: dict[str, Any]) -> None:
