@@ -32,7 +32,7 @@ WRITE_THEMSELVES = {
     "components/core/sources/index.py": "a temporary file; the index is a writer here",
     "components/core/stage/executor.py": "where Kubeflow's launcher waits for it, in a folder of the task's own",
     "components/core/storage/atomic_files.py": "files and folders: writers here",
-    "components/core/storage/location.py": "a bucket's mirror, each file aside and renamed",
+    "components/core/storage/buckets.py": "a file that its caller has aside",
     "components/export/draw.py": "into a scratch folder",
     "components/export/make.py": "into a scratch folder",
     "components/preprocess/attempt_files.py": "into an attempt's folder, renamed",
