@@ -76,10 +76,10 @@ def run(server: Server, words: list[str], answer: Callable[[Request], None] | No
     meter = Meter(server)
     server.requests.clear()
     server.before = answer or meter.note
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as told:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as log:
         environment = {**os.environ, "TMPDIR": scratch, "STORAGE_EMULATOR_HOST": server.url}
         started = time.monotonic()
-        process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=told)
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=log)
         peaks, ended = Peaks(), threading.Event()
         watch = threading.Thread(target=_watch, args=(Path(scratch), peaks, ended))
         watch.start()
@@ -87,9 +87,9 @@ def run(server: Server, words: list[str], answer: Callable[[Request], None] | No
         seconds = time.monotonic() - started
         ended.set()
         watch.join()
-        told.seek(0)
+        log.seek(0)
         if status:
-            raise SystemExit(f"{' '.join(words)} ended with {os.waitstatus_to_exitcode(status)}: {told.read()[-2000:]}")
+            raise SystemExit(f"{' '.join(words)} ended with {os.waitstatus_to_exitcode(status)}: {log.read()[-2000:]}")
     server.before = None
     requests = len(server.requests)
     server.requests.clear()

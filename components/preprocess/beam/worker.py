@@ -37,15 +37,15 @@ def is_worker(arguments: list[str]) -> bool:
 def become_worker(arguments: list[str]) -> None:
     """Replace this process by Beam's boot. Returns, after printing why, if that is not possible."""
     if not BOOT.exists():
-        told = f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot"
+        message = f"this image is no Beam worker: it was built without {BOOT}; build it with BEAM_WORKER=boot"
     elif "worker_pool" in _flags(arguments) and not _is_free(POOL_PORT):
-        told = (
+        message = (
             f"port {POOL_PORT} is taken, by another worker pool perhaps: two would take each other's jobs; stop that "
             "one, or give each a network namespace of its own"
         )
     else:
         os.execve(BOOT, [str(BOOT), *arguments], os.environ | {"PYTHONPATH": str(PIP)})  # noqa: S606
-    print(told, file=sys.stderr)
+    print(message, file=sys.stderr)
 
 
 def _flags(arguments: list[str]) -> list[str]:

@@ -161,7 +161,7 @@ def _columns_of(file: SourceFile, opened: "ParquetFile") -> _Columns:
     if not image:
         names = ", ".join([printable(f"{name} ({field.type})") for name, field in fields.items()][:_NAMES_SHOWN])
         raise DataError(
-            f"{file.name} has no column of image files that can be told from others: {names or 'no columns'}; expected "
+            f"{file.name} has no single column of image files: {names or 'no columns'}; expected "
             f"bytes, or a struct with bytes, in a column {_IMAGE_NAMES[0]}"
         )
     labels = (name for name in (_LABEL_NAME, *described("ClassLabel")) if name in fields and is_label(fields[name]))

@@ -119,14 +119,14 @@ def run(cluster: Containers, source: Path, request: pytest.FixtureRequest) -> It
 
 def assert_made(run: Run, expected: dict[str, str]) -> dict[str, Any]:
     """The dataset is what one machine makes, and the bucket has nothing else; return what the server says."""
-    told = run.cluster.stop_serving()
-    made = {name: sha256 for name, sha256 in told["held"].items() if name.startswith("dataset/")}
+    answer = run.cluster.stop_serving()
+    made = {name: sha256 for name, sha256 in answer["held"].items() if name.startswith("dataset/")}
     assert made.pop("dataset/committed.json", "")
     assert len({name.rpartition("/")[0] for name in made}) == 1, sorted(made)
     found = {name.rpartition("/")[2]: sha256 for name, sha256 in made.items()}
     assert found.pop("dataset.json")
     assert found == expected
-    return told
+    return answer
 
 
 def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
