@@ -11,7 +11,6 @@ the mark, then lists what there is. So one of both sees the other, and nothing i
 import contextlib
 import errno
 import logging
-import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,16 +18,15 @@ from pathlib import Path
 
 from components.core import errors
 from components.core.errors import ConfigError, StageError
-from components.core.sources import concurrent
+from components.core.sources.files import read_ahead
 from components.core.storage import atomic_files, buckets
 from components.core.storage.buckets import Conflict
-from components.core.storage.location import Location, files_below, lasting_threads
+from components.core.storage.location import Location, files_below
 
 log = logging.getLogger(__name__)
 
 MARK, FAILED = "attempt.json", "failed"
 _PREFIX = "attempt-"  # of folders of attempts in a bucket; nothing else is swept
-_ON_THEIR_WAY = 16  # parts of objects, as an answer takes 20 to 50 ms
 _LARGE_PART = 1 << 20  # bytes, of which several at once would take memory and save no time
 
 # A part of a file: name, offset, bytes, their crc32c; a plain tuple, which Beam encodes without pickle.
@@ -141,9 +139,8 @@ class BucketFolder:
     def blocks(self, places: Iterable[Place], at_once: int) -> Iterator[bytes]:
         """As of a folder, with a request for each part; `DataError` for another checksum."""
         places = list(places)
-        ahead = _ON_THEIR_WAY if all(size <= _LARGE_PART for _, _, size, _ in places) else 1
-        threads = lasting_threads(os.getpid(), _ON_THEIR_WAY)
-        for content in concurrent.ordered(threads, self._read_part, places, ahead):
+        is_small = all(size <= _LARGE_PART for _, _, size, _ in places)
+        for content in read_ahead(self._read_part, places) if is_small else map(self._read_part, places):
             for begin in range(0, len(content), at_once):
                 yield content[begin : begin + at_once]
 

@@ -5,9 +5,9 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from components.core.errors import DataError
 from components.core.sources import concurrent
@@ -17,6 +17,7 @@ from components.core.storage.location import lasting_threads
 
 _READ_AT_ONCE = 1 << 20
 _ON_THEIR_WAY = 16  # objects; an answer of the service takes 20 to 50 ms
+Item = TypeVar("Item")
 
 
 class SourceFile(NamedTuple):
@@ -69,8 +70,13 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
     """Yield the content of each file of a source as `content_of` does; of a bucket some are on their way at once."""
     read = functools.partial(content_of, at_most=at_most)
     if files and buckets.is_uri(files[0].place):
-        return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, files, _ON_THEIR_WAY)
+        return read_ahead(read, files)
     return map(read, files)
+
+
+def read_ahead(read: Callable[[Item], bytes], items: Iterable[Item]) -> Iterator[bytes]:
+    """Yield what is read of a bucket for each item, in order; some are on their way at once."""
+    return concurrent.ordered(lasting_threads(os.getpid(), _ON_THEIR_WAY), read, items, _ON_THEIR_WAY)
 
 
 def sha256_of(place: str, size: int) -> str:
