@@ -1,5 +1,6 @@
 """The file that says what the images of a source show: which of several counts, and what it says."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -43,15 +44,12 @@ def read(files: Iterable[LabelFile]) -> Table | None:
 
 def beside(files: Iterable[SourceFile]) -> Table | None:
     """Read files of labels that lie beside images or archives."""
+    return read(LabelFile(file.name, file.name, functools.partial(_content_of, file)) for file in files)
 
-    def reading(file: SourceFile) -> Callable[[], bytes]:
-        def content() -> bytes:
-            with open_file(file.place, file.checksum) as opened:
-                return opened.read(LARGEST_FILE + 1)
 
-        return content
-
-    return read(LabelFile(file.name, file.name, reading(file)) for file in files)
+def _content_of(file: SourceFile) -> bytes:
+    with open_file(file.place, file.checksum) as opened:
+        return opened.read(LARGEST_FILE + 1)
 
 
 def _read(file: LabelFile, parse: Callable[[str, str, bytes], Table | None]) -> Table | None:

@@ -6,7 +6,7 @@ numbers or text. Of several columns the description that `datasets` leaves in th
 the names `image` or `img`, and `label`. Other columns are not read.
 
 The name of a file, or of a folder that it is in, says its split. Nothing says how large a value is before it is read:
-a file made to do harm can take 2 GB of memory, the largest page that the format allows.
+a file made to do harm can take some 8 GB of memory, four times the largest page that the format allows.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
             if error.errno:  # the disk's; pyarrow's have none
                 raise
             raise _damaged(file, error) from None
-        except (pyarrow.ArrowException, ValueError, KeyError, UnicodeDecodeError) as error:
+        except (pyarrow.ArrowException, ValueError, KeyError) as error:
             raise _damaged(file, error) from None
 
 
