@@ -20,44 +20,9 @@ _JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 _USER = ("--user", "10001:0", "--cap-drop", "ALL", "--read-only", "--tmpfs", "/tmp:exec,mode=1777")  # noqa: S108
 _SECONDS_TO_START = 60
 _EVERYWHERE, _SCRATCH = "0.0.0.0", "/tmp"  # noqa: S104, S108 - within a network and containers of their own
-# Serves the files in /data as gs://b/source to the network, by way of a server that listens on the loopback alone; when
-# it is stopped, it prints the sha256 of each object. `faults` is a list of what `inject` takes.
-_SERVER = """
-import hashlib, json, os, pathlib, shutil, signal, socket, sys, threading
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-from components.core.storage import buckets
-from tests.fakes.gcs.server import serving
-
-def pass_on(source, target):
-    try:
-        while block := source.recv(1 << 16):
-            target.sendall(block)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
-
-def accept(door, port):
-    while True:
-        client, _ = door.accept()
-        server = socket.create_connection(("127.0.0.1", port))
-        for pair in ((client, server), (server, client)):
-            threading.Thread(target=pass_on, args=pair, daemon=True).start()
-
-with serving(page_size=1000) as server:
-    server.create_bucket("b")
-    os.environ["STORAGE_EMULATOR_HOST"] = server.url
-    for path in filter(pathlib.Path.is_file, pathlib.Path("/data").rglob("*")):
-        buckets.create(f"gs://b/source/{path.relative_to('/data')}", path)
-    for fault in json.loads(sys.argv[1]):
-        server.inject(**fault)
-    door = socket.create_server(("", 8080))
-    port = int(server.url.rpartition(":")[2])
-    threading.Thread(target=accept, args=(door, port), daemon=True).start()
-    print("serving", flush=True)
-    signal.sigwait({signal.SIGTERM})
-    held = {name: hashlib.sha256(stored.content).hexdigest() for name, stored in server.objects["b"].items()}
-    print(json.dumps({"held": held, "fired": server.fired}))
-"""
+# What starts the bucket server in a container of the preprocess image, which has no tests.
+SERVER = ("--volume", f"{ROOT / 'tests'}:/tests/tests:ro", "--env", "PYTHONPATH=/tests", "--entrypoint", "python")
+SERVER_MODULE = ("-m", "tests.system.docker.bucket_server")
 
 
 class Containers:
@@ -104,9 +69,8 @@ class Containers:
 
     def serve(self, source: Path, faults: list[dict[str, Any]]) -> None:
         """Start the bucket server, which holds a source."""
-        mounts = ("--volume", f"{source}:/data:ro", "--volume", f"{ROOT / 'tests'}:/tests/tests:ro")
-        here = ("--env", "PYTHONPATH=/tests", "--entrypoint", "python")
-        self.start("buckets", "-c", _SERVER, json.dumps(faults), options=(*mounts, *here))
+        options = ("--volume", f"{source}:/data:ro", *SERVER)
+        self.start("buckets", *SERVER_MODULE, json.dumps(faults), options=options)
         until(lambda: "serving" in self.log_of("buckets"), _SECONDS_TO_START)
 
     def stop_serving(self) -> dict[str, Any]:

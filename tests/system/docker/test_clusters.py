@@ -3,7 +3,6 @@
 Run by `make test-flink` and `make test-spark`, which make the programs first, on images that `make images` has made.
 """
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,8 @@ from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.system.docker import clusters
 from tests.system.docker.clusters import Containers
-from tests.system.runners.conftest import ROOT, content, write_idx
-from tests.system.runners.processes import until
+from tests.system.runners.conftest import content, write_idx
+from tests.system.runners.processes import programs, until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -64,9 +63,7 @@ def cluster(
     request: pytest.FixtureRequest, client: str, preprocess_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Containers]:
     """Two machines, without a bucket server."""
-    build = ROOT / "build" / request.param
-    if not ((build / "distribution").is_dir() and (build / "job-server").is_dir() and shutil.which("java")):
-        pytest.skip(f"no {request.param} in build/, or no Java: make test-{request.param}")
+    build = programs(request.param)[0].parent
     folder = tmp_path_factory.mktemp("configuration")
     folder.chmod(0o755)
     started = clusters.flink(client, preprocess_image, build, folder / "flink")
@@ -86,10 +83,6 @@ class Run:
         self._stages.append(f"stage-{len(self._stages)}")
         self.cluster.start_stage(self._stages[-1], *(f"--{name}={value}" for name, value in SETTINGS.items()))
         return self._stages[-1]
-
-    def ended(self, stage: str) -> int:
-        """Wait for a stage; return its exit code."""
-        return self.cluster.wait(stage)
 
     def until_there(self, ending: str) -> None:
         """Wait until the dataset's folder has an object of that ending."""
@@ -131,7 +124,7 @@ def assert_made(run: Run, expected: dict[str, str]) -> dict[str, Any]:
 
 def test_same_bytes_on_two_machines(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
-    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
     for machine in ("machine-0", "machine-1"):
         assert "'/opt/apache/beam/boot', '--id=" in run.cluster.log_of(f"pool-of-{machine}")  # who did the work
     assert_made(run, expected)
@@ -143,7 +136,7 @@ def test_a_python_worker_that_is_killed(run: Run, expected: dict[str, str], mome
     stage = run.start()
     run.until_there(moment)
     run.signal("machine-0", "SIGKILL")
-    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
     assert_made(run, expected)
 
 
@@ -152,13 +145,13 @@ def test_a_stage_that_is_killed_leaves_what_the_next_one_removes(run: Run, expec
     run.until_there(".rows")
     run.cluster.kill(stage)
     again = run.start()
-    assert run.ended(again) == errors.OK, run.cluster.log_of(again)
+    assert run.cluster.wait(again) == errors.OK, run.cluster.log_of(again)
     assert_made(run, expected)
 
 
 def test_two_stages_at_once(run: Run, expected: dict[str, str]) -> None:
     stages = [run.start(), run.start()]
-    assert [run.ended(stage) for stage in stages] == [errors.OK, errors.OK], run.cluster.log_of(stages[1])
+    assert [run.cluster.wait(stage) for stage in stages] == [errors.OK, errors.OK], run.cluster.log_of(stages[1])
     assert_made(run, expected)
 
 
@@ -168,7 +161,7 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
     run.until_there(".pickle")
     pid = run.signal("machine-0", "SIGSTOP")
     run.cluster.docker("stop", "--time=60", run.cluster.full_name(stage))
-    assert run.ended(stage) == errors.TERMINATED, run.cluster.log_of(stage)
+    assert run.cluster.wait(stage) == errors.TERMINATED, run.cluster.log_of(stage)
     run.cluster.execute("pool-of-machine-0", f"import os, signal; os.kill({pid}, signal.SIGCONT)")
     time.sleep(_SECONDS_OF_LATE_WORK)  # nothing tells when it is done: Spark keeps it for other work
     assert not [name for name in run.cluster.stop_serving()["held"] if name.startswith("dataset/")]
@@ -197,7 +190,7 @@ def test_a_worker_that_wakes_late(run: Run) -> None:
 )
 def test_requests_that_fail(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
-    assert run.ended(stage) == errors.OK, run.cluster.log_of(stage)
+    assert run.cluster.wait(stage) == errors.OK, run.cluster.log_of(stage)
     assert len(assert_made(run, expected)["fired"]) >= 3  # a flip needs content that travels
 
 
@@ -206,7 +199,7 @@ def test_a_pool_that_is_killed(run: Run, expected: dict[str, str]) -> None:
     stage = run.start()
     run.until_there(".rows")
     run.cluster.kill("pool-of-machine-0")
-    code = run.ended(stage)
+    code = run.cluster.wait(stage)
     run.cluster.remove("pool-of-machine-0")
     run.cluster.start_pool("machine-0")
     if code == errors.OK:

@@ -12,7 +12,8 @@ import pytest
 from components.core import errors
 from docker.build import Engine
 from tests.inputs.sources import write_images
-from tests.system.runners.conftest import ROOT, content
+from tests.system.docker.clusters import SERVER, SERVER_MODULE
+from tests.system.runners.conftest import content
 
 pytestmark = pytest.mark.docker
 
@@ -79,30 +80,12 @@ def test_a_job_runs_in_workers_of_the_image(
     assert "'/opt/apache/beam/boot', '--id=" in log  # who did the work
 
 
-# Serves the files below /data/pets as gs://b/pets; when it is told to stop, prints the sha256 of each object.
-SERVER = """
-import hashlib, json, os, pathlib, signal
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-from components.core.storage import buckets
-from tests.fakes.gcs.server import serving
-with serving(page_size=1000) as server:
-    server.create_bucket("b")
-    os.environ["STORAGE_EMULATOR_HOST"] = server.url
-    for path in pathlib.Path("/data").glob("pets/**/*.*"):
-        buckets.create(f"gs://b/{path.relative_to('/data')}", path)
-    print("serving at " + server.url, flush=True)
-    signal.sigwait({signal.SIGTERM})
-    print(json.dumps({name: hashlib.sha256(held.content).hexdigest() for name, held in server.objects["b"].items()}))
-"""
-
-
 @pytest.fixture
 def bucket_server(client: str, engine: Engine, worker_image: str, shared_folder: Path) -> Iterator[tuple[str, str]]:
     """The container of a server of buckets, and its address within its network."""
     write_images(shared_folder / "pets", 300)
-    mounts = ("--volume", f"{shared_folder}:/data:ro", "--volume", f"{ROOT / 'tests'}:/tests/tests:ro")
-    here = ("--env", "PYTHONPATH=/tests", "--entrypoint", "python")
-    container = engine.read("run", "--detach", *USER, *mounts, *here, worker_image, "-c", SERVER)
+    mount = ("--volume", f"{shared_folder / 'pets'}:/data:ro")
+    container = engine.read("run", "--detach", *USER, *mount, *SERVER, worker_image, *SERVER_MODULE)
     try:
         for _ in range(300):
             if found := re.search(r"serving at (\S+)", log_of(client, container)):
@@ -128,7 +111,7 @@ def test_workers_that_share_nothing_but_a_bucket(
     try:
         options = "--runner=PortableRunner --job_endpoint=embed --environment_type=EXTERNAL"
         options += " --environment_config=localhost:50000"
-        words = [*settings, "--source", "gs://b/pets", "--dataset", "gs://b/dataset", "--beam_options", options]
+        words = [*settings, "--source", "gs://b/source", "--dataset", "gs://b/dataset", "--beam_options", options]
         small = ("--read-only", "--tmpfs", "/tmp:size=1m", *USER[3:])  # noqa: S108 - within the container
         done = subprocess.run(
             [client, "run", "--rm", *small, *beside, worker_image, *words],
@@ -142,7 +125,7 @@ def test_workers_that_share_nothing_but_a_bucket(
     finally:
         engine.read("rm", "--force", pool)
     engine.read("stop", server)
-    (held,) = (json.loads(line) for line in log_of(client, server).splitlines() if line.startswith("{"))
+    (held,) = (json.loads(line)["held"] for line in log_of(client, server).splitlines() if line.startswith("{"))
     made = {name.rpartition("/")[2]: sha256 for name, sha256 in held.items() if name.startswith("dataset/")}
     assert len(made) == sum(name.startswith("dataset/") for name in held)
     assert made.pop("committed.json")

@@ -5,12 +5,10 @@ those scripts do.
 """
 
 import json
-import signal
 import subprocess
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests import servers
 from tests.system.runners.processes import OPENED, Processes, until
@@ -54,66 +52,47 @@ def memory_of_task_managers(distribution: Path, folder: Path) -> tuple[list[str]
     return flags, settings
 
 
-class FlinkCluster:
-    """The cluster while the block runs. Each process writes a log to the folder.
+class FlinkCluster(Processes):
+    """The cluster while the block runs.
 
     Attributes:
         rest: `host:port` of Flink's REST endpoint.
-        pool: `host:port` of the worker pool.
         task_managers: Their processes, by name.
     """
 
     def __init__(self, distribution: Path, job_server: Path, folder: Path) -> None:
+        super().__init__(folder)
         # Beam lies among Flink's own jars, where alone it keeps its workers from one step to the next.
         self._jars = f"{distribution}/pyflink/lib/*:{job_server}"
         self._distribution = distribution
-        self._folder = folder
-        self._processes = Processes(folder)
         self.task_managers: dict[str, subprocess.Popen[bytes]] = {}
-        self.rest = f"127.0.0.1:{servers.free_port()}"
-        self.pool = f"localhost:{servers.free_port()}"
+        self.rest = f"{_LOOPBACK}:{servers.free_port()}"
 
-    def __enter__(self) -> Self:
-        (self._folder / "tmp").mkdir(parents=True)
-        rest = self.rest.partition(":")[2]
-        ports = {"rpc": servers.free_port(), "rest": rest}
+    def begin(self) -> None:
+        """Start the job manager and two task managers, and wait for them."""
+        (self.folder / "tmp").mkdir()
+        ports = {"rpc": servers.free_port(), "rest": self.rest.partition(":")[2]}
         configuration = CONFIGURATION.format(
-            host=_LOOPBACK, bind=_LOOPBACK, **ports, slots=SLOTS, folder=self._folder / "tmp"
+            host=_LOOPBACK, bind=_LOOPBACK, **ports, slots=SLOTS, folder=self.folder / "tmp"
         )
-        (self._folder / "config.yaml").write_text(configuration)
-        try:
-            self._processes.start("job-manager", [*self._java(), JOB_MANAGER, "--configDir", str(self._folder)])
-            self._processes.start_pool("worker-pool", int(self.pool.partition(":")[2]))
-            for _ in range(2):
-                self.add_task_manager()
-            self.wait()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        self._processes.__exit__(kind, error, stack)
+        (self.folder / "config.yaml").write_text(configuration)
+        self.start("job-manager", [*self._java(), JOB_MANAGER, "--configDir", str(self.folder)])
+        for _ in range(2):
+            self.add_task_manager()
+        self.wait()
 
     def add_task_manager(self) -> None:
         """Starts one more."""
         name = f"task-manager-{len(self.task_managers)}"
-        flags, settings = memory_of_task_managers(self._distribution, self._folder)
-        command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self._folder), *settings]
+        flags, settings = memory_of_task_managers(self._distribution, self.folder)
+        command = [*self._java(*flags), TASK_MANAGER, "--configDir", str(self.folder), *settings]
         own = ["-D", f"taskmanager.host={_LOOPBACK}", "-D", f"taskmanager.resource-id={name}"]
-        self.task_managers[name] = self._processes.start(name, [*command, *own])
+        self.task_managers[name] = self.start(name, [*command, *own])
 
     def wait(self) -> None:
         """Waits until the job manager has the slots of all task managers that live."""
         slots = SLOTS * sum(process.poll() is None for process in self.task_managers.values())
         until(lambda: (self.ask("overview") or {}).get("slots-available") == slots)
-
-    def kill_task_manager(self, name: str) -> None:
-        """Ends it as a machine ends that loses its power."""
-        self.task_managers[name].send_signal(signal.SIGKILL)
-        self.task_managers[name].wait()
 
     def ask(self, path: str) -> dict[str, Any] | None:
         """What Flink's REST API says; None if it does not answer."""

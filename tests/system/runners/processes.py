@@ -1,6 +1,8 @@
 """Programs of a cluster on loopback, each with a log in a folder, which end with it."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
+
+from tests import servers
 
 ROOT = Path(__file__).parents[3]
 # What the scripts of Flink and Spark open of Java 17 for them, and Beam's job servers need too.
@@ -42,28 +48,58 @@ def until(true: Callable[[], Any], seconds: float = 120) -> Any:
     raise AssertionError(f"still false after {seconds:g} s")
 
 
+def programs(name: str) -> tuple[Path, Path]:
+    """Return the folder of a runner's jars and Beam's job server for it; the test is skipped without them."""
+    distribution, job_server = (ROOT / "build" / name / each for each in ("distribution", "job-server/job-server.jar"))
+    if not (distribution.is_dir() and job_server.is_file() and shutil.which("java")):
+        pytest.skip(
+            f"no {name} in build/{name}, or no Java: apt-get install openjdk-17-jre-headless maven, "
+            f"then make test-{name}"
+        )
+    return distribution, job_server
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a program that `Processes` started, and all that it has started: it is the first of a session of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 class Processes:
-    """The programs; at the end of the block all are killed, with those that they have started."""
+    """The programs, which `begin` starts; at the end of the block all are killed, with those that they have started.
+
+    Each writes a log to the folder.
+
+    Attributes:
+        pool: `host:port` of the worker pool of Beam.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
+        self.pool = f"localhost:{servers.free_port()}"
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            port = self.pool.partition(":")[2]
+            self.start("worker-pool", [sys.executable, "-m", "tests.system.runners.worker_pool", port])
+            self.begin()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
+
+    def begin(self) -> None:
+        """Start the cluster."""
+        raise NotImplementedError
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         for process in reversed(self._started):
-            # Each is the first of a session of its own.
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            finally:
-                process.wait()
+            kill(process)
 
     def start(
         self, name: str, command: list[str], environment: Mapping[str, str] | None = None
@@ -71,10 +107,10 @@ class Processes:
         """Start a program, whose log is called as it is."""
         # A worker pool starts its workers as `python`, which has to be this one.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        with open(self._folder / f"{name}.log", "ab") as log:
+        with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
                 command,
-                cwd=self._folder,
+                cwd=self.folder,
                 env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **(environment or {})},
                 stdout=log,
                 stderr=log,
@@ -82,11 +118,3 @@ class Processes:
             )
         self._started.append(process)
         return process
-
-    def start_pool(self, name: str, port: int) -> subprocess.Popen[bytes]:
-        """Start a worker pool of Beam."""
-        return self.start(name, [sys.executable, "-m", "tests.system.runners.worker_pool", str(port)])
-
-    def log_of(self, name: str) -> str:
-        """Return what a program has said."""
-        return (self._folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")

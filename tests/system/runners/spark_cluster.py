@@ -4,12 +4,10 @@ Spark's package for Python (pyspark) has its jars, whose classes are started as 
 """
 
 import json
-import signal
 import subprocess
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests import servers
 from tests.system.runners.processes import OPENED, Processes, until
@@ -19,47 +17,33 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _LOOPBACK = "127.0.0.1"
 
 
-class SparkCluster:
-    """The cluster while the block runs. Each process writes a log to the folder.
+class SparkCluster(Processes):
+    """The cluster while the block runs.
 
     Attributes:
         url: `spark://HOST:PORT` of the master.
-        pool: `host:port` of the worker pool.
         workers: Their processes, by name.
     """
 
     def __init__(self, distribution: Path, folder: Path) -> None:
+        super().__init__(folder)
         self._home = distribution / "pyspark"
-        self._folder = folder
-        self.processes = Processes(folder)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._page = f"{_LOOPBACK}:{servers.free_port()}"
         self.url = f"spark://{_LOOPBACK}:{servers.free_port()}"
-        self.pool = f"localhost:{servers.free_port()}"
 
-    def __enter__(self) -> Self:
-        self.processes.__enter__()
-        try:
-            port, page = self.url.rpartition(":")[2], self._page.partition(":")[2]
-            self._start("master", _MASTER, "--host", _LOOPBACK, "--port", port, "--webui-port", page)
-            self.processes.start_pool("worker-pool", int(self.pool.partition(":")[2]))
-            for _ in range(2):
-                self.add_worker()
-            self.wait()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        self.processes.__exit__(kind, error, stack)
+    def begin(self) -> None:
+        """Start the master and two workers, and wait for them."""
+        port, page = self.url.rpartition(":")[2], self._page.partition(":")[2]
+        self._start("master", _MASTER, "--host", _LOOPBACK, "--port", port, "--webui-port", page)
+        for _ in range(2):
+            self.add_worker()
+        self.wait()
 
     def add_worker(self) -> None:
         """Start one more."""
         name = f"worker-{len(self.workers)}"
-        words = ["--host", _LOOPBACK, "--cores", "1", "--memory", "1500m", "--work-dir", str(self._folder / name)]
+        words = ["--host", _LOOPBACK, "--cores", "1", "--memory", "1500m", "--work-dir", str(self.folder / name)]
         words += ["--webui-port", str(servers.free_port())]
         self.workers[name] = self._start(name, _WORKER, *words, self.url)
 
@@ -67,15 +51,6 @@ class SparkCluster:
         """Wait until the master has all workers that live."""
         alive = sum(process.poll() is None for process in self.workers.values())
         until(lambda: (self.state() or {}).get("aliveworkers") == alive)
-
-    def kill_worker(self, name: str) -> None:
-        """End it, and the executors that it has started, as a machine ends that loses its power."""
-        children = subprocess.run(
-            ["pgrep", "--parent", str(self.workers[name].pid)], capture_output=True, text=True, check=False
-        )
-        for pid in (*map(int, children.stdout.split()), self.workers[name].pid):
-            subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(pid)], check=False)
-        self.workers[name].wait()
 
     def state(self) -> dict[str, Any] | None:
         """Return what the master's page says as JSON; None if it is not ready."""
@@ -88,4 +63,4 @@ class SparkCluster:
     def _start(self, name: str, program: str, *words: str) -> subprocess.Popen[bytes]:
         environment = {"SPARK_HOME": str(self._home), "SPARK_SCALA_VERSION": "2.12", "SPARK_LOCAL_IP": _LOOPBACK}
         command = ["java", *OPENED.split(), "-cp", f"{self._home}/jars/*", program, *words]
-        return self.processes.start(name, command, environment)
+        return self.start(name, command, environment)

@@ -3,7 +3,6 @@
 Run by `make test-flink`, which makes Flink and Beam's job server first.
 """
 
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,24 +13,17 @@ import pytest
 from components.core import errors
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.system.runners.conftest import ROOT, Stage, content, image_settings
+from tests.system.runners.conftest import Stage, content, image_settings
 from tests.system.runners.flink_cluster import FlinkCluster
-from tests.system.runners.processes import OPENED, until
+from tests.system.runners.processes import OPENED, kill, programs, until
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
-
-DISTRIBUTION = ROOT / "build" / "flink" / "distribution"
-JOB_SERVER = ROOT / "build" / "flink" / "job-server" / "job-server.jar"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
     """A job manager and two task managers."""
-    if not (DISTRIBUTION.is_dir() and JOB_SERVER.is_file() and shutil.which("java")):
-        pytest.skip(
-            "no Flink in build/flink, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-flink"
-        )
-    with FlinkCluster(DISTRIBUTION, JOB_SERVER, tmp_path_factory.mktemp("flink") / "cluster") as found:
+    with FlinkCluster(*programs("flink"), tmp_path_factory.mktemp("flink") / "cluster") as found:
         yield found
 
 
@@ -66,7 +58,7 @@ def options(cluster: FlinkCluster, kept: bool = True) -> str:
     runner = f"--runner=FlinkRunner --flink_master={cluster.rest} --flink_version=1.19 --parallelism=2"
     workers = f"--environment_type=EXTERNAL --environment_config={cluster.pool}"
     workers += " --environment_cache_millis=60000" if kept else ""
-    return f"{runner} --flink_job_server_jar={JOB_SERVER} {workers}"
+    return f"{runner} --flink_job_server_jar={programs('flink')[1]} {workers}"
 
 
 def started_on_both(cluster: FlinkCluster, started: Stage, before: dict[str, str]) -> str:
@@ -106,7 +98,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     before = cluster.jobs()
     started = stage(settings_of["idx"], options(cluster, kept=False))
     job = started_on_both(cluster, started, before)
-    cluster.kill_task_manager("task-manager-1")
+    kill(cluster.task_managers["task-manager-1"])
     until(lambda: cluster.jobs()[job] == "RESTARTING")  # the fault fired
     cluster.add_task_manager()
     assert started.wait() == errors.OK, started.stderr

@@ -4,7 +4,6 @@ Run by `make test-spark`, which makes Spark and Beam's job server first; JOBS=10
 """
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,31 +12,24 @@ from typing import Any
 import pytest
 
 from components.core import errors
-from tests.system.runners.conftest import ROOT, Stage, content
-from tests.system.runners.processes import until
+from tests.system.runners.conftest import Stage, content
+from tests.system.runners.processes import kill, programs, until
 from tests.system.runners.spark_cluster import SparkCluster
 
 JOBS = int(os.environ.get("JOBS", "1"))  # of each kind of source
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300 + 60 * JOBS)]
 
-DISTRIBUTION = ROOT / "build" / "spark" / "distribution"
-JOB_SERVER = ROOT / "build" / "spark" / "job-server" / "job-server.jar"
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A master and two workers."""
-    if not (DISTRIBUTION.is_dir() and JOB_SERVER.is_file() and shutil.which("java")):
-        pytest.skip(
-            "no Spark in build/spark, or no Java: apt-get install openjdk-17-jre-headless maven, then make test-spark"
-        )
-    with SparkCluster(DISTRIBUTION, tmp_path_factory.mktemp("spark") / "cluster") as found:
+    with SparkCluster(programs("spark")[0], tmp_path_factory.mktemp("spark") / "cluster") as found:
         yield found
 
 
 def options(cluster: SparkCluster) -> str:
     """Beam's options."""
-    runner = f"--runner=SparkRunner --spark_master_url={cluster.url} --spark_job_server_jar={JOB_SERVER}"
+    runner = f"--runner=SparkRunner --spark_master_url={cluster.url} --spark_job_server_jar={programs('spark')[1]}"
     return f"{runner} --environment_type=EXTERNAL --environment_config={cluster.pool}"
 
 
@@ -67,15 +59,14 @@ def test_a_worker_that_is_killed_costs_time_and_no_data(
 ) -> None:
     started = stage(settings, options(cluster))
     until(lambda: rows_of(started))
-    name = next(reversed(cluster.workers))
-    cluster.kill_worker(name)
+    kill(cluster.workers["worker-1"])  # and its executors
     cluster.add_worker()
     assert started.wait() == errors.OK, started.stderr
     assert content(started.dataset) == of_direct_runner
     cluster.wait()
 
 
-def test_a_stage_that_is_told_to_stop_leaves_no_dataset(
+def test_a_stage_that_is_stopped_leaves_no_dataset(
     cluster: SparkCluster, stage: Callable[[dict[str, Any], str], Stage], settings: dict[str, Any]
 ) -> None:
     started = stage(settings, options(cluster))
