@@ -61,14 +61,19 @@ def build_project_critic(base_filters: int) -> keras.Model:
 
 
 def build_project_generator(base_filters: int) -> keras.Model:
-    """The generator of components/core/networks/gan.py for Fashion-MNIST, of Keras' own layers."""
-    latents = keras.Input((LATENT_SIZE,))
+    """The generator of components/core/networks/gan.py for Fashion-MNIST without classes, of Keras' own layers."""
+
+    def activate(x: Any) -> Any:
+        return layers.ReLU()(layers.BatchNormalization()(x))
+
+    latents = keras.Input((TrainConfig.latent_size,))
     deep = 2 * base_filters
     x = layers.Reshape((7, 7, deep))(layers.Dense(7 * 7 * deep, use_bias=False)(latents))
-    x = layers.ReLU()(layers.BatchNormalization()(x))
-    x = layers.Conv2DTranspose(base_filters, 4, 2, "same", use_bias=False)(x)
-    x = layers.ReLU()(layers.BatchNormalization()(x))
-    x = layers.Conv2DTranspose(1, 4, 2, "same", activation="tanh")(x)
+    x = inner = layers.Conv2DTranspose(base_filters, 4, 2, "same", use_bias=False)(activate(x))
+    for _ in range(2):
+        inner = layers.Conv2D(base_filters, 3, padding="same", use_bias=False)(activate(inner))
+    x = layers.Conv2DTranspose(base_filters // 2, 4, 2, "same", use_bias=False)(activate(x + inner))
+    x = layers.Conv2D(1, 3, padding="same", activation="tanh")(activate(x))
     return keras.Model(latents, x, name="generator")
 
 

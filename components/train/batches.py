@@ -9,11 +9,11 @@ from components.train.step import seed_after
 
 
 class Batches:
-    """Chooses images by position alone, so that nothing needs saving to resume; with labels in conditional training."""
+    """Chooses images by position alone, so that nothing needs saving to resume; with labels if there are any."""
 
-    def __init__(self, images: Images | np.ndarray, labels: np.ndarray, config: TrainConfig) -> None:
+    def __init__(self, images: Images | np.ndarray, labels: np.ndarray | None, config: TrainConfig) -> None:
         self._config = config
-        self._arrays: tuple[Images | np.ndarray, ...] = (images,) if config.conditioning == "none" else (images, labels)
+        self._arrays: tuple[Images | np.ndarray, ...] = (images,) if labels is None else (images, labels)
         self._order, self._rollbacks = EndlessOrder(len(images), config.seed), 0
 
     def block(self, first_step: int, steps: int, rollbacks: int = 0) -> tuple[np.ndarray, ...]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from components.core.artifacts import datasets
+from components.core.errors import ConfigError
 from components.core.settings import Setting, require_valid, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
@@ -28,15 +30,15 @@ class TrainConfig:
     initial_checkpoint_digest: Annotated[
         str, Setting("The digest that initial_checkpoint must have; computed when empty.", digest=True)
     ] = ""
-    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 20_000
+    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 10_000
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
     critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 2.4e-3
     generator_learning_rate: Annotated[
         float, Setting("Adam's step size for the generator.", above=0.0, at_most=1.0)
     ] = 1.2e-3
-    beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.5
-    beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.9
+    beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.0
+    beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.99
     learning_rate_decay: Annotated[
         str,
         Setting(
@@ -56,9 +58,9 @@ class TrainConfig:
     ema_decay: Annotated[
         float, Setting("Decay per step of the generator's average, reached by warm-up.", at_least=0.0, below=1.0)
     ] = 0.999
-    latent_size: Annotated[int, Setting("Numbers in a latent vector.", at_least=1, at_most=4096)] = 128
+    latent_size: Annotated[int, Setting("Numbers in a latent vector.", at_least=1, at_most=4096)] = 32
     base_filters: Annotated[
-        int, Setting("Filters of the layers nearest to the image; deeper ones have more.", at_least=1, at_most=1024)
+        int, Setting("Filters of layers of half the image's sides; deeper ones have more.", at_least=1, at_most=1024)
     ] = 32
     critic_normalization: Annotated[
         str, Setting("Layer normalisation in the critic, with right second derivatives.", choices=("none", "layer"))
@@ -70,10 +72,10 @@ class TrainConfig:
         str,
         Setting(
             "`class`: the generator draws the class that it is asked for, and the critic judges by class (projection); "
-            "every training image needs a label.",
-            choices=("none", "class"),
+            "every training image needs a label. `auto`: `class` where they have labels of two classes or more.",
+            choices=("auto", "class", "none"),
         ),
-    ] = "none"
+    ] = "auto"
     precision: Annotated[
         str,
         Setting(
@@ -152,3 +154,21 @@ def deciding_settings(config: TrainConfig) -> dict[str, Any]:
     """
     digest = config.initial_checkpoint_digest
     return values_in_key(config) | ({"initial_checkpoint_digest": digest} if digest else {})
+
+
+def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:
+    """Return how many classes the networks of a training distinguish; 0 if they take no labels.
+
+    Raises:
+        ConfigError: `conditioning` is `class`, and not every training image has a label.
+    """
+    split = manifest.splits["train"]
+    unlabelled = split.records - sum(split.class_counts)
+    if config.conditioning == "class" and unlabelled:
+        raise ConfigError(
+            f"conditioning is class, but {unlabelled:,} of the {split.records:,} training images of {config.dataset} "
+            "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
+            "class, or IDX files of labels beside those of images)"
+        )
+    useful = not unlabelled and manifest.class_count > 1
+    return manifest.class_count if config.conditioning == "class" or (config.conditioning == "auto" and useful) else 0

@@ -22,7 +22,7 @@ from components.core.stage.signals import deferred
 from components.core.storage.location import Location
 from components.train import environment, rollback, uploads
 from components.train.batches import Batches
-from components.train.config import TrainConfig, deciding_settings
+from components.train.config import TrainConfig, deciding_settings, label_count
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
@@ -86,7 +86,7 @@ class Session:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
         self._images = dataset_reader.open_split(config.dataset, manifest, "train")
         held_out = dataset_reader.open_split(config.dataset, manifest, "validation")
-        self._network = network_of(config, manifest.image, manifest.class_count)
+        self._network = network_of(config, manifest.image, label_count(config, manifest))
         self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision)
         self._wgan = self._new_wgan()
         self._class_counts = manifest.splits["train"].class_counts if self._network.classes else []
@@ -95,7 +95,8 @@ class Session:
         splits = ((self._images, self._images.labels), (held_out, held_out.labels))
         self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *splits)
         self._rollbacks = Rollbacks(config)
-        self._batches = Batches(self._images, self._images.labels, config)
+        labels = self._images.labels if self._network.classes else None
+        self._batches = Batches(self._images, labels, config)
         self._samples = SampleGrid(config, self._network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._at_start = {**self._progress.state(), **self._monitor.state()}

@@ -14,7 +14,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import uploads, warm_start
-from components.train.config import TrainConfig, deciding_settings
+from components.train.config import TrainConfig, deciding_settings, label_count
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def run(config: TrainConfig) -> StageResult:
     cluster = cluster_for(config.accelerator)
     writes = cluster is None or cluster.is_chief
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    _require_labels(config, manifest)
+    _say_which_classes(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
     location = location_of(config, manifest.digest)
     uploads.fetch(location)
@@ -89,16 +89,13 @@ def location_of(config: TrainConfig, dataset_digest: str) -> Location:
     return Location.of(cache_key.fill_key(config.checkpoints, parts))
 
 
-def _require_labels(config: TrainConfig, manifest: datasets.Manifest) -> None:
-    """Refuse conditional training on images without labels."""
-    split = manifest.splits["train"]
+def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
+    """Log whether the networks take classes, and why; refuse `class` without labels."""
+    count, split = label_count(config, manifest), manifest.splits["train"]
     unlabelled = split.records - sum(split.class_counts)
-    if config.conditioning == "class" and unlabelled:
-        raise ConfigError(
-            f"conditioning is class, but {unlabelled:,} of the {split.records:,} training images of {config.dataset} "
-            "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
-            "class, or IDX files of labels beside those of images)"
-        )
+    why = f"{unlabelled:,} of {split.records:,} training images have no label" if unlabelled else "there is but one"
+    chosen = f"the generator draws each of {count} classes" if count else "the generator takes no class"
+    log.info("train: %s%s", chosen, "" if count or config.conditioning == "none" else f", as {why}")
 
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:

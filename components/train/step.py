@@ -42,14 +42,14 @@ _OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
-    """Return the description of both networks, for images of a shape in so many classes."""
+    """Return the description of both networks, for images of a shape, labelled with so many classes."""
     return gan.NetworkConfig(
         image,
         config.latent_size,
         config.base_filters,
         config.critic_normalization,
         config.generator_normalization,
-        classes if config.conditioning == "class" else 0,
+        0 if config.conditioning == "none" else classes,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from components.core.artifacts import checkpoints, datasets
 from components.core.artifacts.checkpoints import Description
 from components.core.errors import ConfigError, DataError
-from components.train.config import TrainConfig
+from components.train.config import TrainConfig, label_count
 
 
 def digest(config: TrainConfig) -> str:
@@ -43,13 +43,14 @@ def _differences(described: Description, config: TrainConfig, manifest: datasets
     from components.train.step import network_of
 
     there = NetworkConfig.from_json(described.network)
-    here = network_of(config, manifest.image, manifest.class_count)
+    here = network_of(config, manifest.image, label_count(config, manifest))
     values: dict[str, tuple[Any, Any]] = {
         field.name: (getattr(there, field.name), getattr(here, field.name))
         for field in dataclasses.fields(NetworkConfig)
     }
     of_classes = values.pop("classes")
-    values["conditioning"] = "class" if of_classes[0] else "none", config.conditioning
+    taken = ["class" if count else "none" for count in of_classes]
+    values["conditioning"] = taken[0], taken[1]
     if all(of_classes):  # networks without labels can go on with any classes
         values["classes"] = described.classes, manifest.classes
     return [f"{name} is {old} there and {new} here" for name, (old, new) in values.items() if old != new]

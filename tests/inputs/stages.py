@@ -35,7 +35,7 @@ def make_checkpoint() -> Callable[..., Path]:
         generator, critic = gan.build_generator(network), gan.build_critic(network)
         random = np.random.default_rng(seed)
         state = {
-            prefix + variable.path: random.uniform(0.0, 1.0, variable.shape).astype(np.float32) - 0.4
+            prefix + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
             if "variance" not in variable.path
             else np.ones(variable.shape, np.float32)
             for prefix, model in ((checkpoint_networks.AVERAGE, generator), (checkpoint_networks.CRITIC, critic))

@@ -1,11 +1,9 @@
-"""The two convolutions between pixels and features, of which the way to the pixels is a matrix product.
+"""The critic's first convolution, whose gradient for the pixels is a matrix product.
 
-A convolution to one channel or three leaves most lanes of oneDNN's kernels empty, and a step computes four of them.
-Here it is a product of every feature vector with the whole kernel, and a sum of the patches where they overlap: the
-same numbers in another order. To the features, and to the kernel, TensorFlow's own operations stay.
-
-Both halve or double the sides with a kernel of 4 and "same" padding.
-`python -m benchmarks.training.pixel_convolutions` compares them with Keras' layers.
+A convolution to one channel or three leaves most lanes of oneDNN's kernels empty, and the gradient of the penalty
+computes several of them. Here it is a product of every feature vector with the whole kernel, and a sum of the patches
+where they overlap: the same numbers in another order. To the features, and to the kernel, TensorFlow's own operations
+stay. `python -m benchmarks.training.pixel_convolutions` compares it with Keras' layer.
 """
 
 from collections.abc import Callable
@@ -25,20 +23,6 @@ class PixelsToFeatures(keras.layers.Conv2D):
 
     def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return _to_features(tf.convert_to_tensor(inputs), tf.convert_to_tensor(kernel))
-
-
-class FeaturesToPixels(keras.layers.Conv2DTranspose):
-    """Features [n, height, width, filters] to images [n, 2 height, 2 width, channels]."""
-
-    def __init__(self, channels: int, **of_layer: object) -> None:
-        super().__init__(channels, KERNEL, STRIDE, "same", **of_layer)
-
-    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        height, width = inputs.shape[1:3]
-        # A custom gradient gets a name from a counter in a SavedModel, whose bytes must be the same each time.
-        convolve = _to_pixels if training else _sum_of_patches
-        images = convolve(inputs, tf.convert_to_tensor(self.kernel), STRIDE * height, STRIDE * width)
-        return self.activation(images + tf.convert_to_tensor(self.bias) if self.use_bias else images)
 
 
 def _to_features(images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,10 @@
 """Generator and critic for images of any shape, and the conversions between pixels and numbers.
 
 The generator is one dense and a few transposed convolutions with batch normalisation, after DCGAN (Radford et al.
-2016); the critic is strided convolutions, without batch normalisation, as the gradient penalty is per example
-(Gulrajani et al. 2017, section 4). In TensorFlow, Keras' normalisations by moments and resizing have wrong second
+2016). A residual block (He et al. 2016, "Identity mappings") at half the image's sides and a convolution at full size
+come on top: without them every pixel is a linear mix of features of half the resolution, which shows as blotches. The
+critic is strided convolutions, without batch normalisation, as the gradient penalty is per example (Gulrajani et al.
+2017, section 4). In TensorFlow, Keras' normalisations by moments and resizing have wrong second
 derivatives; components/train/second_order.py refuses and measures them.
 
 Both can be conditional on a class: the generator takes it beside the latents, the critic scores by projection (Miyato &
@@ -18,7 +20,7 @@ import keras
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks.convolutions import KERNEL, STRIDE, FeaturesToPixels, PixelsToFeatures
+from components.core.networks.convolutions import KERNEL, STRIDE, PixelsToFeatures
 from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization
 
 _LEAK = 0.2
@@ -32,7 +34,7 @@ class NetworkConfig:
 
     image: ImageShape
     latent_size: int
-    base_filters: int  # of the layers nearest to the image; deeper layers have twice as many
+    base_filters: int  # of layers of half the image's sides; deeper ones have twice as many, the generator's last half
     critic_normalization: str = "none"  # or `layer`: after all but the first convolution
     generator_normalization: str = "batch"  # before each activation; or `none`
     classes: int = 0  # 0 for networks that take no labels
@@ -64,38 +66,62 @@ def build_generator(
     If synchronised, batch normalisation spans all replicas. Networks of precision `bfloat16` multiply in it; weights,
     normalisation and pixels stay float32.
     """
-    inner = _dtype(precision)
-    image, levels = config.image, doublings(config.image)
-    filters = [config.base_filters * (1 if level == 1 else 2) for level in range(levels, 0, -1)]
-    height, width = (math.ceil(side / 2**levels) for side in (image.height, image.width))
-    seeds = iter(range(seed * 1000, seed * 1000 + 1000))
+    levels = doublings(config.image)
+    height, width = (math.ceil(side / 2**levels) for side in (config.image.height, config.image.width))
+    filters = [2 * config.base_filters] * (levels - 1) + [config.base_filters, max(1, config.base_filters // 2)]
+    layers = _GeneratorLayers(config, seed, synchronised, _dtype(precision))
 
     inputs = x = keras.Input((config.latent_size,), name="latents")
     if config.classes:
         inputs = [x, keras.Input((config.classes,), name="labels")]
         x = keras.layers.Concatenate(name="latents_and_labels")(inputs)
-    x = keras.layers.Dense(
-        height * width * filters[0],
-        use_bias=config.generator_normalization == "none",
-        kernel_initializer=_normal(next(seeds)),
-        dtype=inner,
-        name="project",
-    )(x)
+    x = layers.dense(x, height * width * filters[0], "project")
     x = keras.layers.Reshape((height, width, filters[0]), name="unfold")(x)
-    for level, count in enumerate([*filters[1:], image.channels]):
-        if config.generator_normalization == "batch":
-            x = BatchNormalization(synchronised=synchronised, name=f"normalise_{level}")(x)
-        x = keras.layers.ReLU(name=f"relu_{level}")(x)
-        of_layer = {"kernel_initializer": _normal(next(seeds)), "dtype": inner}
+    for level, count in enumerate(filters[1:]):
         if level == levels - 1:
-            x = FeaturesToPixels(count, **of_layer, name="to_image")(x)
-        else:
-            biased = config.generator_normalization == "none"
-            name = f"double_{level}"
-            x = keras.layers.Conv2DTranspose(count, KERNEL, STRIDE, "same", use_bias=biased, **of_layer, name=name)(x)
-    crop = ((0, height * 2**levels - image.height), (0, width * 2**levels - image.width))
+            x = layers.residual_block(x)
+        x = layers.double(layers.activate(x, f"{level}"), count, f"double_{level}")
+    x = layers.convolve(layers.activate(x, f"{levels}"), config.image.channels, "to_image", use_bias=True)
+    crop = ((0, height * 2**levels - config.image.height), (0, width * 2**levels - config.image.width))
     x = keras.layers.Cropping2D(crop, name="crop")(x)
     return keras.Model(inputs, keras.layers.Activation("tanh", name="pixels")(x), name=name)
+
+
+class _GeneratorLayers:
+    """The kinds of layers of a generator, each with the next seed for its weights."""
+
+    def __init__(self, config: NetworkConfig, seed: int, synchronised: bool, inner: str | None) -> None:
+        self._normalised, self._synchronised = config.generator_normalization == "batch", synchronised
+        self._inner, self._seeds = inner, iter(range(seed * 1000, seed * 1000 + 1000))
+
+    def dense(self, x: Any, units: int, name: str) -> Any:
+        return keras.layers.Dense(units, name=name, **self._with_weights())(x)
+
+    def double(self, x: Any, filters: int, name: str) -> Any:
+        return keras.layers.Conv2DTranspose(filters, KERNEL, STRIDE, "same", name=name, **self._with_weights())(x)
+
+    def convolve(self, x: Any, filters: int, name: str, **changes: Any) -> Any:
+        return keras.layers.Conv2D(filters, 3, 1, "same", name=name, **{**self._with_weights(), **changes})(x)
+
+    def activate(self, x: Any, name: str) -> Any:
+        if self._normalised:
+            x = BatchNormalization(synchronised=self._synchronised, name=f"normalise_{name}")(x)
+        return keras.layers.ReLU(name=f"relu_{name}")(x)
+
+    def residual_block(self, x: Any) -> Any:
+        """Add two convolutions of as many filters, of which the second begins at zero."""
+        inner = self.convolve(self.activate(x, "residual_0"), x.shape[-1], "residual_0")
+        inner = self.activate(inner, "residual_1")
+        inner = self.convolve(inner, x.shape[-1], "residual_1", kernel_initializer="zeros")
+        return keras.layers.Add(name="residual")([x, inner])
+
+    def _with_weights(self) -> dict[str, Any]:
+        """Return the arguments of a layer that multiplies; normalisation makes a bias useless."""
+        return {
+            "use_bias": not self._normalised,
+            "kernel_initializer": _normal(next(self._seeds)),
+            "dtype": self._inner,
+        }
 
 
 def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "float32") -> keras.Model:

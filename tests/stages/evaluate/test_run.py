@@ -273,7 +273,7 @@ def test_without_classes_the_class_rules_are_left_out(
     tmp_path: Path,
 ) -> None:
     dataset = make_dataset(tmp_path / "dataset", {"train": 100, "test": 40}, classes=[])
-    checkpoint = make_checkpoint(tmp_path / "c", dataset_digest=datasets.Manifest.of(dataset).digest)
+    checkpoint = make_checkpoint(tmp_path / "c", 1, dataset_digest=datasets.Manifest.of(dataset).digest)
     result = run(checkpoint, tmp_path / "e", dataset=dataset, embedding=make_embedding(tmp_path / "embedding", dataset))
     assert {"fcd_corrected", "recall against real images", "copy_nearness"} <= set(rules(result))
     assert not [rule for rule in rules(result) if "class" in rule]

@@ -65,7 +65,7 @@ def test_a_training_leaves_what_it_says(uninterrupted: Path) -> None:
     assert found is not None
     assert found[1].step == 30
     with Image.open(uninterrupted / "samples" / "step-0000000030.png") as grid:
-        assert len(np.unique(np.asarray(grid))) > 10
+        assert len(np.unique(np.asarray(grid))) > 5
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_a_signal_has_its_exit_code_and_the_step_reached_is_kept(
 ) -> None:
     """That nothing else shows of it test_interruption.py proves."""
     folder = tmp_path / "t"
-    with programs.start(slow_command(tiny_dataset, folder, keep_checkpoints=0)) as process:
+    with programs.start(slow_command(tiny_dataset, folder, keep_checkpoints=0, steps=3000)) as process:
         lines = []
         for line in process.stderr:
             lines.append(line)
-            if "step 7 of 30  critic" in line:
+            if "step 7 of 3000  critic" in line:
                 process.send_signal(number)
     assert process.returncode == code, "".join(lines)
     steps = checkpoints.steps(folder)
-    assert f"stopped at step {steps[-1]} of 30, which is kept" in "".join(lines)
+    assert f"stopped at step {steps[-1]} of 3000, which is kept" in "".join(lines)
     assert steps == [*range(1, steps[-1] + 1)]
 
 

@@ -16,10 +16,10 @@ def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
     """The blobs tell."""
     images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
     settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
-    pixels, of_pixels = Batches(images, labels, TrainConfig(conditioning="class", **settings)).block(7, 3)
+    pixels, of_pixels = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
     assert pixels.shape == (3, 2, 16, 12, 10, 1)
     assert of_pixels.shape == (3, 2, 16)
     assert of_pixels.dtype == np.int32
     assert np.mean(classes_seen(pixels.reshape(-1, 12, 10, 1)) == of_pixels.ravel()) > 0.99
-    (alone,) = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
+    (alone,) = Batches(images, None, TrainConfig(**settings)).block(7, 3)
     assert np.array_equal(alone, pixels)

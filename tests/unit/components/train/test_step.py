@@ -22,8 +22,8 @@ CLASSES = 3
 
 def make(strategy: tf.distribute.Strategy, **changes: Any) -> WganStep:
     """A small WGAN-GP with a batch of 8."""
-    given = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, **changes}
-    config = TrainConfig(dataset="unused", checkpoints="unused", **given)
+    small = {"batch_size": 8, "critic_steps": 2, "latent_size": 6, "base_filters": 4, "conditioning": "none"}
+    config = TrainConfig(dataset="unused", checkpoints="unused", **{**small, **changes})
     return WganStep(config, network_of(config, IMAGE, CLASSES), strategy)
 
 

@@ -162,8 +162,9 @@ def other_value(field: Field) -> Any:
         return next(choice for choice in field.setting.choices if choice != field.default)
     if field.type is str:
         return "other"
-    tried = (field.default + 1, field.default * 2, field.default / 2, field.default - 1)
-    return next(field.type(value) for value in tried if not settings.field_problems(field, field.type(value)))
+    tried = (field.default + 1, field.default * 2, field.default / 2, field.default - 1, 0.5)
+    typed = [field.type(value) for value in tried if value != field.default]
+    return next(value for value in typed if not settings.field_problems(field, value))
 
 
 # What a parameter needs beside it.

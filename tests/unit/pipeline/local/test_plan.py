@@ -71,7 +71,7 @@ def test_plan_says_why(home: Home) -> None:
     def why(stage: str, **changes: Any) -> tuple[str, str]:
         return home.plan(dataclasses.replace(world, **changes))[stage]
 
-    assert why("train", parameters={"steps": 20}) == ("runs", "steps: 20000 -> 20")
+    assert why("train", parameters={"steps": 20}) == ("runs", "steps: 10000 -> 20")
     assert why("preprocess", source="b") == ("runs", "source_fingerprint: a -> b")
     assert names(why("train", source="b")) == ("perhaps", {"dataset", "preprocess"})
     assert why("preprocess", code={"preprocess": "1"}) == ("runs", "its code changed")

@@ -1,0 +1,42 @@
+"""Tests for config.py: whether the networks of a training take classes."""
+
+import dataclasses
+
+import pytest
+
+from components.core.artifacts import datasets
+from components.core.errors import ConfigError
+from components.train.config import TrainConfig, label_count
+from tests.inputs import artifacts
+
+
+def dataset_of(classes: int, unlabelled: int = 0) -> datasets.Manifest:
+    """Ten training images of each class, and some without a label."""
+    manifest = artifacts.dataset(classes=[str(label) for label in range(classes)])
+    train = datasets.Split(10 * classes + unlabelled, [10] * classes, [])
+    return dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
+
+
+@pytest.mark.parametrize(
+    ("conditioning", "classes", "unlabelled", "expected"),
+    [
+        ("auto", 3, 0, 3),
+        ("auto", 3, 1, 0),
+        ("auto", 1, 0, 0),
+        ("auto", 0, 20, 0),
+        ("class", 3, 0, 3),
+        ("class", 1, 0, 1),
+        ("none", 3, 0, 0),
+    ],
+)
+def test_networks_take_classes_where_every_image_has_a_label(
+    conditioning: str, classes: int, unlabelled: int, expected: int
+) -> None:
+    config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
+    assert label_count(config, dataset_of(classes, unlabelled)) == expected
+
+
+def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:
+    config = TrainConfig(dataset="pictures", checkpoints="-", conditioning="class")
+    with pytest.raises(ConfigError, match=r"^conditioning .* 1 of the 31 .* of pictures"):
+        label_count(config, dataset_of(3, 1))
