@@ -1,5 +1,7 @@
 """Settings of the train stage."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -31,6 +33,14 @@ class TrainConfig:
         str, Setting("The digest that initial_checkpoint must have; computed when empty.", digest=True)
     ] = ""
     steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 10_000
+    minutes: Annotated[
+        float,
+        Setting(
+            "Minutes to train for instead of `steps`, whose number then follows from the speed measured at the start. "
+            "A training that goes on keeps it. Start-up and checkpoints come on top. 0: no such budget.",
+            at_least=0.0,
+        ),
+    ] = 0.0
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
     critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 2.4e-3
@@ -148,12 +158,15 @@ class TrainConfig:
 
 
 def deciding_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that decide the result.
+    """Return the settings that decide the result; of a time budget, the steps that it came to."""
+    found, digest = values_in_key(config), config.initial_checkpoint_digest
+    del found["minutes"]
+    return found | ({"initial_checkpoint_digest": digest} if digest else {})
 
-    An empty digest of the initial checkpoint is left out, so that trainings from before this setting keep their digest.
-    """
-    digest = config.initial_checkpoint_digest
-    return values_in_key(config) | ({"initial_checkpoint_digest": digest} if digest else {})
+
+def with_kept_steps(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """Return the settings of a training that goes on: with a time budget, the steps are those of its checkpoint."""
+    return dataclasses.replace(config, steps=settings["steps"]) if config.minutes else config
 
 
 def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:

@@ -17,12 +17,13 @@ from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError, DataError, TrainingDiverged
+from components.core.networks.gan import NetworkConfig
 from components.core.networks.precision import choose_precision
 from components.core.stage.signals import deferred
 from components.core.storage.location import Location
-from components.train import environment, rollback, uploads
+from components.train import budget, environment, rollback, uploads
 from components.train.batches import Batches
-from components.train.config import TrainConfig, deciding_settings, label_count
+from components.train.config import TrainConfig, deciding_settings, label_count, with_kept_steps
 from components.train.monitoring import limits
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.progress import Progress
@@ -47,11 +48,12 @@ def train(
     folder: Location,
     found: Found | None,
     cluster: Cluster | None = None,
-) -> None:
+) -> TrainConfig:
     """Train from the checkpoint found (None: from the start) to `config.steps`, keeping checkpoints in the folder.
 
     The start is the initial checkpoint, if there is one: `config` then has its digest. With a cluster every worker
-    trains and the chief alone writes; each returns when all have come to the end.
+    trains and the chief alone writes; each returns when all have come to the end: the settings, with the steps that a
+    time budget came to.
     """
     set_threads(exact=config.reproducibility == "exact")
     strategy = choose_strategy(
@@ -61,14 +63,27 @@ def train(
     if not workers.is_chief:
         # Again: by now nobody but the chief writes there.
         found = checkpoints.newest(folder)
+        config = config if found is None else with_kept_steps(config, found[1].settings)
     precision = choose_precision(config.precision, strategy)
     with workers.or_try_again(), name_what_to_lower(config):
         # The precision that was chosen: `auto` asks the hardware, which may differ.
         common = {**common_settings(config, manifest), "precision": precision}
         workers.require_same(common, 0 if found is None else found[1].step)
-        session = Session(config, manifest, folder, strategy, workers, precision)
+        splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
+        network = network_of(config, manifest.image, label_count(config, manifest))
+        if config.minutes and found is None:
+            wgan = WganStep(config, network, strategy, precision)
+            steps = workers.largest(budget.measured_steps(config, wgan, batches_of(splits[0], network, config)))
+            config = dataclasses.replace(config, steps=steps)
+        session = Session(config, manifest, splits, network, folder, strategy, workers, precision)
         session.begin(found)
         session.run()
+    return config
+
+
+def batches_of(images: dataset_reader.Images, network: NetworkConfig, config: TrainConfig) -> Batches:
+    """Return the batches that networks are trained on: with labels if they take any."""
+    return Batches(images, images.labels if network.classes else None, config)
 
 
 class Session:
@@ -78,25 +93,24 @@ class Session:
         self,
         config: TrainConfig,
         manifest: datasets.Manifest,
+        splits: tuple[dataset_reader.Images, ...],  # of training and validation
+        network: NetworkConfig,
         folder: Location,
         strategy: tf.distribute.Strategy,
         workers: Agreement,
         precision: str,
     ) -> None:
         self._config, self._manifest, self._folder, self._workers = config, manifest, folder, workers
-        self._images = dataset_reader.open_split(config.dataset, manifest, "train")
-        held_out = dataset_reader.open_split(config.dataset, manifest, "validation")
-        self._network = network_of(config, manifest.image, label_count(config, manifest))
+        self._images, self._network = splits[0], network
         self._new_wgan = functools.partial(WganStep, config, self._network, strategy, precision)
         self._wgan = self._new_wgan()
         self._class_counts = manifest.splits["train"].class_counts if self._network.classes else []
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
-        splits = ((self._images, self._images.labels), (held_out, held_out.labels))
-        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *splits)
+        labelled = [(images, images.labels) for images in splits]
+        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *labelled)
         self._rollbacks = Rollbacks(config)
-        labels = self._images.labels if self._network.classes else None
-        self._batches = Batches(self._images, labels, config)
+        self._batches = batches_of(self._images, network, config)
         self._samples = SampleGrid(config, self._network)
         self._uploads = uploads.Uploads(folder if workers.is_chief else None)
         self._at_start = {**self._progress.state(), **self._monitor.state()}

@@ -14,7 +14,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import uploads, warm_start
-from components.train.config import TrainConfig, deciding_settings, label_count
+from components.train.config import TrainConfig, deciding_settings, label_count, with_kept_steps
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +44,14 @@ def run(config: TrainConfig) -> StageResult:
     if config.initial_checkpoint and not checkpoints.steps(location):
         warm_start.require_fitting(config, manifest)
     identity = {**deciding_settings(config), "dataset_digest": manifest.digest}
-    if config.learning_rate_decay == "none":
-        del identity["steps"]  # such a training may be lengthened
-    _claim(location, identity, writes)
+    if config.learning_rate_decay == "none" or config.minutes:
+        del identity["steps"]  # such a training may be lengthened, or finds them itself
+    _claim(location, {**identity, "minutes": config.minutes} if config.minutes else identity, writes)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         found = checkpoints.newest(location)
         if found is not None:
             _require_own(*found, identity)
+            config = with_kept_steps(config, found[1].settings)
         if found is not None and found[1].step > config.steps:
             raise ConfigError(
                 f"steps must be at least {found[1].step}, what {location} has been trained for, got {config.steps}; "
@@ -68,7 +69,7 @@ def run(config: TrainConfig) -> StageResult:
             dataset_reader.fetch(config.dataset, manifest, "train", "validation")
             from components.train.loop import train
 
-            train(config, manifest, location, found, cluster)
+            config = train(config, manifest, location, found, cluster)
     folder = checkpoints.step_folder(location, config.steps)
     if not writes:
         folder.require(checkpoints.MANIFEST, "checkpoint")

@@ -101,6 +101,30 @@ def test_a_signal_has_its_exit_code_and_the_step_reached_is_kept(
     assert steps == [*range(1, steps[-1] + 1)]
 
 
+def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_dataset: Path, tmp_path: Path) -> None:
+    folder, lines = tmp_path / "budget", []
+    with programs.start(slow_command(tiny_dataset, folder, minutes=0.02)) as process:
+        for line in process.stderr:
+            lines.append(line)
+            if " step 7 of " in line:
+                process.send_signal(signal.SIGTERM)
+    assert process.returncode == errors.TERMINATED, "".join(lines)
+    stopped = checkpoints.newest(folder)
+    assert stopped is not None
+    steps = stopped[1].settings["steps"]
+    assert stopped[1].step < steps
+    assert f" {steps} steps fit" in "".join(lines)
+    for message in ("on from step", "already complete"):
+        done = train(tiny_dataset, folder, minutes=0.02)
+        assert (done.returncode, message in done.stderr) == (0, True), done.stderr
+    assert checkpoints.steps(folder)[-1] == steps
+    assert train(tiny_dataset, tmp_path / "steps", steps=steps).returncode == 0
+    assert left_by(folder) == left_by(tmp_path / "steps")
+    refused = train(tiny_dataset, folder, minutes=0.03)
+    assert refused.returncode == errors.BAD_CONFIGURATION
+    assert "minutes" in refused.stderr
+
+
 def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
     done = train(tiny_dataset, uninterrupted)

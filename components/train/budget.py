@@ -1,0 +1,31 @@
+"""How many steps fit into a time budget, measured at the start of a training."""
+
+import logging
+import statistics
+import time
+
+from components.train.batches import Batches
+from components.train.config import TrainConfig
+from components.train.step import WganStep
+
+log = logging.getLogger(__name__)
+
+_BLOCK_STEPS, _LEAST_BLOCKS, _LEAST_SECONDS = 10, 5, 5.0
+
+
+def measured_steps(config: TrainConfig, wgan: WganStep, batches: Batches) -> int:
+    """Return how many steps take `config.minutes`, by the median of some blocks of a training that is thrown away."""
+    log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
+    seconds: list[float] = []
+    wgan.run_block(*batches.block(0, _BLOCK_STEPS))["finite"].numpy()  # compiles
+    while len(seconds) < _LEAST_BLOCKS or sum(seconds) < _LEAST_SECONDS:
+        started = time.monotonic()
+        wgan.run_block(*batches.block(len(seconds) * _BLOCK_STEPS, _BLOCK_STEPS))["finite"].numpy()
+        seconds.append(time.monotonic() - started)
+    steps = max(1, round(60 * config.minutes * _BLOCK_STEPS / statistics.median(seconds)))
+    log.info(
+        "train: %.3g ms a step, so %d steps fit; --steps %d without minutes repeats this training",
+        1000 * statistics.median(seconds) / _BLOCK_STEPS,
+        *(steps, steps),
+    )
+    return steps
