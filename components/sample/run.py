@@ -47,7 +47,10 @@ def run(config: SampleConfig) -> StageResult:
 
 
 def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
-    """Return the labels of each row of the grid; a single row is laid out square. No rows if it takes no labels."""
+    """Return the labels of each row of the grid; a single row is laid out square.
+
+    No rows if the model takes no labels, or if there would be only one image of a class: `sample` then chooses classes.
+    """
     if not model.class_counts:
         if config.class_name:
             raise ConfigError(
@@ -57,8 +60,8 @@ def _rows(config: SampleConfig, model: models.Description) -> list[list[int]]:
         return []
     if config.class_name:
         return [[_label(config.class_name, model.classes)] * config.count]
-    rows = min(len(model.classes), config.count)
-    return [[label] * (config.count // rows) for label in range(rows)]
+    each = config.count // len(model.classes)
+    return [[label] * each for label in range(len(model.classes))] if each > 1 else []
 
 
 def _label(name: str, classes: list[str]) -> int:

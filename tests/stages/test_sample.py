@@ -67,6 +67,16 @@ def test_the_grid_shows_the_champions_images_in_a_folder_and_in_a_bucket(
     assert (tmp_path / "here.png").read_bytes() == grids.png_grid(images.numpy())
 
 
+def test_too_few_images_for_a_row_of_each_class_are_a_square_of_any(
+    conditional: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, registry = conditional
+    assert _sample("--registry", registry, "--count", 5, "--seed", 4, "--out", tmp_path / "grid.png") == 0
+    sample = tf.saved_model.load(str(model)).signatures["sample"]
+    images = sample(seed=tf.constant(4, tf.int64), count=tf.constant(5, tf.int64))["images"].numpy()
+    assert (tmp_path / "grid.png").read_bytes() == grids.png_grid(images)
+
+
 @pytest.mark.parametrize(
     ("flags", "labels", "columns"),
     [
