@@ -74,8 +74,10 @@ class Judge:
 
     def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
         """Score a generator that takes labels of so many classes; 0 for none."""
-        drawn = self.draw(generator, classes)
-        labels = samples.draw_labels(self._sampled(generator, classes), _SAMPLES, seed=0)
+        sampled = self._sampled(generator, classes)
+        batches = samples.draw(sampled, self._data.manifest.image, _SAMPLES, seed=0)
+        drawn = np.concatenate([images for images, _ in batches])
+        labels = samples.draw_labels(sampled, _SAMPLES, seed=0)
         known = None if labels is None else labels.numpy()
         found = scores.score(self._reference, [drawn], "samples", known)
         ratios = np.array([1.0]) if found.shares is None else found.shares / self._reference.shares
@@ -89,12 +91,6 @@ class Judge:
             if known is not None:
                 row["held_out"].append(_rounded(self._held_out.class_accuracy(drawn, known)))
         return row
-
-    def draw(self, generator: keras.Model, classes: int) -> np.ndarray:
-        """Draw the samples that are scored: uint8 [10,000, height, width, channels]."""
-        sampled = self._sampled(generator, classes)
-        batches = samples.draw(sampled, self._data.manifest.image, _SAMPLES, seed=0)
-        return np.concatenate([images for images, _ in batches])
 
     def _sampled(self, generator: keras.Model, classes: int) -> samples.Generator:
         counts = self._data.manifest.splits["train"].class_counts if classes else ()

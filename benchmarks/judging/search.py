@@ -27,6 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from components.core.metrics import set_distances
+from components.core.metrics.whitening import COMPONENTS_AT_MOST, fit_whitening
+
 # The train stage's defaults before this search.
 DEFAULTS: dict[str, Any] = {
     "seed": 0,
@@ -353,33 +356,23 @@ class Judge:
             adam.step()
             rates.step()
         self._features.eval()
-        mean, covariance = _moments(self._embed(images).double())
-        values, vectors = torch.linalg.eigh(covariance)
-        self._mean, self._projection = mean, vectors[:, -64:] / values[-64:].sqrt()
-        self._real = self._whitened_moments(validation)
+        self._whitening = fit_whitening(self._embed(images).cpu().numpy(), COMPONENTS_AT_MOST)
+        self._real = self._whitened(validation)
         self.floor = self.distance(images[: len(validation)])
 
     @torch.no_grad()
     def _embed(self, images: torch.Tensor) -> torch.Tensor:
         return torch.cat([self._features(_to_floats(part)) for part in images.split(_EVALUATED)])
 
-    def _whitened_moments(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return _moments((self._embed(images).double() - self._mean) @ self._projection)
+    def _whitened(self, images: torch.Tensor) -> np.ndarray:
+        return self._whitening(self._embed(images).cpu().numpy())
 
     def distance(self, images: torch.Tensor) -> float:
-        (mean, covariance), (real_mean, real_covariance) = self._whitened_moments(images), self._real
-        values, vectors = torch.linalg.eigh(real_covariance)
-        root = vectors * values.clamp(min=0).sqrt() @ vectors.T
-        shared = torch.linalg.eigvalsh(root @ covariance @ root).clamp(min=0).sqrt().sum()
-        return float((mean - real_mean).square().sum() + covariance.trace() + real_covariance.trace() - 2 * shared)
+        return set_distances.frechet_distance(self._whitened(images), self._real)
 
     @torch.no_grad()
     def accuracy(self, images: torch.Tensor, labels: torch.Tensor) -> float:
         return float((self._logits(self._embed(images)).argmax(1) == labels).double().mean())
-
-
-def _moments(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return features.mean(0), torch.cov(features.T)
 
 
 def _to_floats(pixels: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 import logging
 import statistics
 import time
+from collections.abc import Callable
 
 from components.train.batches import Batches
 from components.train.config import TrainConfig
@@ -13,8 +14,9 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS, _LEAST_BLOCKS, _LEAST_SECONDS = 10, 5, 5.0
 
 
-def measured_steps(config: TrainConfig, wgan: WganStep, batches: Batches) -> int:
+def measured_steps(new_wgan: Callable[[], WganStep], batches: Batches, config: TrainConfig) -> int:
     """Return how many steps take `config.minutes`, by the median of some blocks of a training that is thrown away."""
+    wgan = new_wgan()
     log.info("train: measuring the speed for a budget of %g minutes", config.minutes)
     seconds: list[float] = []
     wgan.run_block(*batches.block(0, _BLOCK_STEPS))["finite"].numpy()  # compiles

@@ -183,5 +183,6 @@ def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:
             "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
             "class, or IDX files of labels beside those of images)"
         )
-    useful = not unlabelled and manifest.class_count > 1
-    return manifest.class_count if config.conditioning == "class" or (config.conditioning == "auto" and useful) else 0
+    if config.conditioning == "none" or (config.conditioning == "auto" and (unlabelled or manifest.class_count < 2)):
+        return 0
+    return manifest.class_count

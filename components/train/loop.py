@@ -72,8 +72,8 @@ def train(
         splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
         network = network_of(config, manifest.image, label_count(config, manifest))
         if config.minutes and found is None:
-            wgan = WganStep(config, network, strategy, precision)
-            steps = workers.largest(budget.measured_steps(config, wgan, batches_of(splits[0], network, config)))
+            new_wgan = functools.partial(WganStep, config, network, strategy, precision)
+            steps = workers.largest(budget.measured_steps(new_wgan, batches_of(splits[0], network, config), config))
             config = dataclasses.replace(config, steps=steps)
         session = Session(config, manifest, splits, network, folder, strategy, workers, precision)
         session.begin(found)
