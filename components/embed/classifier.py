@@ -7,7 +7,7 @@ before the activation, so that none of them is dead.
 import keras
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import gan
+from components.core.networks.cost import doublings
 from components.core.networks.normalization import BatchNormalization
 
 FEATURES = 64
@@ -26,7 +26,7 @@ def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
 
     images = keras.Input((image.height, image.width, image.channels), name="images")
     x = images
-    for level in range(max(2, gan.doublings(image))):
+    for level in range(max(2, doublings(image))):
         x = keras.layers.Conv2D(
             _FILTERS * min(2**level, 4),
             3,

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from components.core.storage import buckets
 from components.core.storage.location import Location
+from pipeline.local.estimates import as_duration
+from pipeline.local.plan import Planned
 from pipeline.local.runner import DONE, FAILED, INTERRUPTED, NOT_RUN, SKIPPED, UNCHANGED, Progress
 from pipeline.package.reader import Task
 from pipeline.package.values import as_text
@@ -30,11 +32,13 @@ def print_run(progress: dict[Task, Progress]) -> None:
     _print(table)
 
 
-def print_plan(rows: list[tuple[str, str, str]]) -> None:
-    """Print stage, what will happen, and why."""
-    table = _table("stage", "plan", "why")
-    for name, outcome, why in rows:
-        table.add_row(name, Text(outcome, "cyan" if outcome == UNCHANGED else ""), Text(why))
+def print_plan(rows: list[Planned]) -> None:
+    """Print stage, what will happen, how long it will take, and why."""
+    table = _table("stage", "plan", "time", "why")
+    table.columns[2].justify = "right"
+    for row in rows:
+        duration = "" if row.seconds is None else as_duration(row.seconds)
+        table.add_row(row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), duration, Text(row.why))
     _print(table)
 
 

@@ -81,6 +81,10 @@ class Cache:
         before = {name: value for name, value in entry.maker.items() if name in maker}
         return Found(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
 
+    def newest(self, task: str) -> Kept | None:
+        """Return the result of a task that the latest run kept."""
+        return max(self._all(task), key=lambda entry: entry.run, default=None)
+
     def keep(self, task: str, parts: dict[str, Any], maker: dict[str, str], outputs: dict[str, Any], run: int) -> None:
         """Keep a result, whole or not at all; `wgan plan` compares with the entry of the latest run."""
         uris = [value for name, value in outputs.items() if name.endswith("_uri") and isinstance(value, str)]
@@ -92,7 +96,7 @@ class Cache:
         return self._folder / task / cache_key.key_of(parts)
 
     def _reason(self, task: str, parts: dict[str, Any], unknown: Collection[str] = ()) -> str:
-        newest = max(self._all(task), key=lambda entry: entry.run, default=None)
+        newest = self.newest(task)
         changed = _differences(newest.parts, parts, unknown) if newest else []
         return "; ".join(changed) or "it has not been run yet"
 

@@ -1,7 +1,7 @@
 """Which stages a run would run, and why, without running them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.core import errors
 from components.core.errors import StageError
@@ -9,6 +9,7 @@ from components.core.stage.executor import OF_THE_RUN
 from pipeline.local import processes
 from pipeline.local.cache import Cache, key_parts
 from pipeline.local.containers import Containers
+from pipeline.local.estimates import Estimates
 from pipeline.local.processes import Processes
 from pipeline.local.runner import SKIPPED, UNCHANGED, call_of, unchanged, unmet_condition
 from pipeline.package.reader import Package, Task
@@ -19,6 +20,15 @@ RUNS, MAYBE = "runs", "perhaps"
 _READING_STAGE = "decide"
 
 
+class Planned(NamedTuple):
+    """What will happen to a task."""
+
+    task: str
+    outcome: str  # `runs`, `unchanged`, `skipped` or `perhaps`
+    seconds: float | None  # that it will take, if it runs and that can be estimated
+    why: str
+
+
 class PlanFailed(StageError):
     """A stage that the plan had to run failed; the message and the exit code are that stage's."""
 
@@ -27,13 +37,8 @@ class PlanFailed(StageError):
         self.exit_code = exit_code
 
 
-def plan(
-    package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers
-) -> list[tuple[str, str, str]]:
+def plan(package: Package, parameters: dict[str, Any], root: Path, place: Processes | Containers) -> list[Planned]:
     """Decide every task as far as that can be known now, were it run in that place.
-
-    Returns:
-        For each task its name, `runs`, `unchanged`, `skipped` or `perhaps`, and why.
 
     Raises:
         PlanFailed: The source cannot be read.
@@ -41,10 +46,14 @@ def plan(
     made: dict[Task, dict[str, Any]] = {}
     # The resolver only needs the placeholders to be there: what depends on the run's own name is never kept anyway.
     resolver = Resolver(parameters, made, placeholders_of(f"{package.name}-next", str(root)))
-    cache = Cache(root)
-    return [
-        (task.name, *(_gate(task, resolver) or _decide(task, resolver, cache, made, place))) for task in package.tasks
-    ]
+    cache, estimated = Cache(root), Estimates(root, parameters)
+    found = []
+    for task in package.tasks:
+        outcome, why = _gate(task, resolver) or _decide(task, resolver, cache, made, place)
+        runs = outcome in (RUNS, MAYBE)
+        seconds = estimated.of(task.stage, resolver.inputs(task)) if runs else None
+        found.append(Planned(task.name, outcome, seconds, why))
+    return found
 
 
 def _gate(task: Task, resolver: Resolver) -> tuple[str, str] | None:

@@ -21,10 +21,10 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks.convolutions import KERNEL, STRIDE, PixelsToFeatures
+from components.core.networks.cost import doublings
 from components.core.networks.normalization import BatchNormalization, ExactLayerNormalization
 
 _LEAK = 0.2
-_LARGEST_SEED = 8
 _WEIGHTS_STDDEV = 0.02
 
 
@@ -45,11 +45,6 @@ class NetworkConfig:
     @staticmethod
     def from_json(value: dict[str, Any]) -> "NetworkConfig":
         return NetworkConfig(**{**value, "image": ImageShape(**value["image"])})
-
-
-def doublings(image: ImageShape) -> int:
-    """Return how often the generator doubles its sides, at least once, from 8 pixels at most."""
-    return max(1, math.ceil(math.log2(max(image.height, image.width) / _LARGEST_SEED)))
 
 
 def build_generator(

@@ -117,7 +117,7 @@ class Home:
         self._scratch.mkdir(parents=True, exist_ok=True)
         place = Stages(world, Path(tempfile.mkdtemp(dir=self._scratch)))
         found = plan.plan(PIPELINE, self.values(world), self.root, place)  # type: ignore[arg-type]
-        return {name: (outcome, why) for name, outcome, why in found}
+        return {row.task: (row.outcome, row.why) for row in found}
 
     def run(self, world: World) -> dict[str, str]:
         """The state of each stage."""
