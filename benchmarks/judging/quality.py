@@ -5,11 +5,14 @@ function of the updates made, which other load on the machine does not change; `
 what an update costs. A line of results is one score of one generator's average:
 
     candidate, seed   what was trained
+    train_images      how many images it was trained on, the first of the training split
     steps             generator updates of the whole run, over which the learning rates fall
     step, images      generator updates, and images of the training set drawn by the critic, when it was scored
     cpu_seconds       processor time of the training until then, of all threads
     scores            of 10,000 samples against the 10,000 test images, by the evaluate stage's own functions; `floor`
-                      for as many training images
+                      for as many training images. `copy_share` is the share of samples that are as close to an image
+                      trained on as the closest hundredth of the test images
+    validation        FCD of as many samples as there are validation images from these
     classes           lowest and highest share of a class among the samples over its share among the test images
     held_out          `held_out.py`'s distance, its floor, and the share of samples of the right class; with --held_out
 
@@ -34,20 +37,20 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.data.data_order import EndlessOrder
 from components.core.distributed.strategies import set_threads
-from components.core.metrics import feature_spaces
+from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.core.networks import conditioning, gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
 from components.core.storage import atomic_files
 from components.evaluate.scoring import samples, scores
 from components.train.batches import Batches
-from components.train.config import TrainConfig, label_count
+from components.train.config import TrainConfig, label_count, with_augmentation
 from components.train.step import WganStep, network_of
 
 _SAMPLES = 10_000
 _BLOCK_STEPS = 10
 _KEEP_EVERY = 500
-_SCORES = ("fcd", "untrained_fcd", "precision", "recall", "class_accuracy")
+_SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "class_accuracy")
 _KERAS_BATCH, _KERAS_MARKS = 64, (60, 120, 180, 235)  # 235 batches are 15,040 images
 
 
@@ -56,9 +59,13 @@ class Data:
 
     def __init__(self, dataset: str) -> None:
         self.manifest = datasets.Manifest.of(dataset, "")
-        self.train, self.test = (
-            dataset_reader.load_split(dataset, self.manifest, split) for split in ("train", "test")
+        self.train, self.validation, self.test = (
+            dataset_reader.load_split(dataset, self.manifest, split) for split in datasets.SPLITS
         )
+
+    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first training images, in whose order there is no sense, and their labels."""
+        return self.train[0][:count], self.train[1][:count]
 
 
 class Judge:
@@ -66,11 +73,20 @@ class Judge:
 
     def __init__(self, data: Data, embedding: str, held_out: Path | None) -> None:
         self._data = data
-        spaces = feature_spaces.load(embedding)
-        self._reference = scores.make_reference(spaces, data.train[0], data.test[0], _SAMPLES, seed=0)
+        self._spaces = feature_spaces.load(embedding)
+        self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], _SAMPLES, seed=0)
+        self._validation = self._features(data.validation[0])
         self._held_out = HeldOutDistance(data.train, data.test, held_out) if held_out else None
         if self._held_out:
             print(f"held-out classifier: {self._held_out.accuracy:.4f} of the test images right", flush=True)
+
+    def search_copies_of(self, images: np.ndarray) -> None:
+        """Search for copies of these images from now on; they are those that a generator is trained on."""
+        trained_on = self._features(images)
+        held_out = neighbours.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
+        self._reference = dataclasses.replace(
+            self._reference, searched=np.arange(len(images)), train=trained_on, held_out=held_out
+        )
 
     def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
         """Score a generator that takes labels of so many classes; 0 for none."""
@@ -79,11 +95,14 @@ class Judge:
         drawn = np.concatenate([images for images, _ in batches])
         labels = samples.draw_labels(sampled, _SAMPLES, seed=0)
         known = None if labels is None else labels.numpy()
-        found = scores.score(self._reference, [drawn], "samples", known)
+        seen = scores.see(self._spaces, [drawn], "samples")
+        found = scores.score_seen(self._reference, seen, known)
+        some = seen.features[self._reference.spaces[0]][: len(self._validation)]
         ratios = np.array([1.0]) if found.shares is None else found.shares / self._reference.shares
         row: dict[str, Any] = {
             "scores": {name: _rounded(found.values[name]) for name in _SCORES if name in found.values},
             "floor": _rounded(self._reference.floor["fcd"]),
+            "validation": _rounded(set_distances.frechet_distance(some, self._validation)),
             "classes": [_rounded(ratios.min()), _rounded(ratios.max())],
         }
         if self._held_out:
@@ -91,6 +110,9 @@ class Judge:
             if known is not None:
                 row["held_out"].append(_rounded(self._held_out.class_accuracy(drawn, known)))
         return row
+
+    def _features(self, images: np.ndarray) -> np.ndarray:
+        return scores.see(self._spaces, [images], "real images").features[self._reference.spaces[0]]
 
     def _sampled(self, generator: keras.Model, classes: int) -> samples.Generator:
         counts = self._data.manifest.splits["train"].class_counts if classes else ()
@@ -110,17 +132,19 @@ class Candidate:
     line: str
     seed: int
     steps: int
+    train_images: int
 
     @property
     def config(self) -> TrainConfig:
         defaults = TrainConfig(dataset="-", checkpoints="-", steps=self.steps, seed=self.seed)
         changes = dict(change.split("=") for change in self.line.split())
         typed = {name: type(getattr(defaults, name))(value) for name, value in changes.items()}
-        return dataclasses.replace(defaults, **typed)
+        return with_augmentation(dataclasses.replace(defaults, **typed), self.train_images)
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"candidate": " ".join(sorted(self.line.split())) or "default", "seed": self.seed, "steps": self.steps}
+        name = " ".join(sorted(self.line.split())) or "default"
+        return {"candidate": name, "train_images": self.train_images, "seed": self.seed, "steps": self.steps}
 
 
 def train_and_score(
@@ -131,13 +155,15 @@ def train_and_score(
     network = network_of(config, data.manifest.image, label_count(config, data.manifest))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     wgan = WganStep(config, network, strategy, choose_precision(config.precision, strategy))
-    kept = work / f"{identity['candidate'].replace(' ', ',')}-{config.steps}-{config.seed}.npz"
+    kept = work / f"{'-'.join(map(str, identity.values())).replace(' ', ',')}.npz"
     used = 0.0
     if kept.exists():
         with np.load(kept) as arrays:
             wgan.restore(dict(arrays))
             used = float(arrays["cpu_seconds"])
-    batches = Batches(data.train[0], data.train[1] if network.classes else None, config)
+    images, labels = data.first(candidate.train_images)
+    judge.search_copies_of(images)
+    batches = Batches(images, labels if network.classes else None, config)
     step = int(wgan.step.numpy())
     while step < config.steps:
         started = time.process_time()
@@ -182,7 +208,8 @@ def score_keras_example(data: Data, seed: int, judge: Judge, work: Path, results
 
     def score(batch: int, logs: Any) -> None:
         if batch + 1 in _KERAS_MARKS:
-            row = {"candidate": "keras example", "seed": seed, "steps": _KERAS_MARKS[-1], "step": batch + 1}
+            row = {"candidate": "keras example", "train_images": len(data.train[0]), "seed": seed}
+            row |= {"steps": _KERAS_MARKS[-1], "step": batch + 1}
             row |= {"images": (batch + 1) * _KERAS_BATCH, "cpu_seconds": round(time.process_time() - started)}
             _write(results, {**row, **judge(example.generator, 0)})
             latents = tf.random.stateless_normal([64, keras_example.LATENT_SIZE], [0, 0], alg="philox")
@@ -206,7 +233,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _write(results: Path, row: dict[str, Any]) -> None:
     """Append a line, unless the same was scored before."""
-    key = ("candidate", "seed", "steps", "step")
+    key = ("candidate", "train_images", "seed", "steps", "step")
     if any(all(old.get(name) == row.get(name) for name in key) for old in _read(results)):
         return
     with results.open("a", encoding="utf-8") as file:
@@ -234,6 +261,7 @@ def main() -> None:
     parser.add_argument("--marks", default="500,1000", help="Steps at which to score, beside the last.")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--candidate", action="append", default=[])
+    parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
     parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
     given = parser.parse_args()
@@ -241,10 +269,13 @@ def main() -> None:
     given.work.mkdir(parents=True, exist_ok=True)
     given.results.parent.mkdir(parents=True, exist_ok=True)
 
-    runs = [Candidate(line, int(seed), given.steps) for seed in given.seeds.split(",") for line in given.candidate]
+    data = Data(given.dataset)
+    count = given.images or len(data.train[0])
+    runs = [
+        Candidate(line, int(seed), given.steps, count) for seed in given.seeds.split(",") for line in given.candidate
+    ]
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
-    data = Data(given.dataset)
     judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None)
     if given.keras_example:
         for seed in given.seeds.split(","):

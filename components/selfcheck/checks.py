@@ -13,6 +13,7 @@ from components.core.artifacts import checkpoints
 from components.core.data.data_order import EndlessOrder
 from components.core.networks import gan
 from components.train import losses, second_order
+from components.train.augmentation import augment
 from components.train.config import TrainConfig
 from components.train.step import WganStep
 
@@ -86,11 +87,13 @@ def check_losses(subject: Subject) -> Finding:
         given = gan.with_labels(first, of_first[0] if of_first else None, single.network.classes)
         return network(given, training=True)
 
-    latents, weights = fresh.critic_noise(0)
+    latents, weights, alterations = fresh.critic_noise(0)
     # Under `exact` each virtual shard is normalised by itself.
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
     fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)
+    if single.config.augmentation == "geometric":
+        real, fake = (augment(images, alterations[:, kind]) for kind, images in enumerate((real, fake)))
     points = losses.interpolate(real, fake, weights)
     norms = losses.gradient_norms(lambda images: called(fresh.critic, images, labels), points).numpy()
     penalty = (norms - 1.0) ** 2
@@ -142,7 +145,7 @@ def check_xla(subject: Subject) -> Finding:
         for inner, noise in enumerate(critic_noise):
             pixels, *labels = (array[inner] for array in batches)
             compiled.critic_update(pixels, *noise, *labels)
-        return compiled.generator_update(generator_noise, *labels)["loss"]
+        return compiled.generator_update(*generator_noise, *labels)["loss"]
 
     try:
         subject.one.run(step)

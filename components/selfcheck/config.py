@@ -35,6 +35,7 @@ class SelfcheckConfig:
     generator_normalization: str = TrainConfig.generator_normalization
     conditioning: str = TrainConfig.conditioning
     classes: Annotated[int, Setting("Classes under conditioning `class`.", at_least=1)] = 10
+    augmentation: str = TrainConfig.augmentation
     reproducibility: str = TrainConfig.reproducibility
     virtual_shards: int = TrainConfig.virtual_shards
     seed: int = TrainConfig.seed

@@ -10,6 +10,9 @@ from components.core.errors import ConfigError
 from components.core.settings import Setting, require_valid, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
+# Training images below which augmentation gains: docs/evidence/small-data.md.
+FEW_IMAGES = 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -84,6 +87,14 @@ class TrainConfig:
             "`class`: the generator draws the class that it is asked for, and the critic judges by class (projection); "
             "every training image needs a label. `auto`: `class` where they have labels of two classes or more.",
             choices=("auto", "class", "none"),
+        ),
+    ] = "auto"
+    augmentation: Annotated[
+        str,
+        Setting(
+            "`geometric`: the critic sees half of all images shifted, and half with a part cut out, real and generated "
+            f"alike, so that it does not learn few images by heart. `auto`: with fewer than {FEW_IMAGES:,} images.",
+            choices=("auto", "none", "geometric"),
         ),
     ] = "auto"
     precision: Annotated[
@@ -167,6 +178,12 @@ def deciding_settings(config: TrainConfig) -> dict[str, Any]:
 def with_kept_steps(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """Return the settings of a training that goes on: with a time budget, the steps are those of its checkpoint."""
     return dataclasses.replace(config, steps=settings["steps"]) if config.minutes else config
+
+
+def with_augmentation(config: TrainConfig, images: int) -> TrainConfig:
+    """Return the settings of a training on so many images, with the augmentation that `auto` chooses."""
+    chosen = "geometric" if images < FEW_IMAGES else "none"
+    return dataclasses.replace(config, augmentation=chosen) if config.augmentation == "auto" else config
 
 
 def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:

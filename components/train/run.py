@@ -14,7 +14,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import uploads, warm_start
-from components.train.config import TrainConfig, deciding_settings, label_count, with_kept_steps
+from components.train.config import TrainConfig, deciding_settings, label_count, with_augmentation, with_kept_steps
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ def run(config: TrainConfig) -> StageResult:
     _say_which_classes(config, manifest)
     config = dataclasses.replace(config, initial_checkpoint_digest=warm_start.digest(config))
     location = location_of(config, manifest.digest)
+    config = _choose_augmentation(config, manifest)
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
         warm_start.require_fitting(config, manifest)
@@ -97,6 +98,16 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
     why = f"{unlabelled:,} of {split.records:,} training images have no label" if unlabelled else "there is but one"
     chosen = f"the generator draws each of {count} classes" if count else "the generator takes no class"
     log.info("train: %s%s", chosen, "" if count or config.conditioning == "none" else f", as {why}")
+
+
+def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> TrainConfig:
+    """Replace `auto` by what the number of images asks for, and log it."""
+    images = manifest.splits["train"].records
+    chosen = with_augmentation(config, images)
+    if chosen.augmentation != "none":
+        why = f", as there are {images:,}" if config.augmentation == "auto" else ""
+        log.info("train: the critic sees images shifted and with parts cut out (augmentation geometric)%s", why)
+    return chosen
 
 
 def _require_own(folder: Location, description: checkpoints.Description, identity: dict[str, Any]) -> None:

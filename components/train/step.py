@@ -22,11 +22,11 @@ from components.core.distributed.update import (
 )
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
-from components.train import losses, second_order
+from components.train import augmentation, losses, second_order
 from components.train.config import TrainConfig
 
 # Purposes of noise, a part of its seed; with others old runs could not be repeated.
-_CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 1, 2, 3
+_AUGMENTATION, _CRITIC_LATENTS, _GENERATOR_LATENTS, _INTERPOLATION = 0, 1, 2, 3
 _PURPOSES = 4
 
 # EMA warm-up offset when warm-starting: step 1 keeps 99% of the inherited average. Without it the average would follow
@@ -138,7 +138,7 @@ class WganStep:
             sums = {name: sums[name] + means[name] / self._config.critic_steps for name in sums}
             finite = tf.minimum(finite, means["finite"])
             nonfinite = tf.where(nonfinite > 0, nonfinite, means["nonfinite"])
-        means = self._run(self.generator_update, self.generator_noise(), *of_batch)
+        means = self._run(self.generator_update, *self.generator_noise(), *of_batch)
         of_generator = tf.where(means["nonfinite"] > 0, means["nonfinite"] + len(self._of_critic.names), 0.0)
         return {
             "critic_loss": sums.pop("loss"),
@@ -161,22 +161,28 @@ class WganStep:
         return of_one_replica(self._strategy, self._strategy.run(update, args=of_global))
 
     def critic_update(
-        self, pixels: tf.Tensor, latents: tf.Tensor, weights: tf.Tensor, labels: tf.Tensor | None = None
+        self,
+        pixels: tf.Tensor,
+        latents: tf.Tensor,
+        weights: tf.Tensor,
+        alterations: tf.Tensor,
+        labels: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
         """Make a critic update inside a replica, and return the global means of `apply_update`.
 
         Args:
             pixels: Of the global batch, uint8 [batch_size, height, width, channels].
-            latents, weights: Of `critic_noise`.
+            latents, weights, alterations: Of `critic_noise`.
             labels: Of real, generated and interpolated images, int32 [batch_size], for networks that take labels.
         """
         config = self._config
 
         def terms(share: BatchShard) -> LossOutput:
-            real = gan.to_unit_range(share.of(pixels))
+            of_real, of_fake = tf.unstack(share.of(alterations), axis=1)
+            real = self._altered(gan.to_unit_range(share.of(pixels)), of_real)
             mine = None if labels is None else share.of(labels)
             both = None if mine is None else tf.concat([mine, mine], axis=0)
-            fake = tf.stop_gradient(self._draw(share.of(latents), mine))
+            fake = tf.stop_gradient(self._altered(self._draw(share.of(latents), mine), of_fake))
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both), 2)
             gap = real_scores - fake_scores
             loss = losses.critic_loss(real_scores, fake_scores)
@@ -196,13 +202,15 @@ class WganStep:
                 variable.assign(tf.clip_by_value(variable, -config.clip_value, config.clip_value))
         return means
 
-    def generator_update(self, latents: tf.Tensor, labels: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+    def generator_update(
+        self, latents: tf.Tensor, alterations: tf.Tensor, labels: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
         """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
         def terms(share: BatchShard) -> LossOutput:
             mine = None if labels is None else share.of(labels)
             with recorded_statistics() as statistics:
-                fake = self._draw(share.of(latents), mine)
+                fake = self._altered(self._draw(share.of(latents), mine), share.of(alterations))
             return LossOutput(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
 
         means = apply_update(
@@ -226,6 +234,9 @@ class WganStep:
     def _draw(self, latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
+    def _altered(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        return augmentation.augment(images, numbers) if self._config.augmentation == "geometric" else images
+
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         """Return scores [n]; on one CPU of each half of the images apart, so that threads compute side by side."""
         count = images.shape[0]
@@ -239,18 +250,28 @@ class WganStep:
     def _score_at_once(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         return self.critic(gan.with_labels(images, labels, self._classes), training=True)[:, 0]
 
-    def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draw latents [batch_size, latent_size] and interpolation weights [batch_size] for a critic update."""
+    def critic_noise(self, inner: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draw the noise of a critic update, for the global batch.
+
+        Returns:
+            Latents [batch_size, latent_size], interpolation weights [batch_size], and the numbers that decide how
+            real and generated images are augmented [batch_size, 2, augmentation.NUMBERS].
+        """
         shape = [self._config.batch_size, self._config.latent_size]
         return (
             self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner),
             self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner),
+            self._alterations(inner)[:, :2],
         )
 
-    def generator_noise(self) -> tf.Tensor:
-        """Draw latents [batch_size, latent_size] for the generator update of this step."""
+    def generator_noise(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draw latents, and numbers [batch_size, augmentation.NUMBERS], for the generator update of this step."""
         shape = [self._config.batch_size, self._config.latent_size]
-        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0)
+        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0), self._alterations(0)[:, 2]
+
+    def _alterations(self, inner: int) -> tf.Tensor:
+        shape = [self._config.batch_size, 3, augmentation.NUMBERS]
+        return self._noise(tf.random.stateless_uniform, shape, _AUGMENTATION, inner)
 
     def _noise(self, draw: Any, shape: list[int], purpose: int, inner: int) -> tf.Tensor:
         """Draw noise for the global batch: a function of seed, purpose, step, inner step and rollbacks alone."""

@@ -104,7 +104,10 @@ def selfcheck(*flags: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
-    [["--critic_steps=2"], pytest.param(["--conditioning=class", "--classes=3"], marks=pytest.mark.long)],
+    [
+        ["--critic_steps=2", "--augmentation=geometric"],
+        pytest.param(["--conditioning=class", "--classes=3"], marks=pytest.mark.long),
+    ],
 )
 def test_it_passes_here_and_says_what_it_could_not_check(more: list[str]) -> None:
     done = selfcheck("--height=12", "--width=10", "--batch_size=8", "--base_filters=4", *more)

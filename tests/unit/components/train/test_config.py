@@ -1,4 +1,4 @@
-"""Tests for config.py: whether the networks of a training take classes."""
+"""Tests for config.py: what a training does by the labels and the number of its images."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError
-from components.train.config import TrainConfig, label_count
+from components.train.config import FEW_IMAGES, TrainConfig, label_count, with_augmentation
 from tests.inputs import artifacts
 
 
@@ -34,6 +34,15 @@ def test_networks_take_classes_where_every_image_has_a_label(
 ) -> None:
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
     assert label_count(config, dataset_of(classes, unlabelled)) == expected
+
+
+@pytest.mark.parametrize(
+    ("augmentation", "images", "expected"),
+    [("auto", FEW_IMAGES - 1, "geometric"), ("auto", FEW_IMAGES, "none"), ("none", 10, "none")],
+)
+def test_few_images_are_augmented(augmentation: str, images: int, expected: str) -> None:
+    config = TrainConfig(dataset="-", checkpoints="-", augmentation=augmentation)
+    assert with_augmentation(config, images) == dataclasses.replace(config, augmentation=expected)
 
 
 def test_classes_that_some_images_lack_are_refused_with_their_number() -> None:

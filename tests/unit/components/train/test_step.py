@@ -13,6 +13,7 @@ import tensorflow as tf
 from components.core.artifacts.datasets import ImageShape
 from components.core.networks import gan
 from components.train import losses
+from components.train.augmentation import NUMBERS, augment
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
 
@@ -70,14 +71,22 @@ CASES = {
             "steps": 60,
         },
     ),
-    "uneven shares, with classes": Case((4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "class"}),
+    "uneven shares, with classes, augmented": Case(
+        (4,), 1e-9, "float64", 50, {"batch_size": 10, "conditioning": "class", "augmentation": "geometric"}
+    ),
     "exact": Case((8,), 0.0, "float32", 10, {"reproducibility": "exact"}),
-    "exact, clipping, with classes": Case(
+    "exact, clipping, with classes, augmented": Case(
         (4,),
         0.0,
         "float32",
         10,
-        {"reproducibility": "exact", "constraint": "weight_clipping", "conditioning": "class", "batch_size": 16},
+        {
+            "reproducibility": "exact",
+            "constraint": "weight_clipping",
+            "conditioning": "class",
+            "batch_size": 16,
+            "augmentation": "geometric",
+        },
     ),
 }
 
@@ -216,14 +225,17 @@ def test_scores_of_halves_are_those_of_the_whole(here: tf.distribute.Strategy, c
         np.testing.assert_allclose(halved, whole, rtol=1e-5, atol=1e-8)
 
 
-def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distribute.Strategy) -> None:
+@pytest.mark.parametrize("augmentation", ["none", "geometric"])
+def test_conditional_losses_are_those_of_the_labels_as_documented(
+    here: tf.distribute.Strategy, augmentation: str
+) -> None:
     """Real, drawn and interpolated images have the labels of the batch; the generator's are those of the last one.
 
     Recomputed outside the step, from weights that hardly move and seeds as documented: (run seed, (step * critic_steps
     + inner) * 4 + purpose). Without labels selfcheck does the same.
     """
     rates = {"critic_learning_rate": 1e-12, "generator_learning_rate": 1e-12}
-    wgan, other = (make(here, conditioning="class", **rates) for _ in range(2))
+    wgan, other = (make(here, conditioning="class", augmentation=augmentation, **rates) for _ in range(2))
     kernel = next(variable for variable in other.critic.variables if "score_of_classes" in variable.path)
     for each in (wgan, other):  # classes that matter from the start
         each.restore(other.state_arrays() | {f"critic/{kernel.path}": 50 * kernel.numpy()})
@@ -235,13 +247,17 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distr
         latents = tf.random.stateless_normal([8, 6], tf.constant([0, position], tf.int64))
         return other.generator([latents, tf.one_hot(of_batch, CLASSES)], training=True)
 
+    def altered(images: tf.Tensor, position: int, purpose: int) -> tf.Tensor:
+        numbers = tf.random.stateless_uniform([8, 3, NUMBERS], tf.constant([0, position], tf.int64))
+        return images if augmentation == "none" else augment(images, numbers[:, purpose])
+
     def scores(images: tf.Tensor, of_batch: np.ndarray) -> tf.Tensor:
         return other.critic([images, tf.one_hot(of_batch, CLASSES)])[:, 0]
 
     expected, slopes = [], []
     for inner in range(2):
-        real, of_batch = gan.to_unit_range(tf.constant(pixels[0, inner])), labels[0, inner]
-        fake = drawn(4 * inner + 1, of_batch)
+        real, of_batch = altered(gan.to_unit_range(tf.constant(pixels[0, inner])), 4 * inner, 0), labels[0, inner]
+        fake = altered(drawn(4 * inner + 1, of_batch), 4 * inner, 1)
         weights = tf.random.stateless_uniform([8], tf.constant([0, 4 * inner + 3], tf.int64))
         points = losses.interpolate(real, fake, weights)
         norms = losses.gradient_norms(functools.partial(scores, of_batch=of_batch), points)
@@ -250,9 +266,10 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(here: tf.distr
     assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(expected), rel=1e-5)
     assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(slopes), rel=1e-5)
     last = labels[0, 1]
-    assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(drawn(2, last), last)), rel=1e-4)
+    fake = altered(drawn(2, last), 0, 2)
+    assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(fake, last)), rel=1e-4)
     # The same with other labels is something else, or this would have shown nothing.
-    mixed = np.mean(scores(drawn(2, last), labels[0, 0]))
+    mixed = np.mean(scores(fake, labels[0, 0]))
     assert abs(float(reported["generator_loss"][0]) + mixed) > 1e-2 * abs(mixed)
 
 
