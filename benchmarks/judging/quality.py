@@ -32,10 +32,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.judging.held_out import HeldOutDistance
-from benchmarks.training import keras_example
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
-from components.core.data.data_order import EndlessOrder
 from components.core.distributed.strategies import set_threads
 from components.core.metrics import feature_spaces, neighbours, set_distances
 from components.core.networks import conditioning, gan
@@ -47,11 +45,10 @@ from components.train.batches import Batches
 from components.train.config import TrainConfig, label_count, with_augmentation
 from components.train.step import WganStep, network_of
 
-_SAMPLES = 10_000
+SAMPLES = 10_000
 _BLOCK_STEPS = 10
 _KEEP_EVERY = 500
 _SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "class_accuracy")
-_KERAS_BATCH, _KERAS_MARKS = 64, (60, 120, 180, 235)  # 235 batches are 15,040 images
 
 
 class Data:
@@ -74,7 +71,7 @@ class Judge:
     def __init__(self, data: Data, embedding: str, held_out: Path | None) -> None:
         self._data = data
         self._spaces = feature_spaces.load(embedding)
-        self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], _SAMPLES, seed=0)
+        self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], SAMPLES, seed=0)
         self._validation = self._features(data.validation[0])
         self._held_out = HeldOutDistance(data.train, data.test, held_out) if held_out else None
         if self._held_out:
@@ -91,10 +88,13 @@ class Judge:
     def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
         """Score a generator that takes labels of so many classes; 0 for none."""
         sampled = self._sampled(generator, classes)
-        batches = samples.draw(sampled, self._data.manifest.image, _SAMPLES, seed=0)
+        batches = samples.draw(sampled, self._data.manifest.image, SAMPLES, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
-        labels = samples.draw_labels(sampled, _SAMPLES, seed=0)
-        known = None if labels is None else labels.numpy()
+        labels = samples.draw_labels(sampled, SAMPLES, seed=0)
+        return self.score(drawn, None if labels is None else labels.numpy())
+
+    def score(self, drawn: np.ndarray, known: np.ndarray | None = None) -> dict[str, Any]:
+        """Score samples, uint8 [10,000, height, width, channels], and the classes that they were asked for, if any."""
         seen = scores.see(self._spaces, [drawn], "samples")
         found = scores.score_seen(self._reference, seen, known)
         some = seen.features[self._reference.spaces[0]][: len(self._validation)]
@@ -172,11 +172,11 @@ def train_and_score(
         used += time.process_time() - started
         step += _BLOCK_STEPS
         if not finite:
-            _write(results, {**identity, "step": step, "scores": "diverged"})
+            write_row(results, {**identity, "step": step, "scores": "diverged"})
             return
         if step in marks or step == config.steps:
             row = {**identity, "step": step, "images": step * config.critic_steps * config.batch_size}
-            _write(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, network.classes)})
+            write_row(results, {**row, "cpu_seconds": round(used), **judge(wgan.average, network.classes)})
             _write_grid(kept.with_name(f"{kept.stem}-{step:06d}.png"), wgan.average, network)
         if step % _KEEP_EVERY == 0 and step < config.steps:
             partial = kept.with_suffix(".partial.npz")
@@ -196,42 +196,11 @@ def _write_grid(file: Path, generator: keras.Model, network: gan.NetworkConfig) 
     atomic_files.write_file(file, grids.png_grid(pixels.numpy(), 8))
 
 
-def score_keras_example(data: Data, seed: int, judge: Judge, work: Path, results: Path) -> None:
-    """Train the example of the Keras documentation with a batch of 64 and score it by images seen.
-
-    An image counts once for each batch that it is in, though the example makes three critic updates of each batch.
-    """
-    keras.utils.set_random_seed(seed)
-    example = keras_example.ExampleWgan(keras_example.build_critic(), keras_example.build_generator())
-    example.compile()
-    started = time.process_time()
-
-    def score(batch: int, logs: Any) -> None:
-        if batch + 1 in _KERAS_MARKS:
-            row = {"candidate": "keras example", "train_images": len(data.train[0]), "seed": seed}
-            row |= {"steps": _KERAS_MARKS[-1], "step": batch + 1}
-            row |= {"images": (batch + 1) * _KERAS_BATCH, "cpu_seconds": round(time.process_time() - started)}
-            _write(results, {**row, **judge(example.generator, 0)})
-            latents = tf.random.stateless_normal([64, keras_example.LATENT_SIZE], [0, 0], alg="philox")
-            pixels = gan.to_pixels(example.generator(latents, training=False)).numpy()
-            atomic_files.write_file(work / f"keras_example-{seed}-{batch + 1:06d}.png", grids.png_grid(pixels, 8))
-
-    images = data.train[0]
-    order = EndlessOrder(len(images), seed).at(0, _KERAS_MARKS[-1] * _KERAS_BATCH)
-    example.fit(
-        keras_example.to_floats(images[order]),
-        batch_size=_KERAS_BATCH,
-        shuffle=False,
-        verbose=2,
-        callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=score)],
-    )
-
-
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
-def _write(results: Path, row: dict[str, Any]) -> None:
+def write_row(results: Path, row: dict[str, Any]) -> None:
     """Append a line, unless the same was scored before."""
     key = ("candidate", "train_images", "seed", "steps", "step")
     if any(all(old.get(name) == row.get(name) for name in key) for old in _read(results)):
@@ -263,7 +232,6 @@ def main() -> None:
     parser.add_argument("--candidate", action="append", default=[])
     parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
-    parser.add_argument("--keras_example", action="store_true", help="Score the example of the Keras documentation.")
     given = parser.parse_args()
     set_threads()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -277,9 +245,6 @@ def main() -> None:
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
     judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None)
-    if given.keras_example:
-        for seed in given.seeds.split(","):
-            score_keras_example(data, int(seed), judge, given.work, given.results)
     for run in left:
         train_and_score(run, data, judge, [int(mark) for mark in given.marks.split(",")], given.work, given.results)
 
