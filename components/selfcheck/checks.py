@@ -87,13 +87,13 @@ def check_losses(subject: Subject) -> Finding:
         given = gan.with_labels(first, of_first[0] if of_first else None, single.network.classes)
         return network(given, training=True)
 
-    latents, weights, alterations = fresh.critic_noise(0)
+    latents, weights, numbers = fresh.critic_noise(0)
     # Under `exact` each virtual shard is normalised by itself.
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
     fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)
     if single.config.augmentation == "geometric":
-        real, fake = (augment(images, alterations[:, kind]) for kind, images in enumerate((real, fake)))
+        real, fake = (augment(images, numbers[:, kind]) for kind, images in enumerate((real, fake)))
     points = losses.interpolate(real, fake, weights)
     norms = losses.gradient_norms(lambda images: called(fresh.critic, images, labels), points).numpy()
     penalty = (norms - 1.0) ** 2

@@ -165,24 +165,24 @@ class WganStep:
         pixels: tf.Tensor,
         latents: tf.Tensor,
         weights: tf.Tensor,
-        alterations: tf.Tensor,
+        numbers: tf.Tensor,
         labels: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
         """Make a critic update inside a replica, and return the global means of `apply_update`.
 
         Args:
             pixels: Of the global batch, uint8 [batch_size, height, width, channels].
-            latents, weights, alterations: Of `critic_noise`.
+            latents, weights, numbers: Of `critic_noise`.
             labels: Of real, generated and interpolated images, int32 [batch_size], for networks that take labels.
         """
         config = self._config
 
         def terms(share: BatchShard) -> LossOutput:
-            of_real, of_fake = tf.unstack(share.of(alterations), axis=1)
-            real = self._altered(gan.to_unit_range(share.of(pixels)), of_real)
+            of_real, of_fake = tf.unstack(share.of(numbers), axis=1)
+            real = self._augmented(gan.to_unit_range(share.of(pixels)), of_real)
             mine = None if labels is None else share.of(labels)
             both = None if mine is None else tf.concat([mine, mine], axis=0)
-            fake = tf.stop_gradient(self._altered(self._draw(share.of(latents), mine), of_fake))
+            fake = tf.stop_gradient(self._augmented(self._draw(share.of(latents), mine), of_fake))
             real_scores, fake_scores = tf.split(self._score(tf.concat([real, fake], axis=0), both), 2)
             gap = real_scores - fake_scores
             loss = losses.critic_loss(real_scores, fake_scores)
@@ -203,14 +203,14 @@ class WganStep:
         return means
 
     def generator_update(
-        self, latents: tf.Tensor, alterations: tf.Tensor, labels: tf.Tensor | None = None
+        self, latents: tf.Tensor, numbers: tf.Tensor, labels: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Make a generator update inside a replica, update the average and count the step; as `critic_update`."""
 
         def terms(share: BatchShard) -> LossOutput:
             mine = None if labels is None else share.of(labels)
             with recorded_statistics() as statistics:
-                fake = self._altered(self._draw(share.of(latents), mine), share.of(alterations))
+                fake = self._augmented(self._draw(share.of(latents), mine), share.of(numbers))
             return LossOutput(losses.generator_loss(self._score(fake, mine)), statistics=statistics)
 
         means = apply_update(
@@ -234,7 +234,7 @@ class WganStep:
     def _draw(self, latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         return self.generator(gan.with_labels(latents, labels, self._classes), training=True)
 
-    def _altered(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    def _augmented(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
         return augmentation.augment(images, numbers) if self._config.augmentation == "geometric" else images
 
     def _score(self, images: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
@@ -261,15 +261,17 @@ class WganStep:
         return (
             self._noise(tf.random.stateless_normal, shape, _CRITIC_LATENTS, inner),
             self._noise(tf.random.stateless_uniform, shape[:1], _INTERPOLATION, inner),
-            self._alterations(inner)[:, :2],
+            self._augmentation_numbers(inner)[:, :2],
         )
 
     def generator_noise(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Draw latents, and numbers [batch_size, augmentation.NUMBERS], for the generator update of this step."""
         shape = [self._config.batch_size, self._config.latent_size]
-        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0), self._alterations(0)[:, 2]
+        return self._noise(tf.random.stateless_normal, shape, _GENERATOR_LATENTS, 0), self._augmentation_numbers(0)[
+            :, 2
+        ]
 
-    def _alterations(self, inner: int) -> tf.Tensor:
+    def _augmentation_numbers(self, inner: int) -> tf.Tensor:
         shape = [self._config.batch_size, 3, augmentation.NUMBERS]
         return self._noise(tf.random.stateless_uniform, shape, _AUGMENTATION, inner)
 

@@ -247,7 +247,7 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
         latents = tf.random.stateless_normal([8, 6], tf.constant([0, position], tf.int64))
         return other.generator([latents, tf.one_hot(of_batch, CLASSES)], training=True)
 
-    def altered(images: tf.Tensor, position: int, purpose: int) -> tf.Tensor:
+    def augmented(images: tf.Tensor, position: int, purpose: int) -> tf.Tensor:
         numbers = tf.random.stateless_uniform([8, 3, NUMBERS], tf.constant([0, position], tf.int64))
         return images if augmentation == "none" else augment(images, numbers[:, purpose])
 
@@ -256,8 +256,8 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
 
     expected, slopes = [], []
     for inner in range(2):
-        real, of_batch = altered(gan.to_unit_range(tf.constant(pixels[0, inner])), 4 * inner, 0), labels[0, inner]
-        fake = altered(drawn(4 * inner + 1, of_batch), 4 * inner, 1)
+        real, of_batch = augmented(gan.to_unit_range(tf.constant(pixels[0, inner])), 4 * inner, 0), labels[0, inner]
+        fake = augmented(drawn(4 * inner + 1, of_batch), 4 * inner, 1)
         weights = tf.random.stateless_uniform([8], tf.constant([0, 4 * inner + 3], tf.int64))
         points = losses.interpolate(real, fake, weights)
         norms = losses.gradient_norms(functools.partial(scores, of_batch=of_batch), points)
@@ -266,7 +266,7 @@ def test_conditional_losses_are_those_of_the_labels_as_documented(
     assert float(reported["critic_loss"][0]) == pytest.approx(np.mean(expected), rel=1e-5)
     assert float(reported["gradient_norm"][0]) == pytest.approx(np.mean(slopes), rel=1e-5)
     last = labels[0, 1]
-    fake = altered(drawn(2, last), 0, 2)
+    fake = augmented(drawn(2, last), 0, 2)
     assert float(reported["generator_loss"][0]) == pytest.approx(-np.mean(scores(fake, last)), rel=1e-4)
     # The same with other labels is something else, or this would have shown nothing.
     mixed = np.mean(scores(fake, labels[0, 0]))
