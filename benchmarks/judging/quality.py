@@ -60,10 +60,6 @@ class Data:
             dataset_reader.load_split(dataset, self.manifest, split) for split in datasets.SPLITS
         )
 
-    def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first training images, in whose order there is no sense, and their labels."""
-        return self.train[0][:count], self.train[1][:count]
-
 
 class Judge:
     """Scores generators against the test images; the same latents for each of one latent size."""
@@ -161,7 +157,7 @@ def train_and_score(
         with np.load(kept) as arrays:
             wgan.restore(dict(arrays))
             used = float(arrays["cpu_seconds"])
-    images, labels = data.first(candidate.train_images)
+    images, labels = (array[: candidate.train_images] for array in data.train)  # in random order
     judge.search_copies_of(images)
     batches = Batches(images, labels if network.classes else None, config)
     step = int(wgan.step.numpy())

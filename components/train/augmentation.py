@@ -11,23 +11,23 @@ PROBABILITY = 0.5
 _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the sides of a cut-out
 
 
-def augment(images: tf.Tensor, numbers: tf.Tensor, probability: float = PROBABILITY) -> tf.Tensor:
-    """Shift each image by some pixels and cut a rectangle out of it, each with a probability.
+def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`.
 
     What comes in from outside, and what is cut out, is 0, mid-grey: black would hide a shift before a black ground.
 
     Args:
         images: [n, height, width, channels], in [-1, 1]. The result has a gradient with respect to them.
         numbers: Uniform in [0, 1), [n, NUMBERS].
-        probability: Of a shift, and of a cut-out.
     """
     height, width = images.shape[1:3]
     shifted, down, right, cut, top, left = tf.unstack(numbers, axis=1)
-    rows = _shift_matrices(height, tf.where(shifted < probability, down, 0.5), images.dtype)
-    columns = _shift_matrices(width, tf.where(shifted < probability, right, 0.5), images.dtype)
+    is_shifted = shifted < PROBABILITY
+    rows = _shift_matrices(height, tf.where(is_shifted, down, 0.5), images.dtype)
+    columns = _shift_matrices(width, tf.where(is_shifted, right, 0.5), images.dtype)
     moved = tf.einsum("nij,njkc,nlk->nilc", rows, images, columns)
     inside = _is_inside(height, top)[:, :, None] & _is_inside(width, left)[:, None, :]
-    removed = inside & (cut < probability)[:, None, None]
+    removed = inside & (cut < PROBABILITY)[:, None, None]
     return moved * tf.cast(~removed, images.dtype)[..., None]
 
 

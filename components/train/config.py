@@ -10,7 +10,7 @@ from components.core.errors import ConfigError
 from components.core.settings import Setting, require_valid, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
-# Training images below which augmentation gains: docs/evidence/small-data.md.
+# Training images from which on augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
 
 
