@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.judging import tf_gan_example
-from benchmarks.judging.quality import SAMPLES, Data, Judge, write_row
+from benchmarks.judging.quality import Data, Judge, write_row
 from benchmarks.training import keras_example
 from components.core.distributed.strategies import set_threads
 from components.core.networks import gan
@@ -26,6 +26,7 @@ from components.core.storage import atomic_files
 
 _PYTORCH = Path(".venv-bench/bin/python")
 _KERAS_BATCH = 512
+_SAMPLES = 10_000
 
 
 class _StopAfter(keras.callbacks.Callback):
@@ -45,7 +46,7 @@ def _fit(model: Any, latent_size: int, batch: int, images: np.ndarray, seconds: 
     stop = _StopAfter(seconds)
     model.compile()
     model.fit(keras_example.to_floats(images), batch_size=batch, epochs=1_000_000, verbose=0, callbacks=[stop])
-    latents = tf.random.stateless_normal([SAMPLES, latent_size], [0, 0], alg="philox")
+    latents = tf.random.stateless_normal([_SAMPLES, latent_size], [0, 0], alg="philox")
     parts = [gan.to_pixels(model.generator(part, training=False)).numpy() for part in tf.split(latents, 20)]
     return np.concatenate(parts), stop.batches
 
@@ -64,7 +65,7 @@ def _train_pytorch(images: np.ndarray, seconds: float, seed: int, work: Path) ->
     given, output = work / "images.npy", work / "samples.npz"
     np.save(given, images)
     words = [str(_PYTORCH), "-m", "benchmarks.judging.torch_example", f"--images={given}", f"--seconds={seconds}"]
-    subprocess.run([*words, f"--seed={seed}", f"--samples={SAMPLES}", f"--output={output}"], check=True)
+    subprocess.run([*words, f"--seed={seed}", f"--samples={_SAMPLES}", f"--output={output}"], check=True)
     with np.load(output) as arrays:
         return arrays["pixels"], int(arrays["updates"])
 

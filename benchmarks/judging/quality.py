@@ -9,12 +9,13 @@ what an update costs. A line of results is one score of one generator's average:
     steps             generator updates of the whole run, over which the learning rates fall
     step, images      generator updates, and images of the training set drawn by the critic, when it was scored
     cpu_seconds       processor time of the training until then, of all threads
-    scores            of 10,000 samples against the 10,000 test images, by the evaluate stage's own functions; `floor`
-                      for as many training images. `copy_share` is the share of samples that are as close to an image
-                      trained on as the closest hundredth of the test images
+    scores            of as many samples as test images, 10,000 at most, against these, by the evaluate stage's own
+                      functions; `floor` for as many training images. `copy_share` is the share of samples
+                      that are as close to an image trained on as the closest hundredth of the test images
     validation        FCD of as many samples as there are validation images from these
     classes           lowest and highest share of a class among the samples over its share among the test images
     held_out          `held_out.py`'s distance, its floor, and the share of samples of the right class; with --held_out
+    shapes            what is known of the shapes of `colour.py`, of the samples; with --shapes
 
     python -m benchmarks.judging.quality --dataset D --embedding E --work W --results R.jsonl --steps 2000
                                  --marks 500,1000 --seeds 0,1,2 --candidate "" --candidate "batch_size=128"
@@ -31,6 +32,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.judging import colour
 from benchmarks.judging.held_out import HeldOutDistance
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
@@ -45,7 +47,7 @@ from components.train.batches import Batches
 from components.train.config import TrainConfig, label_count, with_augmentation
 from components.train.step import WganStep, network_of
 
-SAMPLES = 10_000
+_SAMPLES_AT_MOST = 10_000
 _BLOCK_STEPS = 10
 _KEEP_EVERY = 500
 _SCORES = ("fcd", "untrained_fcd", "precision", "recall", "copy_share", "class_accuracy")
@@ -59,15 +61,16 @@ class Data:
         self.train, self.validation, self.test = (
             dataset_reader.load_split(dataset, self.manifest, split) for split in datasets.SPLITS
         )
+        self.sample_count = min(_SAMPLES_AT_MOST, len(self.test[0]))
 
 
 class Judge:
     """Scores generators against the test images; the same latents for each of one latent size."""
 
-    def __init__(self, data: Data, embedding: str, held_out: Path | None) -> None:
-        self._data = data
+    def __init__(self, data: Data, embedding: str, held_out: Path | None, shapes: bool = False) -> None:
+        self._data, self._shapes = data, shapes
         self._spaces = feature_spaces.load(embedding)
-        self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], SAMPLES, seed=0)
+        self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], data.sample_count, seed=0)
         self._validation = self._features(data.validation[0])
         self._held_out = HeldOutDistance(data.train, data.test, held_out) if held_out else None
         if self._held_out:
@@ -84,13 +87,13 @@ class Judge:
     def __call__(self, generator: keras.Model, classes: int) -> dict[str, Any]:
         """Score a generator that takes labels of so many classes; 0 for none."""
         sampled = self._sampled(generator, classes)
-        batches = samples.draw(sampled, self._data.manifest.image, SAMPLES, seed=0)
+        batches = samples.draw(sampled, self._data.manifest.image, self._data.sample_count, seed=0)
         drawn = np.concatenate([images for images, _ in batches])
-        labels = samples.draw_labels(sampled, SAMPLES, seed=0)
+        labels = samples.draw_labels(sampled, self._data.sample_count, seed=0)
         return self.score(drawn, None if labels is None else labels.numpy())
 
     def score(self, drawn: np.ndarray, known: np.ndarray | None = None) -> dict[str, Any]:
-        """Score samples, uint8 [10,000, height, width, channels], and the classes that they were asked for, if any."""
+        """Score samples, uint8 [n, height, width, channels], and the classes that they were asked for, if any."""
         seen = scores.see(self._spaces, [drawn], "samples")
         found = scores.score_seen(self._reference, seen, known)
         some = seen.features[self._reference.spaces[0]][: len(self._validation)]
@@ -101,6 +104,8 @@ class Judge:
             "validation": _rounded(set_distances.frechet_distance(some, self._validation)),
             "classes": [_rounded(ratios.min()), _rounded(ratios.max())],
         }
+        if self._shapes:
+            row["shapes"] = {name: _rounded(value) for name, value in colour.measure(drawn).items()}
         if self._held_out:
             row["held_out"] = [_rounded(self._held_out(drawn)), _rounded(self._held_out.floor)]
             if known is not None:
@@ -228,6 +233,7 @@ def main() -> None:
     parser.add_argument("--candidate", action="append", default=[])
     parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
+    parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `colour.py`.")
     given = parser.parse_args()
     set_threads()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -240,7 +246,7 @@ def main() -> None:
     ]
     left = [run for run in runs if not _is_finished(run, given.results)]
     print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished before", flush=True)
-    judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None)
+    judge = Judge(data, given.embedding, given.work / "held_out.weights.h5" if given.held_out else None, given.shapes)
     for run in left:
         train_and_score(run, data, judge, [int(mark) for mark in given.marks.split(",")], given.work, given.results)
 
