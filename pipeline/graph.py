@@ -116,7 +116,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     dataset=dataset.outputs["dataset_uri"],
                     embedding=f"{root}/embeddings/{{key}}",
                     dataset_digest=dataset.outputs["dataset_digest"],
-                    own_embedding_digest=decided.outputs["own_embedding_digest"],
+                    custom_embedding_digest=decided.outputs["custom_embedding_digest"],
                     **{**chosen(EmbedConfig), **({} if profile.train_image == "cpu" else EMBED_ON_CPU)},
                     **of_run,
                 )

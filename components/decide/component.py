@@ -9,7 +9,7 @@ decide = component_of(
     {
         "decision": str,
         "source_fingerprint": str,
-        "own_embedding_digest": str,
+        "custom_embedding_digest": str,
         "recipe": str,
         "initial_checkpoint": str,
         "initial_checkpoint_digest": str,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Setting, require_valid
-from components.core.stage.inputs import OwnEmbedding, Source, SourceIndex
+from components.core.stage.inputs import CustomEmbedding, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class DecideConfig:
 
     source: Source
     registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
-    own_embedding: OwnEmbedding = ""
+    custom_embedding: CustomEmbedding = ""
     source_index: SourceIndex = ""
     settings: Annotated[
         str, Setting("A line `name=value` for each parameter of the pipeline that decides what is made.")

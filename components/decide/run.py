@@ -28,8 +28,8 @@ def run(config: DecideConfig) -> StageResult:
             damaged.
     """
     held = sources.contents(config.source, config.source_index)
-    own_digest = inputs.digest_of_embedding(config.own_embedding)
-    now = recipes.of_this_code(held.fingerprint, own_digest, config.settings)
+    custom_digest = inputs.digest_of_embedding(config.custom_embedding)
+    now = recipes.of_this_code(held.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)
     published = registry.read_recipe(config.registry, champion.version) if champion else None
     decision, reason = _decide(config, champion, published, now)
@@ -41,7 +41,7 @@ def run(config: DecideConfig) -> StageResult:
         parameters={
             "decision": decision,
             "source_fingerprint": held.fingerprint,
-            "own_embedding_digest": own_digest,
+            "custom_embedding_digest": custom_digest,
             "recipe": json.dumps(now.to_json(), sort_keys=True),
             "initial_checkpoint": initial,
             "initial_checkpoint_digest": champion.checkpoint_digest if initial and champion else "",

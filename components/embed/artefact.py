@@ -23,7 +23,7 @@ from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.embed import certificate, classifier, training
 from components.embed.config import EmbedConfig
-from components.embed.own import OwnNetwork
+from components.embed.custom import CustomNetwork
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def make_embedding(
     strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
     with workers.or_try_again():
-        identity = {"dataset": manifest.digest, "own_embedding": config.own_embedding_digest}
+        identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
         _make_embedding(config, manifest, location, strategy, workers)
         workers.wait()
@@ -58,7 +58,7 @@ def _make_embedding(
 ) -> None:
     image, classes = manifest.image, manifest.class_count
     images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
-    own = OwnNetwork(config, images) if config.own_embedding else None
+    custom = CustomNetwork(config, images) if config.custom_embedding else None
     networks_of = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
     if classes > 1:
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
@@ -66,13 +66,13 @@ def _make_embedding(
         networks_of = {embeddings.CLASSIFIER: trained, **networks_of}
     if not workers.is_chief:
         return
-    module = _Embedding(networks_of, own, image)
+    module = _Embedding(networks_of, custom, image)
     test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
     test_accuracy = module.accuracy(test_images, test_labels) if classes > 1 else None
     if test_accuracy is not None and not _better_than_chance(test_accuracy, test_labels):
         log.warning("embed: the classifier is dropped: a test accuracy of %.4g is no better than chance", test_accuracy)
         del networks_of[embeddings.CLASSIFIER]
-        module, classes = _Embedding(networks_of, own, image), 0
+        module, classes = _Embedding(networks_of, custom, image), 0
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
     log.info("embed: checking that distances in it tell known faults of real images")
     embed = functools.partial(module.features_of, whitenings=whitenings)
@@ -93,7 +93,7 @@ def _make_embedding(
             dataset_digest=manifest.digest,
             settings=settings.values_in_key(config),
             files=atomic_files.files_in(folder),
-            own_embedding_digest=config.own_embedding_digest,
+            custom_embedding_digest=config.custom_embedding_digest,
             made_with=lineage.made_with(
                 "embed",
                 accelerator=kind_of(strategy),
@@ -136,14 +136,16 @@ def _fit_whitenings(
 class _Embedding(tf.Module):
     """The saved function: from pixels to the features of each space, and to the classifier's logits.
 
-    A user's own network takes the classifier's place as a space.
+    A custom network takes the classifier's place as a space.
     """
 
-    def __init__(self, networks_of: dict[str, keras.Model], own: OwnNetwork | None, image: datasets.ImageShape) -> None:
+    def __init__(
+        self, networks_of: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
+    ) -> None:
         super().__init__(name="embedding")
-        self.spaces = list(networks_of) if own is None else [own.name, embeddings.UNTRAINED]
-        if own:
-            self.own_variables = own.variables
+        self.spaces = list(networks_of) if custom is None else [custom.name, embeddings.UNTRAINED]
+        if custom:
+            self.custom_variables = custom.variables
         self.weights = {name: saved_models.plain_variables(of.trainable_variables) for name, of in networks_of.items()}
         self.statistics = {
             name: saved_models.plain_variables(of.non_trainable_variables) for name, of in networks_of.items()
@@ -160,8 +162,8 @@ class _Embedding(tf.Module):
                     outputs[name] = features
                 if name == embeddings.CLASSIFIER:
                     outputs["logits"] = logits
-            if own:
-                outputs[own.name] = own.features(images)
+            if custom:
+                outputs[custom.name] = custom.features(images)
             return outputs
 
         self.embed = tf.function(embed, input_signature=[spec])
@@ -179,7 +181,7 @@ class _Embedding(tf.Module):
                 features = found[name].numpy()
                 if not np.isfinite(features).all():
                     raise DataError(f"features of the space {name} are not finite; give another network or images")
-                # Whitened by batches, as a user's own features may be many.
+                # Whitened by batches, as the features of a custom embedding may be many.
                 batches.append(features if whitenings is None else whitenings[name](features))
         return {name: np.concatenate(batches) for name, batches in parts.items()}
 

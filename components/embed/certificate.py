@@ -1,7 +1,7 @@
 """Whether distances in an embedding can be trusted: they must show the known faults of disturbed real images.
 
 The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), made for
-whitened features of a network of one's own.
+whitened features of any network.
 """
 
 import dataclasses

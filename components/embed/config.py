@@ -6,7 +6,7 @@ from typing import Annotated
 
 from components.core.settings import Setting, require_valid, share_problem
 from components.core.stage.hardware import Accelerator, Replicas, Tpu
-from components.core.stage.inputs import OwnEmbedding
+from components.core.stage.inputs import CustomEmbedding
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # The other spaces, what the artefact calls the classes, and what scores of images begin with.
@@ -25,31 +25,31 @@ class EmbedConfig:
     classifier_learning_rate: Annotated[
         float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)
     ] = 2e-3
-    own_embedding: OwnEmbedding = ""
-    own_embedding_digest: Annotated[
-        str, Setting("The digest that own_embedding must have; any when empty.", digest=True)
+    custom_embedding: CustomEmbedding = ""
+    custom_embedding_digest: Annotated[
+        str, Setting("The digest that custom_embedding must have; any when empty.", digest=True)
     ] = ""
-    own_embedding_name: Annotated[
-        str, Setting("What own_embedding is called; the names of its scores begin with it. Needed with it.")
+    custom_embedding_name: Annotated[
+        str, Setting("What custom_embedding is called; the names of its scores begin with it. Needed with it.")
     ] = ""
-    own_embedding_size: Annotated[
+    custom_embedding_size: Annotated[
         int,
         Setting(
-            "Height and width, in pixels, that images are resized to for own_embedding; 0 is the size that it asks "
+            "Height and width, in pixels, that images are resized to for custom_embedding; 0 is the size that it asks "
             "for, or that of the images if it takes any.",
             at_least=0,
             at_most=1024,
         ),
     ] = 0
-    own_embedding_range: Annotated[
+    custom_embedding_range: Annotated[
         str,
         Setting(
-            "What own_embedding wants black and white to be; -1..1 is given with an equals sign.",
+            "What custom_embedding wants black and white to be; -1..1 is given with an equals sign.",
             choices=("-1..1", "0..1", "0..255"),
         ),
     ] = "-1..1"
-    own_embedding_output: Annotated[
-        str, Setting("The output of own_embedding that holds the features; needed if there are several.")
+    custom_embedding_output: Annotated[
+        str, Setting("The output of custom_embedding that holds the features; needed if there are several.")
     ] = ""
     seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
@@ -64,13 +64,13 @@ class EmbedConfig:
         )
 
     def _own_problem(self) -> str:
-        """Return what is wrong with the name of the user's own embedding; empty if nothing is."""
-        name = self.own_embedding_name
-        if not self.own_embedding:
-            return f"own_embedding_name is {name!r}, but own_embedding is empty; give its folder" if name else ""
+        """Return what is wrong with the name of the custom embedding; empty if nothing is."""
+        name = self.custom_embedding_name
+        if not self.custom_embedding:
+            return f"custom_embedding_name is {name!r}, but custom_embedding is empty; give its folder" if name else ""
         if not _NAME.fullmatch(name) or name in _TAKEN:
             return (
-                f"own_embedding_name must be up to 31 small letters, digits and underscores, a letter first, "
+                f"custom_embedding_name must be up to 31 small letters, digits and underscores, a letter first, "
                 f"and none of {', '.join(_TAKEN)}, got {name!r}"
             )
         return ""

@@ -16,19 +16,19 @@ from components.embed.config import EmbedConfig
 def run(config: EmbedConfig) -> StageResult:
     """Make an embedding of the dataset: a classifier and an untrained network; without classes the latter alone.
 
-    A user's own network takes the place of the classifier, which then only tells the classes. If several workers train
+    A custom network takes the place of the classifier, which then only tells the classes. If several workers train
     together, all of them run this; the chief alone writes, and all return what it wrote.
 
     Raises:
         ConfigError: The hardware cannot do what was asked, or `TF_CONFIG` is malformed.
-        DataError: The dataset or the user's own embedding is missing, damaged, or cannot be used.
+        DataError: The dataset or the custom embedding is missing, damaged, or cannot be used.
         TrainingDiverged: The loss is no longer finite.
         TransientError: Another worker did not come, or is gone.
     """
     cluster = cluster_for(config.accelerator)
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
-    own_digest = inputs.digest_of_embedding(config.own_embedding, config.own_embedding_digest)
-    config = dataclasses.replace(config, own_embedding_digest=own_digest)
+    custom_digest = inputs.digest_of_embedding(config.custom_embedding, config.custom_embedding_digest)
+    config = dataclasses.replace(config, custom_embedding_digest=custom_digest)
     parts = cache_key.key_parts("embed", config, dataset_digest=manifest.digest)
     location = Location.of(cache_key.fill_key(config.embedding, parts))
 
@@ -39,7 +39,7 @@ def run(config: EmbedConfig) -> StageResult:
 
         make_embedding(config, manifest, location, cluster)
 
-    digests = {"dataset_digest": manifest.digest, "own_embedding_digest": own_digest}
+    digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
     identity = {**settings.values_in_key(config), **digests}
     # The other workers read what the chief has written.
     description, kept = made_once(location, embeddings.Description, identity, make)
@@ -60,4 +60,4 @@ def _what_it_is(description: embeddings.Description) -> str:
         known = f"untrained network; {description.remarks[0]}"
     else:
         known = f"classifier of {description.class_count} classes, test accuracy {description.test_accuracy:.4f}"
-    return f"{description.spaces[0].name}, the user's own; {known}" if description.own_embedding_digest else known
+    return f"{description.spaces[0].name}, custom; {known}" if description.custom_embedding_digest else known

@@ -23,7 +23,7 @@ STAGES = {
     "model": "export",
 }
 _SEVERAL_WORKERS = "multi-worker"
-_UNKNOWN_PLACE, _OWN_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "OWN_EMBEDDING", "INITIAL_CHECKPOINT"
+_UNKNOWN_PLACE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
 # As an artefact records what is not printable in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, where means begin anew, and whether training goes on at all.
@@ -54,9 +54,9 @@ def script(version: Version, found: Lineage, root: Path, source: str = "", initi
     if initial_digest(found):
         train |= {"initial_checkpoint": _INITIAL_CHECKPOINT}
     embed = {**of_dataset, "embedding": embedding, **_hardware(found.embedding)}
-    own = found.embedding.get("own_embedding_digest")
-    if own:
-        embed |= {"own_embedding": _OWN_EMBEDDING, "own_embedding_digest": own}
+    custom = found.embedding.get("custom_embedding_digest")
+    if custom:
+        embed |= {"custom_embedding": _CUSTOM_EMBEDDING, "custom_embedding_digest": custom}
     champion = version.evaluation.champion_version
     beside = f"; then beside version {champion}, the champion then, here alone" if champion else ", as the first"
     judge = {**of_checkpoint, **of_dataset, "embedding": embedding, "embedding_digest": made["embedding"]}
@@ -117,8 +117,8 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
         lines.append(
             f"Put the folder of checkpoint {initial}{made}, which it began with, where {_INITIAL_CHECKPOINT} stands."
         )
-    if found.embedding.get("own_embedding_digest"):
-        lines.append(f"Put the place of the user's own embedding where {_OWN_EMBEDDING} stands.")
+    if found.embedding.get("custom_embedding_digest"):
+        lines.append(f"Replace {_CUSTOM_EMBEDDING} by the location of the custom embedding.")
     return [f"# {plain(line)}" for line in lines]
 
 

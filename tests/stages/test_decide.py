@@ -71,7 +71,7 @@ def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -
     ("changes", "told"),
     [
         ({"source": "pets"}, "the source changed (a684d5bf -> 37e11eee)"),
-        ({"own_embedding": "embedding"}, "own_embedding changed"),
+        ({"custom_embedding": "embedding"}, "custom_embedding changed"),
         ({"settings": "steps=30\ncritic_learning_rate=0.0001"}, "steps: 20 -> 30"),
         ({"settings": SETTINGS + "\nnovel=1"}, "novel: none -> 1"),
         ({"settings": ""}, "critic_learning_rate: 0.0001 -> none; steps: 20 -> none"),

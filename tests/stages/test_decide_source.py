@@ -1,4 +1,4 @@
-"""What decide says of the source and of a user's own embedding, and how light it is."""
+"""What decide says of the source and of a custom embedding, and how light it is."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def program(tmp_path: Path, source: str, *words: str) -> subprocess.CompletedPro
 def test_what_the_source_holds(tmp_path: Path) -> None:
     found = stage.run(config(tmp_path)).parameters
     assert found["source_fingerprint"] == sources.contents("digits").fingerprint
-    assert found["own_embedding_digest"] == ""
+    assert found["custom_embedding_digest"] == ""
     assert str(found["summary"]).endswith(" 1,797 digits of scikit-learn")
 
 

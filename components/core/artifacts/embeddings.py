@@ -23,7 +23,7 @@ CERTIFIABLE = 2000  # test images, and training images, without which there is n
 class Space:
     """One feature space."""
 
-    name: str  # `classifier`: features of the trained network; `untrained`: of one with random weights; or a user's own
+    name: str  # `classifier` (trained), `untrained` (random weights), or the name of a custom embedding
     feature_size: int
     components: int  # whitened directions that are compared
 
@@ -35,7 +35,7 @@ class Description(Manifest):
     FILE = MANIFEST
     WHAT = "embedding"
     VERSION = 2
-    LEFT_OUT_IF_EMPTY = ("own_embedding_digest",)
+    LEFT_OUT_IF_EMPTY = ("custom_embedding_digest",)
 
     image: datasets.ImageShape
     spaces: list[Space]  # the one that matters most is the first
@@ -46,7 +46,7 @@ class Description(Manifest):
     dataset_digest: str
     settings: dict[str, Any]  # those that decide the result
     files: dict[str, str]  # sha256 of every other file, by path
-    own_embedding_digest: str = ""  # of the SavedModel that the user gave, whose space is the first
+    custom_embedding_digest: str = ""  # of the SavedModel that the user gave, whose space is the first
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -61,8 +61,8 @@ class Description(Manifest):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings, the dataset and the user's own embedding."""
-        digests = {"dataset_digest": self.dataset_digest, "own_embedding_digest": self.own_embedding_digest}
+        """The settings, the dataset and the custom embedding."""
+        digests = {"dataset_digest": self.dataset_digest, "custom_embedding_digest": self.custom_embedding_digest}
         return {**self.settings, **digests}
 
     @property
@@ -75,7 +75,9 @@ def require_certified(embedding: Place, description: Description) -> None:
     """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
     if description.certificate["outcome"] == FAILED:
         failed = [check["check"] for check in description.certificate["checks"] if not check["passed"]]
-        remedy = "with another own_embedding" if description.own_embedding_digest else "with more classifier_epochs"
+        remedy = (
+            "with another custom_embedding" if description.custom_embedding_digest else "with more classifier_epochs"
+        )
         raise DataError(
             f"embedding {embedding} failed its certificate, so that nothing can be judged in it: {'; '.join(failed)}; "
             f"make another, {remedy} or of more images"

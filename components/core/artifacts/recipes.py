@@ -24,18 +24,18 @@ class Recipe(Manifest):
     LEFT_OUT_IF_EMPTY = ("checkpoint_uri",)
 
     source_fingerprint: str
-    own_embedding_digest: str  # empty without one
+    custom_embedding_digest: str  # empty without one
     settings: dict[str, str]  # the pipeline's parameters that decide the result, as text
     code: dict[str, str]  # digest of the code of each stage
     checkpoint_uri: str = ""  # of a published version: where the checkpoint of its model lay; decides nothing
 
 
-def of_this_code(source_fingerprint: str, own_embedding_digest: str, settings: str) -> Recipe:
+def of_this_code(source_fingerprint: str, custom_embedding_digest: str, settings: str) -> Recipe:
     """Return the recipe of a run of this code; `settings` has a line `name=value` for each deciding parameter."""
     lines = (line.partition("=") for line in settings.split("\n") if line)
     return Recipe(
         source_fingerprint=source_fingerprint,
-        own_embedding_digest=own_embedding_digest,
+        custom_embedding_digest=custom_embedding_digest,
         settings={name: value for name, _, value in lines},
         code={stage: cache_key.source_digest(stage) for stage in stages.MAKERS},
     )
@@ -54,8 +54,8 @@ def differences(previous: Recipe, now: Recipe) -> list[str]:
     changed = []
     if previous.source_fingerprint != now.source_fingerprint:
         changed.append(f"the source changed ({previous.source_fingerprint[:8]} -> {now.source_fingerprint[:8]})")
-    if previous.own_embedding_digest != now.own_embedding_digest:
-        changed.append("own_embedding changed")
+    if previous.custom_embedding_digest != now.custom_embedding_digest:
+        changed.append("custom_embedding changed")
     for name in sorted(previous.settings.keys() | now.settings.keys()):
         old, new = previous.settings.get(name, "none"), now.settings.get(name, "none")
         if not _same(old, new):

@@ -53,9 +53,9 @@ class Column:
 
 
 def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """Return the name of a score in a space; that of the first space has no prefix, unless it is a user's own.
+    """Return the name of a score in a space; that of the first space has no prefix, unless it is a custom one.
 
-    In a user's own space `fcd` and `kcd`, distances of a classifier, become `fd` and `kd`.
+    In a custom space `fcd` and `kcd`, distances of a classifier, become `fd` and `kd`.
     """
     if space not in _SPACES:
         return f"{space}_{score.replace('cd', 'd')}"
@@ -86,7 +86,7 @@ def tables(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 
 def _label(space: str) -> str:
-    return _SPACES.get(space, f"features of {space}, the user's own embedding")
+    return _SPACES.get(space, f"features of {space}, the custom embedding")
 
 
 def _row_of_space(columns: Sequence[Column], space: str, score: str, text: str) -> dict[str, Any]:

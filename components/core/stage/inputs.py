@@ -26,7 +26,7 @@ SourceIndex = Annotated[
         in_key=False,
     ),
 ]
-OwnEmbedding = Annotated[
+CustomEmbedding = Annotated[
     str,
     Setting(
         "Folder of a SavedModel whose features are compared instead of those of the classifier; none when empty.",
@@ -42,8 +42,10 @@ def digest_of_embedding(place: str, expected: str = "") -> str:
         return ""
     folder = Location.of(place).require(GRAPH, "SavedModel").path
     if not (folder / GRAPH).is_file():
-        raise DataError(f"own_embedding {place} is no SavedModel: {GRAPH} is missing; give the folder that holds it")
+        raise DataError(f"custom_embedding {place} is no SavedModel: {GRAPH} is missing; give the folder that holds it")
     found = digests.digest_of(atomic_files.files_in(folder))
     if expected and found != expected:
-        raise DataError(f"own_embedding {place} has digest {found}, expected {expected}; run again if it was changed")
+        raise DataError(
+            f"custom_embedding {place} has digest {found}, expected {expected}; run again if it was changed"
+        )
     return found

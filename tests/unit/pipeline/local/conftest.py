@@ -43,7 +43,7 @@ class World:
 
     parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
     source: str = "a"
-    own_embedding: str = ""
+    custom_embedding: str = ""
     initial_checkpoint: str = ""
     decision: str = "RUN"
     verdict: str = "PROMOTE"
@@ -93,7 +93,7 @@ class Stages:
         """What the stages say that are run each time."""
         return {
             "source_fingerprint": self.world.source,
-            "own_embedding_digest": self.world.own_embedding,
+            "custom_embedding_digest": self.world.custom_embedding,
             "decision": self.world.decision,
             "initial_checkpoint": self.world.initial_checkpoint,
             "initial_checkpoint_digest": self.world.initial_checkpoint,
@@ -169,8 +169,8 @@ def other_value(field: Field) -> Any:
 
 # What a parameter needs beside it.
 BESIDE: dict[str, dict[str, Any]] = {
-    "own_embedding": {"own_embedding_name": "mine"},
-    "own_embedding_name": {"own_embedding": "there", "own_embedding_name": "yours"},
+    "custom_embedding": {"custom_embedding_name": "mine"},
+    "custom_embedding_name": {"custom_embedding": "there", "custom_embedding_name": "yours"},
     "height": {"height": 8, "width": 8},
     "width": {"height": 4, "width": 4},
     "batch_size": {"batch_size": 128},

@@ -32,7 +32,7 @@ def worlds() -> st.SearchStrategy[World]:
         World,
         parameters=changed.filter(possible),
         source=st.sampled_from("ab"),
-        own_embedding=st.sampled_from(["", "b"]),
+        custom_embedding=st.sampled_from(["", "b"]),
         initial_checkpoint=st.sampled_from(["", "b"]),
         decision=st.sampled_from(["RUN", "RUN", "RUN", "SKIP"]),
         verdict=st.sampled_from(["PROMOTE", "HOLD"]),

@@ -28,9 +28,9 @@ def described(outcome: str, **changes: Any) -> embeddings.Description:
 def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_change() -> None:
     for outcome in (embeddings.PASSED, embeddings.TOO_FEW):
         embeddings.require_certified("there", described(outcome))
-    for digest, remedy in (("", "classifier_epochs"), ("e" * 64, "another own_embedding")):
+    for digest, remedy in (("", "classifier_epochs"), ("e" * 64, "another custom_embedding")):
         with pytest.raises(DataError, match=f"^embedding there .* blur 2; .*{remedy}") as raised:
-            embeddings.require_certified("there", described(embeddings.FAILED, own_embedding_digest=digest))
+            embeddings.require_certified("there", described(embeddings.FAILED, custom_embedding_digest=digest))
         assert "blur 1" not in str(raised.value)
 
 

@@ -98,7 +98,7 @@ def test_the_bytes_of_a_registry_stay(tmp_path: Path) -> None:
     champion.write(tmp_path)
     recipe = recipes.Recipe(
         source_fingerprint="f" * 64,
-        own_embedding_digest="",
+        custom_embedding_digest="",
         settings={"steps": "2"},
         code={"train": "e" * 64},
         checkpoint_uri="checkpoints/7",

@@ -15,7 +15,7 @@ NAMES = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=5)
 RECIPES = st.builds(
     Recipe,
     source_fingerprint=st.sampled_from(["a" * 64, "b" * 64]),
-    own_embedding_digest=st.sampled_from(["", "c" * 64]),
+    custom_embedding_digest=st.sampled_from(["", "c" * 64]),
     settings=st.dictionaries(NAMES, st.text(max_size=5), max_size=3),
     code=st.dictionaries(st.sampled_from(["train", "export"]), st.sampled_from(["1", "2"])),
 )
@@ -31,7 +31,7 @@ def _number(text: str) -> float | str:
 
 def _known(recipe: Recipe) -> tuple[object, ...]:
     settings = {name: _number(value) for name, value in recipe.settings.items()}
-    return recipe.source_fingerprint, recipe.own_embedding_digest, settings, recipe.code
+    return recipe.source_fingerprint, recipe.custom_embedding_digest, settings, recipe.code
 
 
 @given(RECIPES, RECIPES)

@@ -15,7 +15,7 @@ OUTPUTS = {
     "decide": {
         "decision": "String",
         "source_fingerprint": "String",
-        "own_embedding_digest": "String",
+        "custom_embedding_digest": "String",
         "recipe": "String",
         "initial_checkpoint": "String",
         "initial_checkpoint_digest": "String",

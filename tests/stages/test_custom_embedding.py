@@ -1,4 +1,4 @@
-"""Tests for a user's own embedding: small real SavedModels through the embed stage and through evaluate."""
+"""Tests for a custom embedding: small real SavedModels through the embed stage and through evaluate."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ from components.core.networks import checkpoint_networks, gan
 from components.core.stage import inputs
 from components.embed import run as embed
 from components.embed.config import EmbedConfig
-from components.embed.own import OwnNetwork
+from components.embed.custom import CustomNetwork
 from components.evaluate import run as evaluate
 from components.evaluate.config import EvaluateConfig
 from tests import programs
@@ -79,8 +79,8 @@ def embedding(root: Path, dataset: str) -> Path:
         EmbedConfig(
             dataset=dataset,
             embedding=str(made),
-            own_embedding=place,
-            own_embedding_name="mine",
+            custom_embedding=place,
+            custom_embedding_name="mine",
             classifier_epochs=1,
         )
     )
@@ -100,7 +100,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     assert loaded.description.spaces[0].feature_size == FEATURES
     assert loaded.description.class_count == 3
     assert loaded.description.test_accuracy is not None
-    assert len(loaded.description.own_embedding_digest) == 64
+    assert len(loaded.description.custom_embedding_digest) == 64
     images = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")[0]
     features, logits = loaded.embed(images)
     assert features.keys() == {"mine", "untrained"}
@@ -160,7 +160,7 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
 
     place = save(tmp_path / "given", bright, tf.TensorSpec([None, 8, 8, 3]))
     config = EmbedConfig(
-        dataset=dataset, embedding=str(tmp_path / "e"), own_embedding=place, own_embedding_name="strips"
+        dataset=dataset, embedding=str(tmp_path / "e"), custom_embedding=place, custom_embedding_name="strips"
     )
     assert str(embed.run(config).parameters["summary"]).endswith("certificate: failed")
     checks = embeddings.Description.of(tmp_path / "e").certificate["checks"]
@@ -176,8 +176,8 @@ def coloured(unlabelled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]
         return EmbedConfig(
             dataset=str(unlabelled_dataset),
             embedding=str(root / "coloured" / embedding),
-            own_embedding=place,
-            **{"own_embedding_name": "mine", **changes},
+            custom_embedding=place,
+            **{"custom_embedding_name": "mine", **changes},
         )
 
     return config
@@ -187,26 +187,26 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(coloured: Callable
     here = save(root / "here")
     there = shutil.copytree(here, root / "there")
     made = embed.run(coloured(here))
-    assert str(made.parameters["summary"]).startswith("mine, the user's own; ")
+    assert str(made.parameters["summary"]).startswith("mine, custom; ")
     assert embed.run(coloured(str(there))) == dataclasses.replace(made, kept=True)
 
     # Elsewhere, of the copy, by a new process: the same artefact.
     config = coloured(str(there), "again")
-    flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "own_embedding")]
-    command = [sys.executable, "-m", "components.embed", "--own_embedding_name=mine", *flags]
+    flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "custom_embedding")]
+    command = [sys.executable, "-m", "components.embed", "--custom_embedding_name=mine", *flags]
     done = programs.run(command)
     assert done.returncode == 0, done.stderr
     assert f"embedding_digest: {made.parameters['embedding_digest']}" in done.stdout
 
     other = save(root / "other", seed=1)
     assert embed.run(coloured(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
-    with pytest.raises(ConfigError, match="own_embedding_digest"):
+    with pytest.raises(ConfigError, match="custom_embedding_digest"):
         embed.run(coloured(other, "again"))
     digest = inputs.digest_of_embedding(here)
     with pytest.raises(DataError, match=digest):
-        embed.run(coloured(other, own_embedding_digest=digest))
+        embed.run(coloured(other, custom_embedding_digest=digest))
     Path(other, inputs.GRAPH).write_bytes(b"no graph")
-    with pytest.raises(DataError, match=f"own_embedding .*{other}"):
+    with pytest.raises(DataError, match=f"custom_embedding .*{other}"):
         embed.run(coloured(other))
 
 
@@ -219,18 +219,18 @@ def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
     ("saved", "settings", "named"),
     [
         ({"signed": False}, {}, "serving_default"),
-        ({"features": _many}, {}, r"logits float32 \(None, 2\).* own_embedding_output is ''"),
-        ({"features": _many}, {"own_embedding_output": "x"}, "own_embedding_output is 'x'"),
-        ({"features": _many}, {"own_embedding_output": "map"}, r"map float32 \(None, 16, 16, 3\)"),
-        ({}, {"own_embedding_size": 32}, "16x16 .*own_embedding_size is 32"),
+        ({"features": _many}, {}, r"logits float32 \(None, 2\).* custom_embedding_output is ''"),
+        ({"features": _many}, {"custom_embedding_output": "x"}, "custom_embedding_output is 'x'"),
+        ({"features": _many}, {"custom_embedding_output": "map"}, r"map float32 \(None, 16, 16, 3\)"),
+        ({}, {"custom_embedding_size": 32}, "16x16 .*custom_embedding_size is 32"),
         ({"spec": tf.TensorSpec([1, 16, 16, 3])}, {}, r"float32 \(1, 16, 16, 3\)"),
         ({"spec": tf.TensorSpec([None, 16, 16, 3], tf.uint8)}, {}, r"uint8 \(None, 16, 16, 3\)"),
         ({"spec": tf.TensorSpec([None, 16, 16, 1])}, {}, "3 channels"),
-        ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "own_embedding_range"),
+        ({"features": lambda x: {"f": tf.reduce_mean(x, [1, 2]) / 0.0}}, {}, "custom_embedding_range"),
         ({"features": lambda x: {"f": tf.reduce_mean(x, [0, 1])}}, {}, r"\(16, 3\) for 8 images in f"),
         ({"features": lambda x: {"f": tf.reshape(x, [-1, 768]) - tf.reduce_mean(x)}}, {}, "batch"),
         ({"features": lambda x: {"f": tf.repeat(tf.reshape(x, [-1, 768]), 6, 1)}}, {}, "4608 .*4096"),
-        ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "9x16x3.*own_embedding_size"),
+        ({"spec": tf.TensorSpec([None, None, None, 3])}, {}, "9x16x3.*custom_embedding_size"),
     ],
 )
 def test_what_cannot_be_used_is_refused(
@@ -245,12 +245,12 @@ def test_what_cannot_be_used_is_refused(
     images = dataset_reader.load_split(str(unlabelled_dataset), manifest, "train")[0]
     place = save(tmp_path, **saved)
     with pytest.raises(DataError, match=named):
-        OwnNetwork(coloured(place, **settings), images)
+        CustomNetwork(coloured(place, **settings), images)
 
 
 def test_names_and_the_lack_of_one_are_checked(coloured: Callable[..., EmbedConfig]) -> None:
     for name in ("", "classifier", "untrained", "class", "Mine", "1st", "a b", "x" * 32):
-        with pytest.raises(ConfigError, match=f"own_embedding_name .*'{name}'"):
-            coloured("somewhere", own_embedding_name=name)
-    with pytest.raises(ConfigError, match=r"own_embedding_name .*'mine'"):
+        with pytest.raises(ConfigError, match=f"custom_embedding_name .*'{name}'"):
+            coloured("somewhere", custom_embedding_name=name)
+    with pytest.raises(ConfigError, match=r"custom_embedding_name .*'mine'"):
         coloured("")

@@ -1,4 +1,4 @@
-"""A user's own embedding: a SavedModel, and how images are made to fit it."""
+"""A custom embedding: a SavedModel, and how images are made to fit it."""
 
 from collections.abc import Mapping
 
@@ -17,15 +17,15 @@ _TRIED = 8  # images
 _TOLERANCE = 1e-3
 
 
-class OwnNetwork:
+class CustomNetwork:
     """From pixels to the features of a SavedModel, which is refused if it does not fit images [n, height, width, c].
 
     Its signature `serving_default` must take float32 [n, height, width, 1 or 3] and give float32 [n, features].
     """
 
     def __init__(self, config: EmbedConfig, images: np.ndarray) -> None:
-        self.name, self._what = config.own_embedding_name, f"own_embedding {config.own_embedding}"
-        self._model = saved_models.load(Location.of(config.own_embedding), "own_embedding")
+        self.name, self._what = config.custom_embedding_name, f"custom_embedding {config.custom_embedding}"
+        self._model = saved_models.load(Location.of(config.custom_embedding), "custom_embedding")
         signed = _SIGNATURE in self._model.signatures
         self._require(signed, f"has no signature {_SIGNATURE}; save it with one, as Keras' export does")
         self._signature = self._model.signatures[_SIGNATURE]
@@ -41,14 +41,14 @@ class OwnNetwork:
             f"takes grey images, and the dataset's have {channels} channels; make the dataset with color `grey`, or "
             "give another",
         )
-        wanted = config.own_embedding_size
+        wanted = config.custom_embedding_size
         self._size = (shape[1] or wanted or height, shape[2] or wanted or width)
         self._require(
             not wanted or self._size == (wanted, wanted),
-            f"takes images of {self._size[0]}x{self._size[1]} only, and own_embedding_size is {wanted}; give 0",
+            f"takes images of {self._size[0]}x{self._size[1]} only, and custom_embedding_size is {wanted}; give 0",
         )
-        self._output = self._chosen_output(config.own_embedding_output)
-        self._divisor, self._offset = _SCALES[config.own_embedding_range]
+        self._output = self._chosen_output(config.custom_embedding_output)
+        self._divisor, self._offset = _SCALES[config.custom_embedding_range]
         self._try_on(images[:_TRIED])
 
     def features(self, images: tf.Tensor) -> tf.Tensor:
@@ -67,19 +67,19 @@ class OwnNetwork:
         except (ValueError, TypeError, tf.errors.OpError) as error:
             height, width = self._size
             raise DataError(
-                f"{self._what} cannot be given images of {height}x{width}x{self._channels}; see own_embedding_size: "
+                f"{self._what} cannot be given images of {height}x{width}x{self._channels}; see custom_embedding_size: "
                 f"{str(error).splitlines()[0]}"
             ) from None
         self._require(
             together.ndim == 2 and together.shape[0] == len(images) and alone.shape[0] == 1,
             f"gives {together.shape} for {len(images)} images in {self._output}, expected a row of features for each; "
-            "name another by own_embedding_output, or save it with its features pooled",
+            "name another by custom_embedding_output, or save it with its features pooled",
         )
         size = together.shape[1]
         self._require(
             size <= _FEATURES_AT_MOST, f"gives {size} features, at most {_FEATURES_AT_MOST} can be; pool them"
         )
-        self._require(np.isfinite(together).all(), "gives features that are not finite; see own_embedding_range")
+        self._require(np.isfinite(together).all(), "gives features that are not finite; see custom_embedding_range")
         self._require(
             np.allclose(together[:1], alone, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(together).max()),
             "gives features that are nondeterministic or depend on the rest of the batch; export it in inference mode",
@@ -106,7 +106,7 @@ class OwnNetwork:
         spec = outputs.get(chosen)
         self._require(
             spec is not None and spec.dtype == tf.float32 and spec.shape.rank in (2, None),
-            f"gives {_listed(outputs)}, and own_embedding_output is {wanted!r}; name one that is float32 "
+            f"gives {_listed(outputs)}, and custom_embedding_output is {wanted!r}; name one that is float32 "
             "[any, features], or save it with its features pooled",
         )
         return str(chosen)

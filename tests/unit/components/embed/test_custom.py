@@ -1,4 +1,4 @@
-"""What the SavedModel of a user's own embedding is given."""
+"""What the SavedModel of a custom embedding is given."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from components.embed.config import EmbedConfig
-from components.embed.own import OwnNetwork
+from components.embed.custom import CustomNetwork
 
 
 @pytest.mark.parametrize(("channels", "values"), [(3, "-1..1"), (1, "0..1"), (3, "0..255")])
@@ -23,13 +23,13 @@ def test_images_are_resized_without_aliasing_scaled_and_tiled(tmp_path: Path, ch
     config = EmbedConfig(
         dataset="none",
         embedding="none",
-        own_embedding=str(tmp_path),
-        own_embedding_name="mine",
-        own_embedding_size=8,
-        own_embedding_range=values,
+        custom_embedding=str(tmp_path),
+        custom_embedding_name="mine",
+        custom_embedding_size=8,
+        custom_embedding_range=values,
     )
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
-    network = OwnNetwork(config, images)
+    network = CustomNetwork(config, images)
     found = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
     black, white = (float(end) for end in values.split(".."))
     for image, one in zip(images, found, strict=True):
