@@ -74,7 +74,7 @@ test: install ## Run the tests
 test-slow: install ## Run the tests that take long: retraining, and trainings of several processes or replica counts
 	$(BIN)/$(PYTEST) -m slow
 
-test-long: install ## Run the tests that take minutes each: signals in every phase, roll-backs, other replicas, retraining
+test-long: install ## Run the tests that take minutes each: signals in every phase, rollbacks, other replicas, retraining
 	$(BIN)/$(PYTEST) -m long
 
 test-random: install ## Run the property tests with random examples, ROUNDS=3 times; repeat a failure with SEED=N ROUNDS=1

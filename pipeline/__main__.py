@@ -11,7 +11,7 @@ wgan logs 3f2a train --follow --kube_context my-cluster
 wgan schedule apply --file schedules.yaml --host https://kubeflow.example.com
 wgan evaluate --all-checkpoints --checkpoints runs/demo/checkpoints/KEY
 wgan sample --registry runs/demo/registry --count 64 --out grid.png
-wgan models why 1 --registry runs/demo/registry
+wgan registry why 1 --registry runs/demo/registry
 wgan report compare runs/demo runs/other --output compare.html
 wgan selfcheck
 """
@@ -31,9 +31,9 @@ from pipeline.local import processes
 log = logging.getLogger("pipeline")
 
 _PROGRAMS = {
-    "evaluate": "judge a checkpoint, or score all of a training (--all-checkpoints)",
+    "evaluate": "judge a checkpoint, or score all checkpoints of a training (--all-checkpoints)",
     "sample": "draw images from the registry's champion",
-    "report": "set two runs side by side in one HTML page (report compare A B)",
+    "report": "compare two runs in one HTML page (report compare A B)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",
 }
 _VERBS = {
@@ -42,8 +42,8 @@ _VERBS = {
     **dict.fromkeys(run_commands.HELP, run_commands.main),
     **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
 }
-_MODELS = {"models": "tell what was published, why, and how to make it again"}
-_HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_MODELS, **_PROGRAMS}
+_REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce and remove them"}
+_HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_REGISTRY, **_PROGRAMS}
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {
     **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
@@ -83,10 +83,10 @@ def _dispatch(words: list[str]) -> int:
         return processes.run_in_front(["python", "-m", f"components.{verb}", *words[1:]])
     if verb in _VERBS:
         return _VERBS[verb](verb, words[1:])
-    if verb in _MODELS:
-        from pipeline.cli import models
+    if verb in _REGISTRY:
+        from pipeline.cli import registry
 
-        return models.main(words[1:])
+        return registry.main(words[1:])
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")

@@ -38,7 +38,7 @@ _CHOSEN_BY_USERS = (PreprocessConfig, TrainConfig, EmbedConfig, EvaluateConfig, 
 # Settings that follow from the root or from another stage, as all digests of inputs do.
 _WIRED = {
     *("dataset", "embedding", "checkpoint", "checkpoints", "evaluation", "registry", "downloads", "settings"),
-    *("source_index", "former_datasets", "initial_checkpoint"),
+    *("source_index", "previous_datasets", "initial_checkpoint"),
 }
 # Parameters that decide what a run makes; the others say where, and how the work is spread.
 _DECIDING = sorted(
@@ -96,7 +96,7 @@ def pipeline_with(image_of: Mapping[str, str], profile: Profile) -> GraphCompone
                     dataset=f"{root}/datasets/{{key}}",
                     source_fingerprint=decided.outputs["source_fingerprint"],
                     source_index=f"{root}/fingerprints",
-                    former_datasets=f"{root}/datasets",
+                    previous_datasets=f"{root}/datasets",
                     downloads=f"{root}/downloads",
                     **chosen(PreprocessConfig),
                     **of_run,

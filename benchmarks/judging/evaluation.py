@@ -42,8 +42,8 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     fashion_mnist.prepare()
     dataset, embedding, registry = fashion_mnist.DATASET, _PLACE / "embedding", _PLACE / "registry"
-    for former in ("registry", "model", "evaluation-0", "evaluation-1"):
-        shutil.rmtree(_PLACE / former, ignore_errors=True)
+    for earlier in ("registry", "model", "evaluation-0", "evaluation-1"):
+        shutil.rmtree(_PLACE / earlier, ignore_errors=True)
     stage("embed", dataset=dataset, embedding=embedding)
     common = {"dataset": dataset, "embedding": embedding}
     found = {}

@@ -19,7 +19,7 @@ class PreprocessConfig:
         str, Setting("What the decide stage found in the source; computed when empty.", digest=True)
     ] = ""
     source_index: SourceIndex = ""
-    former_datasets: Annotated[
+    previous_datasets: Annotated[
         str,
         Setting(
             "Folder of earlier datasets; images that one of them has already are not decoded again. None when empty.",
@@ -60,7 +60,7 @@ class PreprocessConfig:
         float, Setting("Share of test images where the source has no such split.", at_least=0.0, below=1.0)
     ] = 0.1
     bad_images_limit: Annotated[
-        float, Setting("Share of images that may be set aside as undecodable.", at_least=0.0, at_most=1.0)
+        float, Setting("Share of images that may be quarantined as undecodable.", at_least=0.0, at_most=1.0)
     ] = 0.01
     images_per_shard: Annotated[int, Setting("About how many images a shard holds.", at_least=1)] = 16384
     seed: Annotated[int, Setting("Decides the order of the images in the shards.", at_least=0)] = 0

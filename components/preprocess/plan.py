@@ -31,7 +31,7 @@ class Plan:
     shard_counts: dict[str, int]  # by split
     class_count: int  # 0 without classes
     seed: int  # decides the order within shards
-    recipe: bytes = b""  # see `reuse.recipe`; empty without image files
+    decoding: bytes = b""  # see `reuse.decoding`; empty without image files
     cache: DatasetCache | None = None  # of earlier datasets, if pixels are to be reused
 
     def shard_name(self, split: str, number: int) -> str:

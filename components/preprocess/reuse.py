@@ -34,7 +34,7 @@ from components.preprocess.decode import pixels
 log = logging.getLogger(__name__)
 
 _MAGIC = b"members\x01"
-_HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, recipe
+_HEAD = struct.Struct("<8s32s32s")  # magic, sha256 of the shard, decoding
 _HASH_BYTES = 32
 # sha256 of the image file, sha256 of the pixels, offset of the pixels in the shard
 _MEMBER = np.dtype([("content", "V32"), ("pixels", "V32"), ("offset", "<u8")])
@@ -70,7 +70,7 @@ class DatasetCache:
         return None if found is None else CachedPixels(self.shards[found[0]], *found[1:])
 
 
-def recipe(image: ImageShape, resize: str) -> bytes:
+def decoding(image: ImageShape, resize: str) -> bytes:
     """Return a digest (32 bytes) of all that decides the pixels of an image file: shape, resizing, code, decoder."""
     decided_by = {
         "image": dataclasses.asdict(image),
@@ -112,7 +112,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     A dataset, or a shard of it, that cannot be used is passed over with a warning.
 
     Args:
-        made_by: The `recipe` of the examples.
+        made_by: The `decoding` of the examples.
         wanted: sha256 (32 bytes) of the image files of the source; None if they are not known yet.
         folder: Where the table is written. Every worker must see it.
     """
@@ -198,16 +198,16 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
 
 
 def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.ndarray | None:
-    """Return the members of a shard; None if its images were made by another recipe."""
+    """Return the members of a shard; None if its images were made by another decoding."""
     name = members_name(shard.file)
     content = (folder / name).read_bytes()
     content, sha256_of_content = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
     if hashlib.sha256(content).digest() != sha256_of_content:
         raise DataError(f"{name} is damaged")
-    magic, sha256, recipe_of_shard = _HEAD.unpack_from(content)
+    magic, sha256, decoding_of_shard = _HEAD.unpack_from(content)
     if (magic, sha256.hex()) != (_MAGIC, shard.sha256):
         raise DataError(f"{name} is of another shard or version")
-    return np.frombuffer(content, _MEMBER, offset=_HEAD.size) if recipe_of_shard == made_by else None
+    return np.frombuffer(content, _MEMBER, offset=_HEAD.size) if decoding_of_shard == made_by else None
 
 
 def _pass_over(place: Location, error: Exception) -> None:

@@ -76,7 +76,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
     found = survey(str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source, held.listing)
     plan, images = _plan(config, found), sum(found.counts.values())
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
-    if found.stored is None and not config.former_datasets and not config.beam_options:
+    if found.stored is None and not config.previous_datasets and not config.beam_options:
         pool.start(images)
     with _importing_beam():  # only here, so that mistakes are reported without the seconds that it takes
         from components.preprocess.beam import pipeline, runners
@@ -89,7 +89,7 @@ def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
         if sum(split.records for split in splits.values()) + quarantine["count"] != images:
             raise AssertionError(f"{splits} and {quarantine['count']} quarantined came of {found.counts}")
         _require_images(splits, found.classes, plan.made_splits)
-        reused = _reused(made.outcome, images) if plan.recipe and config.former_datasets else {}
+        reused = _reused(made.outcome, images) if plan.decoding and config.previous_datasets else {}
         manifest = Manifest(
             image=plan.image,
             classes=found.classes,
@@ -152,19 +152,19 @@ def _plan(config: PreprocessConfig, found: Survey) -> Plan:
         class_count=len(found.classes),
         shard_counts=shard_counts(found.counts, made, images_per_shard),
         seed=config.seed,
-        recipe=reuse.recipe(image, config.resize) if found.stored is None else b"",
+        decoding=reuse.decoding(image, config.resize) if found.stored is None else b"",
     )
 
 
 def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: AttemptFiles) -> DatasetCache | None:
     """Find what earlier datasets have of the source's images; None for kinds of source that reuse nothing."""
-    if not config.former_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
+    if not config.previous_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
     if not isinstance(rows_at, Folder):
         log.warning("all images are decoded anew: Beam's workers reach no table of earlier datasets in a bucket")
         return None
     hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(each.sha256) for each in held.listing.files)
-    return reuse.cache_of(config.former_datasets, plan.recipe, hashes, rows_at.path)
+    return reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
 
 
 def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
     summary = f"{_listed(records)} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
-    summary += f", {quarantined:,} set aside" if quarantined else ""
+    summary += f", {quarantined:,} quarantined" if quarantined else ""
     reused = manifest.made_with.get("taken_over", {}).get("images", 0)
     summary += f", {reused:,} taken over from earlier datasets" if reused else ""
     digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}

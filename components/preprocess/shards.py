@@ -68,9 +68,9 @@ def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Attempt
         attempt.leave(files, f"{name}{SIGNED}", Signed(name, np.concatenate(writing.thumbnails), digests))
     shard = writing.shard()
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
-    if plan.recipe:
+    if plan.decoding:
         contents, offsets = np.concatenate(writing.contents), np.concatenate(writing.offsets)
-        content = reuse.members_of(shard, plan.recipe, contents, writing.hashes, offsets)
+        content = reuse.members_of(shard, plan.decoding, contents, writing.hashes, offsets)
         beside = reuse.members_name(name)
         written[beside] = attempt.written_as(content, files.write(beside, [content]))
     attempt.leave(files, f"{name}{_FACTS}", writing.facts(written))

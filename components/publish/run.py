@@ -165,7 +165,7 @@ def _require_next(version: int, champion: registry.Champion | None) -> None:
     if champion is not None and version < max(champion.been):
         raise Superseded(
             f"version {max(champion.been)} has been champion since version {version} was begun; "
-            f"`wgan models promote {version}` makes it champion anyway"
+            f"`wgan registry promote {version}` makes it champion anyway"
         )
 
 

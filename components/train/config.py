@@ -127,7 +127,7 @@ class TrainConfig:
             in_key=False,
         ),
     ] = "stop"
-    roll_backs: Annotated[
+    rollbacks: Annotated[
         int,
         Setting(
             "How often a training goes back from a number that is not finite, and on with other noise and another "

@@ -39,7 +39,7 @@ Found = tuple[Location, checkpoints.Description]  # a checkpoint and what it say
 # Few enough that a signal is noticed within seconds, enough that a call's overhead does not count.
 _BLOCK_STEPS = 10
 # What decides no weight, but which steps are kept, where means begin anew, and whether training goes on at all.
-_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
+_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
 def train(
@@ -147,7 +147,7 @@ class Session:
                     watchdog.beat()
                     nonfinite = rollback.first_nonfinite(block, self.step, self._wgan)
                     if nonfinite is not None:
-                        self._roll_back(nonfinite)
+                        self._rollback(nonfinite)
                         continue
                     self._count(block, seconds)
                     if self.step % limits.window_steps(self._config) == 0:
@@ -251,9 +251,9 @@ class Session:
         checkpoints.keep(self._folder, keep)
         self._uploads.saved(self.step, keep)
 
-    def _roll_back(self, nonfinite: Nonfinite) -> None:
+    def _rollback(self, nonfinite: Nonfinite) -> None:
         """Return to a step before a number that is not finite, on all workers; raise after too many rollbacks."""
-        if len(self._rollbacks) == self._config.roll_backs:
+        if len(self._rollbacks) == self._config.rollbacks:
             raise TrainingDiverged(rollback.diverged(nonfinite, self._config))
         back = self._rollbacks.add(nonfinite.step)
         # This machine may not have it, if the training began on another.
@@ -264,7 +264,7 @@ class Session:
         log.error(
             "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d): on from "
             "step %d, with other noise and another order of images from step %d on",
-            *(nonfinite.what, nonfinite.step, len(self._rollbacks), self._config.roll_backs, returned, back.step),
+            *(nonfinite.what, nonfinite.step, len(self._rollbacks), self._config.rollbacks, returned, back.step),
         )
         if good is not None:
             self._restore(good, with_rollbacks=False)

@@ -15,7 +15,7 @@ from components.train.config import TrainConfig
 from components.train.monitoring import limits
 from components.train.step import WganStep
 
-STATE = "roll_backs"
+STATE = "rollbacks"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ def first_nonfinite(block: Mapping[str, np.ndarray], step: int, wgan: WganStep) 
 def diverged(nonfinite: Nonfinite, config: TrainConfig) -> str:
     """The message of a training that ends there."""
     bound = ", or beyond the numbers of reproducibility exact," if config.reproducibility == "exact" else ""
-    often = f", after {config.roll_backs} rollbacks" if config.roll_backs else ""
+    often = f", after {config.rollbacks} rollbacks" if config.rollbacks else ""
     return (
         f"{nonfinite.what} is not finite{bound} at step {nonfinite.step}{often}; that update was not applied and the "
         "last checkpoint is sound. Lower the learning rates, or raise penalty_weight"

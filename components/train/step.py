@@ -36,9 +36,9 @@ _DONE_BEFORE = 890.0
 # Prefixes of the networks' variables in the state, before a slash.
 NETWORKS = GENERATOR, CRITIC, AVERAGE = ("generator", "critic", "average")
 # A block reports for each step: global means, whether all was finite, and if not the number of what was not.
-MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "critic_gap", "real_score")
+MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite", "nonfinite")
-_OF_CRITIC = ("penalty", "gradient_norm", "critic_gap", "real_score")
+_OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
@@ -191,7 +191,12 @@ class WganStep:
             penalty = losses.penalty(norms)
             if config.constraint == "gradient_penalty":
                 loss += config.penalty_weight * penalty
-            reported = {"penalty": penalty, "gradient_norm": norms, "critic_gap": gap, "real_score": real_scores}
+            reported = {
+                "penalty": penalty,
+                "gradient_norm": norms,
+                "wasserstein_estimate": gap,
+                "real_score": real_scores,
+            }
             return LossOutput(loss, reported)
 
         means = apply_update(

@@ -32,7 +32,7 @@ def rows_of_docs() -> dict[str, str]:
 
 
 def test_the_table_of_image_files_is_that_of_the_cases() -> None:
-    cases = {name: "set aside" if isinstance(case.expected, str) else "used" for name, case in CASES.items()}
+    cases = {name: "quarantined" if isinstance(case.expected, str) else "used" for name, case in CASES.items()}
     assert rows_of_docs() == cases
 
 
@@ -141,7 +141,7 @@ def test_the_whole_quarantine_is_listed_and_belongs_to_the_digest(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".tmp", "other"))]
 
 
-def test_however_many_images_there_are_no_more_than_so_many_are_set_aside(
+def test_however_many_images_there_are_no_more_than_so_many_are_quarantined(
     pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preprocess, "MOST_QUARANTINED", 2)
@@ -196,7 +196,7 @@ def bytes_read() -> int:
     return int(fields["rchar"])
 
 
-def test_a_file_too_large_is_set_aside_and_never_read(pets: Path, tmp_path: Path) -> None:
+def test_a_file_too_large_is_quarantined_and_never_read(pets: Path, tmp_path: Path) -> None:
     huge = pets / "huge.png"
     huge.write_bytes(png(NOISE, 2))
     os.truncate(huge, 40 << 30)  # sparse: it takes no room

@@ -125,7 +125,7 @@ def test_a_run_is_named_by_its_root_and_a_version_by_its_folder_or_by_uri(tmp_pa
         ("nothing", 65, "no evaluation at"),
         ("several", 65, "bad/evaluations/a, "),
         ("damaged", 65, "metrics.json is not"),
-        ("former", 65, "without 'samples.png'"),
+        ("previous", 65, "without 'samples.png'"),
         ("output", 64, "is a folder"),
         ("nowhere", 64, "there is no "),
         ("action", 64, "compare, got 'show'"),
@@ -146,7 +146,7 @@ def test_bad_input_is_named_and_shows_no_traceback(
             write_evaluation(bad / "evaluations" / name, 1.0)
     elif case == "damaged":
         (write_evaluation(bad, 1.0) / evaluations.METRICS).write_text("{}")
-    elif case == "former":
+    elif case == "previous":
         write_evaluation(bad, 1.0)
         described = evaluations.Description.of(bad)
         del described.files[evaluations.SAMPLES]

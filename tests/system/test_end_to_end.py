@@ -16,7 +16,7 @@ from components.core.artifacts import models
 from tests.inputs.limits import NO_LIMITS
 from tests.system.whole_runs import against_umask, record_of
 
-# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
+# So few steps draw nothing good; what is tested is the way, so the limits are ignored.
 SETTINGS = {
     "height": 16,
     "width": 12,
@@ -89,7 +89,7 @@ def test_a_folder_of_pictures_becomes_a_champion(place: Path) -> None:
 
 
 def test_the_printed_commands_make_the_same_model_again(place: Path) -> None:
-    printed = wgan("models", "reproduce", "1", cwd=place)
+    printed = wgan("registry", "reproduce", "1", cwd=place)
     assert printed.returncode == 0, printed.stderr
     assert "WARNING" not in printed.stdout
     script, judging = printed.stdout.split("# How it was judged")  # which takes longer than a test may

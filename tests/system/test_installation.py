@@ -122,7 +122,7 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     assert (done.returncode, done.stderr) == (0, "")
     # Every verb of the list is tried below, or works without extras.
     listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
-    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"models"}
+    assert listed == {words[0] for words in (*LOCAL, *PIPELINE, *CPU)} | {"registry"}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_verb_names_its_missing_extra(wgan: Path, tmp_path: Path, extra: str, 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["compile"], ["models", "list"], ["sample"]])
+@pytest.mark.parametrize("words", [["compile"], ["registry", "list"], ["sample"]])
 def test_help_of_a_verb_without_extras(wgan: Path, tmp_path: Path, words: list[str]) -> None:
     done = run(wgan, *words, "--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -150,7 +150,7 @@ def test_verbs_that_need_no_extra(wgan: Path, tmp_path: Path) -> None:
     done = run(wgan, "run", "--runner", "docker", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
     assert "--source" in done.stderr
-    done = run(wgan, "models", "list", "--registry", "registry", cwd=tmp_path)
+    done = run(wgan, "registry", "list", "--registry", "registry", cwd=tmp_path)
     assert done.returncode == 65
     assert "Traceback" not in done.stderr
 

@@ -72,7 +72,7 @@ class Manifest(manifest.Manifest):
     source: dict[str, Any]  # kind, fingerprint and the number of images found
     # The settings that decide the images and, where these were image files, `JPEG_OVERSAMPLING`.
     preprocessing: dict[str, Any]
-    quarantine: dict[str, Any]  # how many images were set aside, and the reasons for the first ones
+    quarantine: dict[str, Any]  # how many images were quarantined, and the reasons for the first ones
     pixel_range: list[int] = dataclasses.field(default_factory=lambda: [*_PIXEL_RANGE])
     made_with: dict[str, Any] = dataclasses.field(default_factory=dict)  # code, image, libraries, and the source
 

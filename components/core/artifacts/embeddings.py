@@ -34,8 +34,7 @@ class Description(Manifest):
 
     FILE = MANIFEST
     WHAT = "embedding"
-    VERSION = 2
-    LEFT_OUT_IF_EMPTY = ("custom_embedding_digest",)
+    VERSION = 3
 
     image: datasets.ImageShape
     spaces: list[Space]  # the one that matters most is the first

@@ -20,8 +20,7 @@ class Recipe(Manifest):
 
     FILE = "recipe.json"
     WHAT = "recipe"
-    VERSION = 1
-    LEFT_OUT_IF_EMPTY = ("checkpoint_uri",)
+    VERSION = 2
 
     source_fingerprint: str
     custom_embedding_digest: str  # empty without one

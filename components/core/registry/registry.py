@@ -49,25 +49,25 @@ class Champion(Manifest):
 
     FILE = registry_folder.CHAMPION
     WHAT = "champion"
-    VERSION = 1
+    VERSION = 2
 
     version: int  # the one to serve
     model_digest: str
     checkpoint_digest: str
     evaluation_digest: str
-    revision: int = 1  # how often the file has been written; grows even if the version goes back
-    former: tuple[int, ...] = ()  # earlier champions, the last one last: where a rollback goes
+    revision: int = 1  # counts the writes of this file; grows even if the version goes back
+    previous: tuple[int, ...] = ()  # earlier champions, the last one last: where a rollback goes
     rolled_back: tuple[int, ...] = ()  # no publication makes these champion again
     removed: tuple[int, ...] = ()  # deleted, or given up before they were whole
 
     def __post_init__(self) -> None:
-        if 0 in (self.version, self.revision, *self.former, *self.rolled_back, *self.removed):
+        if 0 in (self.version, self.revision, *self.previous, *self.rolled_back, *self.removed):
             raise ValueError("a version is not a whole number from 1 on")
 
     @property
     def been(self) -> set[int]:
         """Every version that is or was champion."""
-        return {self.version, *self.former, *self.rolled_back}
+        return {self.version, *self.previous, *self.rolled_back}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def crowned(before: Champion | None, version: Version) -> Champion:
     return dataclasses.replace(
         first,
         revision=before.revision + 1,
-        former=(*before.former, before.version),
+        previous=(*before.previous, before.version),
         rolled_back=tuple(number for number in before.rolled_back if number != version.number),
         removed=before.removed,
     )
@@ -293,7 +293,4 @@ def _is_first(registry: Location, number: int) -> bool:
 
 def _champion_of(content: bytes, file: Location) -> Champion:
     value, _ = atomic_files.unsealed(content, file, Champion.WHAT)
-    if isinstance(value, dict) and "revision" not in value and isinstance(value.get("version"), int):
-        # From before there were rollbacks: every version was champion in turn.
-        value |= {"revision": value["version"], "former": list(range(1, value["version"]))}
     return Champion.from_json(value, str(file))

@@ -146,7 +146,7 @@ def _create(uri: str, path: Path) -> None:
 def _in_the_way(uri: str) -> DataError:
     return DataError(
         f"{uri} is not what is published here, and nothing is overwritten; "
-        "remove what is in the way (wgan models gc --uncommitted), and publish again"
+        "remove what is in the way (wgan registry gc --uncommitted), and publish again"
     )
 
 

@@ -12,34 +12,34 @@ _SPACES = {
 }
 _OF_SPACE = {
     "fcd": "Fréchet distance",
-    "fcd_error": "its standard error",
-    "fcd_ratio": "the distance in multiples of real against real",
-    "fcd_corrected": "the distance per direction, corrected for the number of images",
+    "fcd_error": "standard error of the Fréchet distance",
+    "fcd_ratio": "Fréchet distance divided by that between real images",
+    "fcd_corrected": "Fréchet distance per dimension, corrected for the number of images",
     "kcd": "kernel distance",
-    "kcd_error": "its standard error",
-    "precision": "precision: samples that look real",
-    "recall": "recall: real images that could be samples",
-    "density": "density of real images about samples",
-    "coverage": "coverage: real images with a sample near by",
+    "kcd_error": "standard error of the kernel distance",
+    "precision": "precision: share of samples that look real",
+    "recall": "recall: share of real images that the generator could draw",
+    "density": "density: how closely real images surround the samples",
+    "coverage": "coverage: share of real images with a sample nearby",
 }
 _OF_IMAGES = {
-    "class_distance": "total variation between classes",
-    "class_ratio": "smallest share of a class, against its real share",
-    "class_coverage": "smallest coverage of a class, against that of all",
-    "class_accuracy": "samples that show the class they were asked for",
-    "bin_distance": "total variation between bins of a clustering",
-    "bin_ratio": "smallest share of a bin, against its real share",
-    "bin_coverage": "smallest coverage of a bin, against that of all",
-    "pixel_mean_ratio": "mean of the pixels, in multiples of that of test images",
-    "pixel_deviation_ratio": "their standard deviation, likewise",
-    "distinct_share": "distinct images",
-    "copy_nearness": "chance that one is nearer to training images than a test image is",
-    "copy_z": "nearness to training images, against that of test images: negative is nearer",
-    "copy_share": "images as near to a training image as 1% of test images are",
-    "critic_gap_train": "critic's gap between training images and samples",
-    "critic_gap_test": "critic's gap between test images and samples",
-    "critic_gap_error": "its standard error",
-    "critic_overfit": "share of the gap that the critic owes to learning training images by heart",
+    "class_distance": "total variation between the class shares of samples and real images",
+    "class_ratio": "rarest class: its share divided by its share among real images",
+    "class_coverage": "worst covered class: its coverage divided by that of all images",
+    "class_accuracy": "share of samples that show the requested class",
+    "bin_distance": "total variation between the cluster shares of samples and real images",
+    "bin_ratio": "rarest cluster: its share divided by its share among real images",
+    "bin_coverage": "worst covered cluster: its coverage divided by that of all images",
+    "pixel_mean_ratio": "mean pixel value divided by that of test images",
+    "pixel_deviation_ratio": "standard deviation of pixels divided by that of test images",
+    "distinct_share": "share of distinct images",
+    "copy_nearness": "probability that a sample is nearer to training images than a test image is",
+    "copy_z": "nearness to training images relative to test images; negative is nearer",
+    "copy_share": "share of samples as near to a training image as the nearest 1% of test images",
+    "wasserstein_estimate_train": "mean critic score of training images minus that of samples",
+    "wasserstein_estimate_test": "mean critic score of test images minus that of samples",
+    "wasserstein_estimate_error": "standard error of the estimate on test images",
+    "critic_overfit": "share of the Wasserstein estimate that the critic owes to memorised training images",
 }
 
 
@@ -53,7 +53,7 @@ class Column:
 
 
 def name_of(score: str, space: str, spaces: Sequence[str]) -> str:
-    """Return the name of a score in a space; that of the first space has no prefix, unless it is a custom one.
+    """Return the name of a score in a space: no prefix in the first space, unless it is a custom one.
 
     In a custom space `fcd` and `kcd`, distances of a classifier, become `fd` and `kd`.
     """

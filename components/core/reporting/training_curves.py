@@ -9,23 +9,23 @@ from components.core.reporting import charts
 Rows = Sequence[Mapping[str, float]]
 
 
-# Columns of the log that go into one chart, and its caption: what to look for.
+# Columns of the log that share a chart, and its caption: what to look for.
 _PANELS = {
-    ("critic_loss", "generator_loss"): "Losses. They tell nothing of quality: the critic's should settle and creep "
-    "towards 0, the generator's may wander. Swings that grow mean trouble.",
-    ("penalty",): "Penalty for a slope of the critic that is not 1. It should fall at once and stay small; where it "
-    "rises again the learning rates are too high.",
-    ("gradient_norm",): "Slope: the norm of the critic's gradient between real and drawn images. It should stay close "
-    "to 1, unless weights are clipped instead.",
-    ("critic_gap",): "Gap: by how much the critic scores real images above drawn ones. It should shrink as samples get "
-    "better, but not to nothing.",
-    ("images_per_second",): "Real images per second. Flat is well; a dip is another program or a slow disk, and "
+    ("critic_loss", "generator_loss"): "Losses. They do not measure quality. The critic's loss should settle and "
+    "approach 0 slowly; the generator's may drift. Growing swings mean trouble.",
+    ("penalty",): "Gradient penalty. It should fall at once and stay small. If it rises again, the learning rates are "
+    "too high.",
+    ("gradient_norm",): "Norm of the critic's gradient between real images and samples. It should stay close to 1, "
+    "except with weight clipping.",
+    ("wasserstein_estimate",): "Wasserstein estimate: mean critic score of real images minus that of samples. It "
+    "should shrink as samples improve, but not to zero.",
+    ("images_per_second",): "Real images per second. It should be flat. A dip means another program or a slow disk; it "
     "changes no result.",
 }
 _DISTANCE = re.compile("fcd|.+_fc?d")  # of any space
 _DISTANCES_CAPTION = (
-    "Fréchet distances of checkpoints. They should fall and then stay; where they rise again an earlier checkpoint was "
-    "better."
+    "Fréchet distances of checkpoints. They should fall and then stay low. If they rise again, an earlier checkpoint "
+    "was better."
 )
 
 

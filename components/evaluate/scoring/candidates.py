@@ -102,7 +102,7 @@ def score(
     )
 
 
-def critic_gaps(
+def wasserstein_estimates(
     config: EvaluateConfig,
     checkpoint: checkpoints.Description,
     generator: samples.Generator,

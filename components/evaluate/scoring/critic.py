@@ -22,8 +22,8 @@ def gaps(
     it was trained on.
 
     Returns:
-        critic_gap_train, critic_gap_test: Mean score of the real images less that of the samples.
-        critic_gap_error: Standard error of the latter.
+        wasserstein_estimate_train, wasserstein_estimate_test: Mean score of the real images less that of the samples.
+        wasserstein_estimate_error: Standard error of the latter.
         critic_overfit: Share of the training gap that the test gap lacks; about 0 unless it memorised images.
     """
     score = tf.function(lambda inputs: critic(inputs, training=False)[:, 0], reduce_retracing=True)
@@ -40,8 +40,10 @@ def gaps(
     of_train, of_test = scores(*train), scores(*test)
     gap_train, gap_test = (float(real.mean() - drawn.mean()) for real in (of_train, of_test))
     return {
-        "critic_gap_train": gap_train,
-        "critic_gap_test": gap_test,
-        "critic_gap_error": float(np.sqrt(of_test.var(ddof=1) / len(of_test) + drawn.var(ddof=1) / len(drawn))),
+        "wasserstein_estimate_train": gap_train,
+        "wasserstein_estimate_test": gap_test,
+        "wasserstein_estimate_error": float(
+            np.sqrt(of_test.var(ddof=1) / len(of_test) + drawn.var(ddof=1) / len(drawn))
+        ),
         "critic_overfit": (gap_train - gap_test) / gap_train if gap_train else 0.0,
     }

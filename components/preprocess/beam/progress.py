@@ -38,7 +38,7 @@ def done(rows_at: AttemptFiles, files: AttemptFiles, row_bytes: int, seen: dict[
 def line(now: Done, before: Done, seconds: float, images: int, shards: int) -> str:
     """Return a line for the log on what is done now, and was so many seconds before, of all images and shards."""
     worked = min(now.images + now.quarantined, images)
-    aside = f", {now.quarantined:,} set aside" if now.quarantined else ""
+    aside = f", {now.quarantined:,} quarantined" if now.quarantined else ""
     if worked >= images:
         return f"all {images:,} images done{aside}; {now.shards:,} of {shards:,} shards written"
     rate = max(0, worked - before.images - before.quarantined) / seconds

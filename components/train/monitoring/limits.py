@@ -23,7 +23,7 @@ class Diagnostics:
     # as steep a critic the penalised gap is c W - penalty_weight (c - 1)^2.
     excess_slope: float
     penalty_share: float  # the weighted penalty over the magnitude of the critic's gap
-    critic_gap: float  # mean score of real images less that of drawn ones
+    wasserstein_estimate: float  # mean score of real images less that of drawn ones
     score_offset: float  # magnitude of the mean score of real images over that of the gap
     sample_spread: float  # mean distance between drawn images, in multiples of that between real ones
     critic_overfit: float | None  # share of the gap by which training images score higher than others
@@ -46,7 +46,7 @@ LIMITS = (
     Limit("excess_slope", (None, 0.5), (None, 4.0), _STEEP, True),
     Limit("gradient_norm_deviation", (None, 1.0), (None, None), _STEEP, True),
     # On small images a healthy gap is about 0 for a while, -0.03 at the least; scores are in units of pixels' distance.
-    Limit("critic_gap", (-1.0, None), (-1.0, None), "lower critic_learning_rate, or raise critic_steps"),
+    Limit("wasserstein_estimate", (-1.0, None), (-1.0, None), "lower critic_learning_rate, or raise critic_steps"),
     Limit("sample_spread", (0.6, None), (0.25, None), "change generator_learning_rate, or raise critic_steps"),
 )
 

@@ -19,7 +19,7 @@ from components.train.step import WganStep
 
 log = logging.getLogger(__name__)
 
-_NAMES = ("gradient_norm", "penalty", "critic_gap", "real_score")
+_NAMES = ("gradient_norm", "penalty", "wasserstein_estimate", "real_score")
 _DOUBTS = "watch/doubts"
 _IMAGES = 512  # real ones, of each split, and drawn ones
 
@@ -93,14 +93,14 @@ class Monitor:
                 name: value if value is None or math.isfinite(value) else None
                 for name, value in dataclasses.asdict(signals).items()
             }
-            messages = [*(("roll_back", each) for each in rollbacks), *((each.signal, str(each)) for each in found)]
+            messages = [*(("rollback", each) for each in rollbacks), *((each.signal, str(each)) for each in found)]
             warnings = [{"signal": signal, "message": message} for signal, message in messages]
             training_log.append(self._folder / training_log.HEALTH, {"step": step, **known, "warnings": warnings})
         return failing if self._failing >= limits.FAILING_WINDOWS else []
 
     def _signals(self) -> limits.Diagnostics:
         means = self._window.means()
-        norm, gap, penalty = means["gradient_norm"], means["critic_gap"], means["penalty"]
+        norm, gap, penalty = means["gradient_norm"], means["wasserstein_estimate"], means["penalty"]
         weight = self._config.penalty_weight
         drawn = gan.to_pixels(self._draw(self._inputs)).numpy()
         overfit = None
@@ -111,7 +111,7 @@ class Monitor:
             gradient_norm_deviation=math.sqrt(max(0.0, penalty + 2 * norm - 1 - norm**2)),
             excess_slope=norm - 1 - (_over(gap, 2 * weight * norm) if weight else 0.0),
             penalty_share=_over(weight * penalty, abs(gap)),
-            critic_gap=gap,
+            wasserstein_estimate=gap,
             score_offset=_over(abs(means["real_score"]), abs(gap)),
             sample_spread=_over(_mean_distance(drawn / 127.5), self._real_distance),
             critic_overfit=overfit,

@@ -1,6 +1,6 @@
 """Image files that are damaged, hostile or odd: by themselves, in a source, and decoded by what crashes.
 
-What cannot be used is set aside for the reason that docs/evidence/bad-data.md gives, and costs no other image.
+What cannot be used is quarantined for the reason that docs/evidence/bad-data.md gives, and costs no other image.
 """
 
 import json
@@ -47,7 +47,7 @@ def decode_each_kind() -> Counts:
 
 
 def _in_one_source(folder: Path) -> Counts:
-    """All kinds among good images, through the stage: its list of what is set aside, and the pixels of the others."""
+    """All kinds among good images, through the stage: its list of what is quarantined, and the pixels of the others."""
     source, counts = folder / "source", Counts()
     source.mkdir()
     for number in range(_GOOD):
@@ -66,7 +66,7 @@ def _in_one_source(folder: Path) -> Counts:
     kept = [image for split in datasets.SPLITS for image in dataset_reader.load_split(str(dataset), manifest, split)[0]]
     for name, case in files.items():
         if isinstance(case.expected, str):
-            entry = aside.pop(name, {"reason": "it is not set aside", "sha256": ""})
+            entry = aside.pop(name, {"reason": "it is not quarantined", "sha256": ""})
             problem = case.problem(UndecodableImage(entry["reason"]))
             is_read = (source / name).stat().st_size <= LARGEST_FILE
             if not problem and entry["sha256"] != (digests.sha256_of_file(source / name) if is_read else ""):
@@ -76,7 +76,7 @@ def _in_one_source(folder: Path) -> Counts:
         counts.add(True, f"{name}: {problem}" if problem else "")
     used = sum(not isinstance(case.expected, str) for case in CASES.values())
     if aside or len(kept) != _GOOD + used:
-        counts.violations.append(f"{len(kept)} images are kept; set aside are also {sorted(aside)}")
+        counts.violations.append(f"{len(kept)} images are kept; quarantined are also {sorted(aside)}")
     return counts
 
 

@@ -17,7 +17,7 @@ from tests.faults.disk.power_loss import lose_power_everywhere
 from tests.faults.disk.writers import BY_NAME
 
 ROOT = Path(__file__).parents[3]
-REGISTRIES = ("first version", "second version", "roll-back", "versions removed")
+REGISTRIES = ("first version", "second version", "rollback", "versions removed")
 QUICK = [name for name in BY_NAME if name not in REGISTRIES]
 # Every other write to a disk goes through atomic_files, whose functions are among the writers.
 WRITES = re.compile(

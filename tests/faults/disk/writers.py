@@ -20,7 +20,7 @@ from components.core.registry import registry
 from components.core.sources.catalog import Checksum
 from components.core.sources.index import SourceIndex
 from components.core.storage import atomic_files
-from pipeline.models import upkeep
+from pipeline.registry import upkeep
 from tests.faults import candidates
 from tests.inputs import artifacts
 
@@ -129,7 +129,7 @@ def _publish(number: int) -> Callable[[Path], object]:
     return lambda folder: candidates.at(folder / str(number)).publish(folder / "registry").parameters["version"]
 
 
-def _roll_back(folder: Path) -> None:
+def _rollback(folder: Path) -> None:
     champion = registry.read_champion(folder / "registry")
     if champion and champion.version == 2:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -168,7 +168,7 @@ WRITERS = [
     Writer("source's index", _index("0" * 64), _index("1" * 64), read_index, tolerant=True),
     Writer("first version", _prepare(1, 0), _publish(1), read_registry),
     Writer("second version", _prepare(2, 1), _publish(2), read_registry),
-    Writer("roll-back", _prepare(2, 2), _roll_back, read_registry),
+    Writer("rollback", _prepare(2, 2), _rollback, read_registry),
     Writer("versions removed", _prepare(3, 3), _remove_versions, read_registry),
 ]
 BY_NAME = {writer.name: writer for writer in WRITERS}

@@ -23,7 +23,7 @@ from components.core.artifacts import models
 from components.core.errors import DataError, Superseded, TransientError
 from components.core.registry import registry
 from components.core.storage import buckets
-from pipeline.models import upkeep
+from pipeline.registry import upkeep
 from tests.fakes.gcs.server import FAULTS, HangUp, Request, Server, Stored
 from tests.faults import forks
 from tests.faults.candidates import Candidate, Outcome, candidate

@@ -338,7 +338,7 @@ def test_the_report_stands_alone(
     (checkpoint.parent / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 1')
     digest = datasets.Manifest.of(dataset).digest
     scores_table.append(checkpoint.parent, score_row(50, dataset_digest=digest, embedding_digest="of another space"))
-    (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["critic_gap is <b>-1</b>"]}')
+    (checkpoint.parent / "health.jsonl").write_text('{"step": 60, "warnings": ["wasserstein_estimate is <b>-1</b>"]}')
     text = report(run(checkpoint, tmp_path / "e", registry=champions))
     # Samples, the champion's, real ones, closest pairs, classes, three splits, losses, slope.
     assert text.count(" src=") == text.count(' src="data:image/png;base64,') == 10
@@ -346,6 +346,6 @@ def test_the_report_stands_alone(
     assert str(tmp_path) not in text
     kept = json.loads((tmp_path / "e" / evaluations.TRAINING).read_text())
     described = checkpoints.Description.of(checkpoint)
-    warning = {"warning": "critic_gap is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
+    warning = {"warning": "wasserstein_estimate is <b>-1</b>", "first": 60, "last": 60, "windows": 1}
     of_checkpoint = {"step": described.step, "settings": described.settings}
     assert kept == {**of_checkpoint, "log": rows, "scores": {}, "warnings": [warning]}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docker
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 TRAINING = ("--steps", 400, "--batch_size", 16, "--base_filters", 8, "--latent_size", 16, "--seed", 3)
-# So few steps draw nothing good; what is tested is the way, so the limits are set aside.
+# So few steps draw nothing good; what is tested is the way, so the limits are ignored.
 LIMITS = tuple(word for name, value in NO_LIMITS.items() for word in (f"--{name}", value))
 
 

@@ -137,12 +137,12 @@ class Answer(NamedTuple):
 
 @pytest.fixture
 def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[..., Answer]:
-    """Run `wgan models ...` in this process; it never ends in a traceback."""
+    """Run `wgan registry ...` in this process; it never ends in a traceback."""
 
     def asked(*words: object) -> Answer:
         caplog.clear()
         capsys.readouterr()
-        code = program.main(["models", *map(str, words)])
+        code = program.main(["registry", *map(str, words)])
         told = "\n".join(each.getMessage() for each in caplog.records if each.name == "pipeline")
         assert "Traceback" not in told
         return Answer(code, capsys.readouterr().out, told)

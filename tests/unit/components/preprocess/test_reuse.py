@@ -110,7 +110,7 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
             "seed": (0, 0, 0, 5)[generation],
         }
         places: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
-        made = run(source, earlier / f"{generation}", former_datasets=str(earlier), **places, **settings)
+        made = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **places, **settings)
         run(source, tmp_path / f"scratch-{generation}", **settings)
         assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
         known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
@@ -147,12 +147,12 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     monkeypatch.setattr(pool, "_started", noting_started)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
-    run(source, kept / "2", former_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
+    run(source, kept / "2", previous_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
     assert sorted(opened) == sorted({"100.png", "101.png"} | undecodable)
     assert len(decoded) == len(opened)
     opened.clear()
     decoded.clear()
-    run(source, kept / "3", former_datasets=str(kept), seed=1)
+    run(source, kept / "3", previous_datasets=str(kept), seed=1)
     assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
     assert len(decoded) == len(undecodable)
     assert datasets.Manifest.of(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
@@ -186,7 +186,7 @@ def test_damage_is_reported_and_changes_nothing(
 ) -> None:
     expected = content(kept / "first")
     DAMAGE[damage](kept / "first" / name)
-    made = run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
+    made = run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
     assert content(kept / "second") == expected
     assert ("taken over" in made["summary"]) == (name != datasets.MANIFEST)
     warnings = [record.getMessage() for record in caplog.records if record.name.endswith((".reuse", ".run"))]
@@ -198,12 +198,12 @@ def test_datasets_that_have_nothing_to_offer(
     kept: Path, tmp_path: Path, idx_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (kept / "first").rename(kept / ".tmp-first")
-    run(idx_folder, kept / "numbers", height=0, width=0, former_datasets=str(kept))
+    run(idx_folder, kept / "numbers", height=0, width=0, previous_datasets=str(kept))
     assert not list((kept / "numbers").glob("*.members"))
     run(tmp_path / "pets", kept / "larger", height=9, width=9)
     with caplog.at_level(logging.INFO):
-        run(tmp_path / "pets", kept / "second", former_datasets=str(kept))
-        run(tmp_path / "pets", tmp_path / "third", former_datasets=str(tmp_path / "nowhere"))
+        run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
+        run(tmp_path / "pets", tmp_path / "third", previous_datasets=str(tmp_path / "nowhere"))
     assert caplog.text.count("passed over") == 1
     assert f"passed over {kept / 'larger'}: " in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
@@ -224,7 +224,7 @@ def test_sources_and_datasets_in_a_bucket(
     caplog.set_level(logging.INFO)
     for source in (tmp_path / "pets", "gs://b/pets"):
         shutil.rmtree(Location.of("gs://b").path)
-        made = run(source, "gs://b/datasets/{key}", former_datasets="gs://b/datasets", seed=1)
+        made = run(source, "gs://b/datasets/{key}", previous_datasets="gs://b/datasets", seed=1)
         assert f"66 images: 9 new, 57 taken over from {Path(first['dataset_uri']).name}" in caplog.text
         caplog.clear()
         run(source, tmp_path / "again", seed=1)
@@ -242,17 +242,17 @@ def test_a_file_that_changed_since_it_was_fingerprinted(tmp_path: Path) -> None:
         rows.make([ImagesPart(((file, "train", 0),))], plan(stored=None, image=SHAPE), Folder(tmp_path), 1)
 
 
-def test_recipe_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_decoding_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import PIL
 
-    usual = reuse.recipe(SHAPE, "fill")
-    assert usual == reuse.recipe(SHAPE, "fill")
+    usual = reuse.decoding(SHAPE, "fill")
+    assert usual == reuse.decoding(SHAPE, "fill")
     assert len(usual) == 32
-    others = {reuse.recipe(SHAPE, "fit"), reuse.recipe(ImageShape(8, 9, 3), "fill")}
+    others = {reuse.decoding(SHAPE, "fit"), reuse.decoding(ImageShape(8, 9, 3), "fill")}
     monkeypatch.setattr(PIL, "__version__", "1.2.3")
-    others.add(reuse.recipe(SHAPE, "fill"))
+    others.add(reuse.decoding(SHAPE, "fill"))
     changed = tmp_path / "pixels.py"
     changed.write_text(Path(pixels.__file__).read_text() + "\n")
     monkeypatch.setattr(pixels, "__file__", str(changed))
-    others.add(reuse.recipe(SHAPE, "fill"))
+    others.add(reuse.decoding(SHAPE, "fill"))
     assert len(others - {usual}) == 4

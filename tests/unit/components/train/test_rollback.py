@@ -43,10 +43,10 @@ def test_a_fault_leads_back_to_where_its_window_began_and_each_further_one_a_win
 
 
 def test_how_many_are_allowed_decides_no_result_and_so_no_key() -> None:
-    assert deciding_settings(TrainConfig(dataset="-", checkpoints="-", roll_backs=7)) == deciding_settings(CONFIG)
+    assert deciding_settings(TrainConfig(dataset="-", checkpoints="-", rollbacks=7)) == deciding_settings(CONFIG)
 
 
-def test_no_seed_is_that_of_another_training_after_a_roll_back() -> None:
+def test_no_seed_is_that_of_another_training_after_a_rollback() -> None:
     seeds = {seed_after(seed, count) for seed in (0, 1, 2**31 - 1) for count in range(4)}
     assert len(seeds) == 12
     assert seed_after(5, 0) == 5
@@ -158,7 +158,7 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [row["warnings"] for row in attempts.left_by(whole)["health"]]
     assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
-    assert warned[1][0]["signal"] == "roll_back"
+    assert warned[1][0]["signal"] == "rollback"
     assert re.findall(r"\d+", warned[1][0]["message"])[:2] == ["561", "200"]
     # What there was before the change is that of the training without a fault, and nothing after it.
     rows, sound_rows = (attempts.left_by(place)["metrics"] for place in (whole, sound))
@@ -172,7 +172,7 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     """A real overflow: a penalty of about 1, times 1e38, has gradients whose squares no float32 holds."""
     places, always = [tmp_path / name for name in ("overflow", "none", "again")], [[KERNEL, 250, 99]]
     overflowing = {"penalty_weight": 1e38, "steps": 30, "checkpoint_every": 1}
-    changes: list[dict[str, Any]] = [overflowing, {"roll_backs": 0}, {"roll_backs": 2}]
+    changes: list[dict[str, Any]] = [overflowing, {"rollbacks": 0}, {"rollbacks": 2}]
     (overflow, said), (none, said_at_once), (again, said_again) = attempts.made(
         [
             {"flags": attempts.flags(tiny_dataset, place, **{**SMALL, **change}), "poison": poison}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.core.artifacts import models
 from components.core.errors import StageError, TransientError
 from components.core.registry import registry
-from pipeline.models import upkeep
+from pipeline.registry import upkeep
 from tests.fakes.gcs.server import FAULTS
 from tests.faults.candidates import Candidate, candidate
 from tests.faults.soak import publication
@@ -80,10 +80,10 @@ def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tup
     bucket = bench.fresh()
     folder = str(root / bucket.split("/")[2])
     Path(folder).mkdir()
-    former: registry.Champion | None = None
+    previous: registry.Champion | None = None
     for operation, (kind, at) in zip(operations, faults, strict=False):
         champion = registry.read_champion(folder)
-        rival = former if operation[0] == "late" else champion
+        rival = previous if operation[0] == "late" else champion
         wanted = done(root, folder, operation, rival)
         bench.server.disarm()
         bench.server.inject(kind, at=at)
@@ -93,7 +93,7 @@ def same(bench: Bench, root: Path, operations: list[Operation], faults: list[tup
             found = done(root, bucket, operation, rival)
         assert found == wanted, operation
         assert state(bucket) == state(folder), operation
-        former = champion
+        previous = champion
 
 
 FAULTY = st.lists(st.tuples(st.sampled_from(QUICK_FAULTS), st.integers(0, 40)), min_size=8, max_size=8)

@@ -61,7 +61,7 @@ def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Ben
     }
     champion = registry.read_champion(place)
     assert champion is not None
-    assert (champion.version, champion.revision, champion.former) == (2, 2, (1,))
+    assert (champion.version, champion.revision, champion.previous) == (2, 2, (1,))
     assert champion.model_digest == models.Description.of(bench.second.model).digest
     whole = registry.read_version(place, 2, champion)
     assert whole.evaluation.champion_version == 1

@@ -23,10 +23,10 @@ def test_gaps_against_a_plain_loop() -> None:
         return np.array([model(image[None] / np.float32(127.5) - 1)[0, 0] for image in images], np.float64)
 
     of_drawn, of_train, of_test = plain(drawn), plain(train), plain(test)
-    assert found["critic_gap_train"] == pytest.approx(of_train.mean() - of_drawn.mean(), abs=1e-6)
-    assert found["critic_gap_test"] == pytest.approx(of_test.mean() - of_drawn.mean(), abs=1e-6)
+    assert found["wasserstein_estimate_train"] == pytest.approx(of_train.mean() - of_drawn.mean(), abs=1e-6)
+    assert found["wasserstein_estimate_test"] == pytest.approx(of_test.mean() - of_drawn.mean(), abs=1e-6)
     error = np.sqrt(of_test.var(ddof=1) / 40 + of_drawn.var(ddof=1) / 60)
-    assert found["critic_gap_error"] == pytest.approx(error, rel=1e-4)
+    assert found["wasserstein_estimate_error"] == pytest.approx(error, rel=1e-4)
 
 
 def test_a_critic_that_knows_its_images_by_heart_shows() -> None:
@@ -39,7 +39,7 @@ def test_a_critic_that_knows_its_images_by_heart_shows() -> None:
     by_heart = critic.gaps(model, 0, [(drawn, None)], (train, None), (test, None))
     assert by_heart["critic_overfit"] > 0.8
     fair = critic.gaps(model, 0, [(drawn, None)], (test[:15], None), (test[15:], None))
-    assert abs(fair["critic_gap_train"]) < 0.2 * by_heart["critic_gap_train"]
+    assert abs(fair["wasserstein_estimate_train"]) < 0.2 * by_heart["wasserstein_estimate_train"]
 
 
 def test_a_conditional_critic_is_asked_about_the_class_of_each_image() -> None:
@@ -49,4 +49,4 @@ def test_a_conditional_critic_is_asked_about_the_class_of_each_image() -> None:
     inputs = gan.with_labels(gan.to_unit_range(tf.constant(images)), tf.constant(labels), 2)
     expected = model(inputs)[:, 0].numpy()
     found = critic.gaps(model, 2, [(images[:20], labels[:20])], (images, labels), (images[20:], labels[20:]))
-    assert found["critic_gap_test"] == pytest.approx(expected[20:].mean() - expected[:20].mean(), abs=1e-6)
+    assert found["wasserstein_estimate_test"] == pytest.approx(expected[20:].mean() - expected[:20].mean(), abs=1e-6)

@@ -35,9 +35,9 @@ def test_what_all_workers_have_done_is_added(tmp_path: Path) -> None:
     ("now", "line"),
     [
         (Done(100, 0, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left"),
-        (Done(97, 3, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left, 3 set aside"),
+        (Done(97, 3, 0), "100 of 1,000 images (10 %), 20 images/s, 45 s left, 3 quarantined"),
         (Done(0, 0, 0), "0 of 1,000 images (0 %), 0 images/s"),
-        (Done(999, 1, 2), "all 1,000 images done, 1 set aside; 2 of 7 shards written"),
+        (Done(999, 1, 2), "all 1,000 images done, 1 quarantined; 2 of 7 shards written"),
         (Done(1200, 0, 2), "all 1,000 images done; 2 of 7 shards written"),  # some were made twice
     ],
 )

@@ -19,7 +19,7 @@ from components.train.step import WganStep, network_of
 SHAPE = ImageShape(8, 8, 1)
 SETTINGS: dict[str, Any] = {"batch_size": 4, "latent_size": 4, "base_filters": 4, "steps": 2000}
 CONFIG = TrainConfig(dataset="-", checkpoints="-", **SETTINGS)
-GOOD = {"gradient_norm": 1.1, "penalty": 0.02, "critic_gap": 2.0, "real_score": 1.0}
+GOOD = {"gradient_norm": 1.1, "penalty": 0.02, "wasserstein_estimate": 2.0, "real_score": 1.0}
 STEEP = {**GOOD, "gradient_norm": 50.0, "penalty": 2500.0}
 
 
@@ -62,7 +62,7 @@ def test_signals_are_those_of_numpy(wgan: WganStep, tmp_path: Path) -> None:
     found = watch(wgan, tmp_path)
     random = np.random.default_rng(2)
     norms, gaps, scores = random.uniform(0.5, 3, 10), random.normal(2, 1, 10), random.normal(-7, 1, 10)
-    values = {"gradient_norm": norms, "penalty": (norms - 1) ** 2, "critic_gap": gaps, "real_score": scores}
+    values = {"gradient_norm": norms, "penalty": (norms - 1) ** 2, "wasserstein_estimate": gaps, "real_score": scores}
     found.add({name: value[:4] for name, value in values.items()})
     found.add({name: value[4:] for name, value in values.items()})
     found.end_window(200)
@@ -72,7 +72,7 @@ def test_signals_are_those_of_numpy(wgan: WganStep, tmp_path: Path) -> None:
     assert row["gradient_norm_deviation"] == pytest.approx(norms.std())
     assert row["excess_slope"] == pytest.approx(norm - 1 - gap / norm / 20)
     assert row["penalty_share"] == pytest.approx(10 * np.mean((norms - 1) ** 2) / gap)
-    assert row["critic_gap"] == pytest.approx(gap)
+    assert row["wasserstein_estimate"] == pytest.approx(gap)
     assert row["score_offset"] == pytest.approx(abs(scores.mean()) / gap)
     latents = tf.random.stateless_normal([512, 4], [0, 1], alg="philox")
     drawn = gan.to_pixels(wgan.average(latents, training=False)).numpy().astype(float)
@@ -146,10 +146,10 @@ def test_a_critic_that_tells_nothing_apart_is_no_defect(
 ) -> None:
     """Quotients by a gap of 0 are infinite, which the row has as null, and not an error."""
     found = watch(wgan, tmp_path)
-    assert end(found, 800, {**GOOD, "gradient_norm": norm, "critic_gap": 0.0}) == []
+    assert end(found, 800, {**GOOD, "gradient_norm": norm, "wasserstein_estimate": 0.0}) == []
     (row,) = rows(tmp_path)
     infinite = {name for name, value in row.items() if value is None}
     assert infinite == {"penalty_share", "score_offset", "critic_overfit"} | ({"excess_slope"} if norm == 0 else set())
-    assert row["critic_gap"] == 0
+    assert row["wasserstein_estimate"] == 0
     assert norm == 0 or row["excess_slope"] == pytest.approx(norm - 1)
     assert [warning["signal"] for warning in row["warnings"]] == warned

@@ -27,7 +27,7 @@ _UNKNOWN_PLACE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBED
 # As an artefact records what is not printable in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, where means begin anew, and whether training goes on at all.
-_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "roll_backs")
+_COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
 def script(version: Version, found: Lineage, root: Path, source: str = "", initial_version: int = 0) -> list[str]:
@@ -113,7 +113,7 @@ def _comments(version: Version, found: Lineage, known_source: bool, initial_vers
         lines.append(f"Where the source lay is not on record: put its place where {_UNKNOWN_PLACE} stands.")
     initial = initial_digest(found)
     if initial:
-        made = f" (`wgan models reproduce {initial_version}` makes it)" if initial_version else ""
+        made = f" (`wgan registry reproduce {initial_version}` makes it)" if initial_version else ""
         lines.append(
             f"Put the folder of checkpoint {initial}{made}, which it began with, where {_INITIAL_CHECKPOINT} stands."
         )

@@ -1,4 +1,4 @@
-"""`wgan models verify`, `promote`, `rollback` and `gc`, in folders and in buckets alike."""
+"""`wgan registry verify`, `promote`, `rollback` and `gc`, in folders and in buckets alike."""
 
 import dataclasses
 import json
@@ -57,7 +57,7 @@ def place(request: pytest.FixtureRequest, published: Path, tmp_path: Path, gcs: 
 
 @pytest.fixture
 def ask(place: str, wgan_models: Ask) -> Ask:
-    """`wgan models ...` of this registry."""
+    """`wgan registry ...` of this registry."""
     return lambda *words: wgan_models(*words, "--registry", place)
 
 
@@ -140,7 +140,7 @@ def test_verify_names_links(published: Path, tmp_path: Path) -> None:
 def test_promote(place: str, ask: Ask) -> None:
     assert ask("promote", 2) == (0, "version 2 is the champion\n", "")
     found = champion(place)
-    assert (found.version, found.revision, found.former) == (2, 6, (1, 2, 3, 4, 5))
+    assert (found.version, found.revision, found.previous) == (2, 6, (1, 2, 3, 4, 5))
     assert ask("promote", 2).code == 0
     assert champion(place) == found
     assert ask("promote", 9).code == 65
@@ -167,7 +167,7 @@ def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, c
         assert (code, re.findall(r"\d+", told)) == (0, [f"{number}", f"{number + 1}"])
     assert ask("rollback").code == 65
     found = champion(place)
-    assert (found.version, found.revision, found.former, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
+    assert (found.version, found.revision, found.previous, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
     again = candidates[1].publish(place)  # compared with version 1, which is champion again
     assert again.kept
     assert again.parameters["version"] == 2
@@ -307,14 +307,3 @@ def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: S
     assert deleted[1] == ["1", "saved_model.pb"]
     assert ask("gc", "--yes")[0] == 0
     assert registry_bucket.begun(place) == [3, 4, 5]
-
-
-def test_a_champion_from_before_there_were_revisions(place: str, ask: Ask) -> None:
-    value = champion(place).to_json()
-    for name in ("revision", "former", "rolled_back", "removed"):
-        del value[name]
-    write(place, "champion.json", json.dumps(value).encode())
-    found = champion(place)
-    assert (found.version, found.revision, found.former) == (5, 5, (1, 2, 3, 4))
-    assert ask("rollback")[0] == 0
-    assert (champion(place).version, champion(place).revision) == (4, 6)

@@ -1,4 +1,4 @@
-"""`wgan models`: list the registry, say why a version was promoted and how to make it again, and look after it."""
+"""`wgan registry`: list the registry, say why a version was promoted and how to make it again, and look after it."""
 
 import argparse
 import contextlib
@@ -16,20 +16,20 @@ from components.core.reporting.markdown import plain
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from pipeline.cli import tables
-from pipeline.models import reproduction, upkeep
+from pipeline.registry import reproduction, upkeep
 
 _DIGEST_SHOWN = 12
 _EXAMPLES = """examples:
-  wgan models list --registry runs/demo/registry
-  wgan models why 2 --registry gs://bucket/runs/registry
-  wgan models verify
-  wgan models rollback
-  wgan models gc --keep 5 --yes
+  wgan registry list --registry runs/demo/registry
+  wgan registry why 2 --registry gs://bucket/runs/registry
+  wgan registry verify
+  wgan registry rollback
+  wgan registry gc --keep 5 --yes
 """
 
 
 def main(words: list[str]) -> int:
-    """Run `wgan models ...` and return its exit code.
+    """Run `wgan registry ...` and return its exit code.
 
     Raises:
         ConfigError: The command line is not understood.
@@ -45,13 +45,13 @@ def main(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = cli.Parser(
-        prog="wgan models",
+        prog="wgan registry",
         description="Show what was published, and look after it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan models VERB --help)")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan registry VERB --help)")
 
     def add(name: str, text: str, run: Callable[..., None]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)

@@ -1,4 +1,4 @@
-"""`wgan models verify`, `promote`, `rollback` and `gc`: the registry checked, its champion moved, versions removed."""
+"""`wgan registry verify`, `promote`, `rollback` and `gc`: check versions, move the champion, remove versions."""
 
 import dataclasses
 
@@ -58,14 +58,14 @@ def rollback(place: str) -> None:
     with registry.held(place):
         pointer = _published(place)
         champion = _champion(place, pointer)
-        if not champion.former:
+        if not champion.previous:
             raise DataError(f"there was no champion of {place} before version {champion.version}")
-        number = champion.former[-1]
+        number = champion.previous[-1]
         if number not in registry.versions(place, champion):
             raise DataError(f"version {number}, the champion before, is gone from {place}; promote another version")
-        former = registry.crowned(champion, registry.read_version(place, number, None))
+        previous = registry.crowned(champion, registry.read_version(place, number, None))
         rolled_back = tuple(sorted({*champion.rolled_back, champion.version} - {number}))
-        _move(place, pointer, dataclasses.replace(former, former=champion.former[:-1], rolled_back=rolled_back))
+        _move(place, pointer, dataclasses.replace(previous, previous=champion.previous[:-1], rolled_back=rolled_back))
     print(f"version {number} is the champion again, version {champion.version} no more")
 
 
@@ -80,7 +80,7 @@ def gc(place: str, keep: int, uncommitted: bool, yes: bool) -> None:
         pointer = _published(place)
         champion = _champion(place, pointer)
         there = registry.versions(place, champion)
-        kept = {champion.version, *champion.former[-1:], *there[-keep:]}
+        kept = {champion.version, *champion.previous[-1:], *there[-keep:]}
         rows: list[tuple[str, ...]] = [(str(number), "not needed") for number in there if number not in kept]
         rows += [(name, "never finished") for name in registry.uncommitted(place, champion) if uncommitted]
         rows += [(str(number), "removed before, not wholly") for number in registry.left_over(place, champion)]
@@ -116,5 +116,5 @@ def _move(place: str, pointer: Pointer, champion: Champion) -> None:
         registry.move_champion(place, pointer, champion)
     except Conflict:
         raise Superseded(
-            f"another process changed the champion of {place} meanwhile; look again (wgan models list)"
+            f"another process changed the champion of {place} meanwhile; look again (wgan registry list)"
         ) from None

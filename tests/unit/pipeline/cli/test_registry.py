@@ -1,4 +1,4 @@
-"""`wgan models`: what it tells of a registry that `publish` made, and what it says where it cannot."""
+"""`wgan registry`: what it tells of a registry that `publish` made, and what it says where it cannot."""
 
 import re
 import shlex
@@ -99,7 +99,7 @@ def own_place(place: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
-    """What `wgan models ...` prints when all is well."""
+    """What `wgan registry ...` prints when all is well."""
 
     def found(*words: object) -> str:
         code, out, _ = wgan_models(*words)
@@ -111,7 +111,7 @@ def ask(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
 
 @pytest.fixture
 def refused(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
-    """What `wgan models ...` complains of."""
+    """What `wgan registry ...` complains of."""
 
     def found(*words: object) -> str:
         code, _, told = wgan_models(*words)
@@ -244,7 +244,7 @@ def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
         text = ask("reproduce", number, "--registry", place)
         (told,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
         assert digest in told
-        assert ("`wgan models reproduce 1`" in told) == known
+        assert ("`wgan registry reproduce 1`" in told) == known
         assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
         assert f"--initial_checkpoint_digest {digest}" in text
 
