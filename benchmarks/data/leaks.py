@@ -20,7 +20,7 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.reporting import grids
 from components.preprocess import leaks
-from components.preprocess.leaks import Signed
+from components.preprocess.leaks import ShardSignatures
 
 _SHOWN_WITHIN = 12.0  # levels
 _PAIRS_SHOWN = 160
@@ -53,12 +53,12 @@ _CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _signed(split: str, images: np.ndarray) -> Signed:
+def _signed(split: str, images: np.ndarray) -> ShardSignatures:
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
-    return Signed(split, leaks.thumbnails(images), leaks.digests(hashes))
+    return ShardSignatures(split, leaks.thumbnails(images), leaks.digests(hashes))
 
 
-def _all_pairs(test: Signed, train: Signed) -> list[tuple[float, int, int]]:
+def _all_pairs(test: ShardSignatures, train: ShardSignatures) -> list[tuple[float, int, int]]:
     """The pairs whose thumbnails are within 12 levels, from the most alike on: levels, test and training image."""
     ours, theirs = (signed.thumbnails / 16 for signed in (test, train))
     ours -= ours.mean(axis=1, keepdims=True)

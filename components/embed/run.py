@@ -42,14 +42,14 @@ def run(config: EmbedConfig) -> StageResult:
     digests = {"dataset_digest": manifest.digest, "custom_embedding_digest": custom_digest}
     identity = {**settings.values_in_key(config), **digests}
     # The other workers read what the chief has written.
-    description, kept = made_once(location, embeddings.Description, identity, make)
+    description, reused = made_once(location, embeddings.Description, identity, make)
     return StageResult(
         parameters={
             "embedding_uri": location.uri,
             "embedding_digest": description.digest,
             "summary": f"{_what_it_is(description)}; certificate: {description.certificate['outcome']}",
         },
-        kept=kept,
+        reused=reused,
     )
 
 

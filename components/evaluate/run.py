@@ -45,8 +45,8 @@ def run(config: EvaluateConfig) -> StageResult:
         make(config, inputs, location)
 
     identity = {**settings.values_in_key(config), **inputs.digests}
-    description, kept = made_once(location, evaluations.Description, identity, make)
-    return _result(config, location, description, kept)
+    description, reused = made_once(location, evaluations.Description, identity, make)
+    return _result(config, location, description, reused)
 
 
 def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inputs]:
@@ -70,7 +70,7 @@ def _choose(config: EvaluateConfig, inputs: Inputs) -> tuple[EvaluateConfig, Inp
 
 
 def _result(
-    config: EvaluateConfig, location: Location, description: evaluations.Description, kept: bool
+    config: EvaluateConfig, location: Location, description: evaluations.Description, reused: bool
 ) -> StageResult:
     numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
     name = evaluations.distance_name(numbers)
@@ -97,7 +97,7 @@ def _result(
             "verdict": description.verdict,
             "summary": "; ".join([f"{description.verdict}: {distance}", *description.reasons]),
         },
-        kept=kept,
+        reused=reused,
         metrics={name: value for name, value in rows.items() if value is not None},
         files={"report": location.path / evaluations.REPORT},
     )

@@ -29,10 +29,10 @@ def run(config: ExportConfig) -> StageResult:
         with tf.device("CPU:0"):  # the graph is the same wherever it was made
             make(config, checkpoint, location)
 
-    description, kept = made_once(location, models.Description, {"checkpoint_digest": checkpoint.digest}, make)
+    description, reused = made_once(location, models.Description, {"checkpoint_digest": checkpoint.digest}, make)
     size = sum(entry["bytes"] for entry in description.files.values())
     summary = f"step {description.step:,}, images of {description.image}, {size / 1e6:.1f} MB"
     return StageResult(
         parameters={"model_uri": location.uri, "model_digest": description.digest, "summary": summary},
-        kept=kept,
+        reused=reused,
     )

@@ -42,7 +42,7 @@ _DIGEST_BYTES = 16
 COMPARED = ("test", "train")  # splits; what of a source is validation is usually taken from train at random
 
 
-class Signed(NamedTuple):
+class ShardSignatures(NamedTuple):
     """What is kept of the images of a shard to compare them with others."""
 
     shard: str  # its file name, which begins with its split
@@ -50,7 +50,7 @@ class Signed(NamedTuple):
     digests: np.ndarray  # the first bytes of the sha256 of each image's pixels: S16 [n]
 
 
-class Held(NamedTuple):
+class ReferenceSet(NamedTuple):
     """All held-out images, to be compared with one training shard after the other."""
 
     shards: list[str]  # sorted
@@ -73,7 +73,7 @@ class Leak(NamedTuple):
 
 
 def digests(hashes: Sequence[bytes]) -> np.ndarray:
-    """Return what stands for images in `Signed`, from the sha256 of the pixels of each."""
+    """Return what stands for images in `ShardSignatures`, from the sha256 of the pixels of each."""
     return np.array([each[:_DIGEST_BYTES] for each in hashes], f"S{_DIGEST_BYTES}")
 
 
@@ -102,7 +102,7 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     return found
 
 
-def hold(shards: Iterable[Signed]) -> Held:
+def hold(shards: Iterable[ShardSignatures]) -> ReferenceSet:
     """Return the table of the images of held-out shards, the same in any order of these."""
     ordered = sorted(shards, key=lambda signed: signed.shard)
     together = np.concatenate([np.zeros(0, f"S{_DIGEST_BYTES}"), *(signed.digests for signed in ordered)])
@@ -111,10 +111,10 @@ def hold(shards: Iterable[Signed]) -> Held:
     lengths = itertools.accumulate((len(signed.digests) for signed in ordered), initial=0)
     first = np.array([*lengths][: len(ordered)], np.int64)
     names = [signed.shard for signed in ordered]
-    return Held(names, first, together, chosen, every[chosen], _columns(every[chosen]))
+    return ReferenceSet(names, first, together, chosen, every[chosen], _columns(every[chosen]))
 
 
-def find(held: Held, train: Signed) -> list[Leak]:
+def find(held: ReferenceSet, train: ShardSignatures) -> list[Leak]:
     """Return the held-out images that are in a training shard, each with the record as `first_of_each` chooses it."""
     digests, rows = np.unique(train.digests, return_index=True)
     numbers = np.flatnonzero(np.isin(held.digests, digests))
@@ -170,7 +170,7 @@ def _columns(thumbnails: np.ndarray) -> np.ndarray:
     return np.concatenate([levels.T, np.square(levels).sum(axis=1)[None] / 2])
 
 
-def _near(held: Held, train: Signed, start: int) -> tuple[np.ndarray, np.ndarray]:
+def _near(held: ReferenceSet, train: ShardSignatures, start: int) -> tuple[np.ndarray, np.ndarray]:
     """Return held-out images and training images that are near, of some from `start` on: int64 [pairs] each.
 
     Half of a squared distance is half of either squared length less the product. All of these are multiples of a half
@@ -196,7 +196,7 @@ def _spread(values: np.ndarray) -> np.ndarray:
     return _FIELDS * np.einsum("nd,nd->n", values, values) - np.square(values.sum(axis=1))
 
 
-def _leak(held: Held, number: int, train: Signed, row: int, is_near: bool) -> Leak:
+def _leak(held: ReferenceSet, number: int, train: ShardSignatures, row: int, is_near: bool) -> Leak:
     at = int(np.searchsorted(held.first, number, side="right")) - 1
     shard = held.shards[at]
     return Leak(is_near, shard.partition("-")[0], shard, number - int(held.first[at]), train.shard, row)

@@ -63,12 +63,12 @@ def run(config: PreprocessConfig) -> StageResult:
     location = Location.of(cache_key.fill_key(config.dataset, parts))
     identity = {**settings.values_in_key(config), "source_fingerprint": held.fingerprint}
     make = functools.partial(_make, config, held, location)
-    manifest, kept = made_once(location, Manifest, identity, make, whole=False)
-    if kept and location.in_bucket:
+    manifest, reused = made_once(location, Manifest, identity, make, whole=False)
+    if reused and location.in_bucket:
         attempt_files.sweep(location)
-    elif kept:
+    elif reused:
         _require_whole(location, manifest)
-    return _result(location, manifest, kept)
+    return _result(location, manifest, reused)
 
 
 def _make(config: PreprocessConfig, held: Contents, location: Location) -> None:
@@ -256,7 +256,7 @@ def _statistics(shards: list[ShardFacts]) -> dict[str, float]:
     return {"mean": total / count, "std": math.sqrt((count * squares - total**2) / count**2)}
 
 
-def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
+def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult:
     records = {name: manifest.splits[name].records for name in datasets.SPLITS}
     summary = f"{_listed(records)} images of {manifest.image}"
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
@@ -265,4 +265,4 @@ def _result(location: Location, manifest: Manifest, kept: bool) -> StageResult:
     reused = manifest.made_with.get("taken_over", {}).get("images", 0)
     summary += f", {reused:,} taken over from earlier datasets" if reused else ""
     digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
-    return StageResult(parameters={**digest, "summary": summary}, kept=kept)
+    return StageResult(parameters={**digest, "summary": summary}, reused=reused)

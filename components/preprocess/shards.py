@@ -18,7 +18,7 @@ from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, Place
 from components.preprocess.beam import attempt
 from components.preprocess.beam.attempt import Written
-from components.preprocess.leaks import Leak, Signed
+from components.preprocess.leaks import Leak, ShardSignatures
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
 
@@ -47,7 +47,7 @@ class ShardFacts:
 
 
 @dataclasses.dataclass
-class Made:
+class BuildResult:
     """What came of a source."""
 
     shards: list[ShardFacts]  # by file name
@@ -65,7 +65,7 @@ def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Attempt
     checksum = files.write(name, writing.parts())
     if writing.thumbnails:
         digests = leaks.digests(writing.hashes)
-        attempt.leave(files, f"{name}{SIGNED}", Signed(name, np.concatenate(writing.thumbnails), digests))
+        attempt.leave(files, f"{name}{SIGNED}", ShardSignatures(name, np.concatenate(writing.thumbnails), digests))
     shard = writing.shard()
     written = {name: Written(shard.bytes, shard.sha256, checksum)}
     if plan.decoding:
@@ -77,7 +77,7 @@ def write_shard(name: str, places: Iterable[Place], plan: Plan, rows_at: Attempt
     return name
 
 
-def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> Made:
+def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: Plan) -> BuildResult:
     """Read what the workers left; `TransientError` if something is missing, although no step failed."""
     names, indexes = sorted(files.sizes()), _ending(rows_at.sizes(), rows.INDEX)
     facts: list[ShardFacts] = _read_all(files, _ending(names, _FACTS))
@@ -101,7 +101,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
             f"the job ended without the results of {lost}: Beam's workers do not see {files}, or its disk is full, "
             "or two worker pools share a port, or the runner lost them; mend that, or try again"
         )
-    return Made(facts, total, list(itertools.chain.from_iterable(found.values())))
+    return BuildResult(facts, total, list(itertools.chain.from_iterable(found.values())))
 
 
 def _ending(names: Iterable[str], suffix: str) -> list[str]:

@@ -96,11 +96,11 @@ def _published_before(
         return None
     log.info("publish: already published as version %d", version)
     summary = f"already published as version {version}; the champion is version {champion.version}"
-    return _result(version, model, summary, kept=True)
+    return _result(version, model, summary, reused=True)
 
 
-def _result(version: int, model: models.Description, summary: str, kept: bool = False) -> StageResult:
-    return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary}, kept=kept)
+def _result(version: int, model: models.Description, summary: str, reused: bool = False) -> StageResult:
+    return StageResult(parameters={"version": version, "model_digest": model.digest, "summary": summary}, reused=reused)
 
 
 def _require_promoted(config: PublishConfig, model: models.Description, evaluation: evaluations.Description) -> None:

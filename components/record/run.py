@@ -9,7 +9,7 @@ from components.core.artifacts import evaluations
 from components.core.artifacts.recipes import SKIP
 from components.core.stage import run_notes
 from components.core.stage.executor import RunOf, StageResult
-from components.core.stage.run_notes import DONE, FAILED, KEPT, RUNNING, Note
+from components.core.stage.run_notes import DONE, FAILED, REUSED, RUNNING, Note
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.record.config import RecordConfig
@@ -105,8 +105,8 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
         return status[1] or "the run was canceled"
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
-    kept = "train" in notes and notes["train"].state == KEPT
-    return summary + ("; nothing was trained: the checkpoint was there already" if kept else "")
+    reused = "train" in notes and notes["train"].state == REUSED
+    return summary + ("; nothing was trained: the checkpoint was there already" if reused else "")
 
 
 def _made(note: Note | None, digest: str) -> dict[str, Any]:

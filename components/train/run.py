@@ -81,7 +81,7 @@ def run(config: TrainConfig) -> StageResult:
             "checkpoint_digest": description.digest,
             "summary": f"{config.steps:,} steps of {config.critic_steps} x {config.batch_size} images",
         },
-        kept=complete,
+        reused=complete,
     )
 
 

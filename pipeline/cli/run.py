@@ -43,7 +43,7 @@ def main(verb: str, words: list[str]) -> int:
     parameters.add_flags(parser, found.parameters)
     parsed, unknown = parser.parse_known_args(words)
     given = parameters.given_in(parsed)
-    # History and kept results of a run in a bucket lie on this machine.
+    # History and cached results of a run in a bucket lie on this machine.
     root = Location.of(parsed.root)
     root = root if root.in_bucket else Location.of(root.path.resolve())
     given["root"] = root.uri

@@ -44,10 +44,10 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kept(Manifest):
-    """A kept result."""
+    """A cached result."""
 
     FILE = "outputs.json"
-    WHAT = "kept result"
+    WHAT = "cached result"
     VERSION = 2
 
     run: int  # the number of the run that kept it
@@ -58,13 +58,13 @@ class Kept(Manifest):
 
 
 class Cache:
-    """The kept results under one root."""
+    """The cached results under one root."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "cache"
 
     def look_up(self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()) -> Found:
-        """Find the kept result of a task, if all artefacts that it names are still there.
+        """Find the cached result of a task, if all artefacts that it names are still there.
 
         `maker` names the libraries or the image that it would be made with, `unknown` the inputs in `parts` that are
         not known yet.

@@ -91,7 +91,7 @@ class Containers:
         return image.code.get(task.stage, image.id)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return the image that a task runs in, which is shown beside a kept result."""
+        """Return the image that a task runs in, which is shown beside a cached result."""
         return {"image": self.image(task)}
 
     def run(self, call: Call) -> int:

@@ -78,7 +78,7 @@ class Processes:
         return cache_key.source_digest(task.stage)
 
     def maker(self, task: Task) -> dict[str, str]:
-        """Return the versions of libraries, which are shown beside a kept result."""
+        """Return the versions of libraries, which are shown beside a cached result."""
         return lineage.library_versions()
 
     def run(self, call: Call) -> int:

@@ -5,7 +5,7 @@ After a failure nothing new starts but exit handlers; after an interruption noth
 One thread, the caller's, decides everything; each running stage has a thread that only waits for its process:
 
     until nothing runs and nothing can start:
-        decide every task whose dependencies have ended: skip it, take its kept result, or start it
+        decide every task whose dependencies have ended: skip it, take its cached result, or start it
         wait for a stage to end, or for a signal
 """
 
@@ -144,7 +144,7 @@ class Run:
         self._made[task] = self.progress[task].outputs = found.outputs
         self._settle(task, UNCHANGED, unchanged(found.reason))
         if inputs.keys() >= set(OF_THE_RUN):  # the stage itself cannot note that it is not run
-            note = Note(stage=task.stage, state=run_notes.KEPT, outputs=found.outputs, exit_code=errors.OK)
+            note = Note(stage=task.stage, state=run_notes.REUSED, outputs=found.outputs, exit_code=errors.OK)
             run_notes.write(RunOf(*(str(inputs[name]) for name in OF_THE_RUN)), note)
         log.info("%s: not run again: %s", task.name, unchanged(found.reason))
         return True

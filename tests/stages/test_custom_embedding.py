@@ -188,7 +188,7 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(coloured: Callable
     there = shutil.copytree(here, root / "there")
     made = embed.run(coloured(here))
     assert str(made.parameters["summary"]).startswith("mine, custom; ")
-    assert embed.run(coloured(str(there))) == dataclasses.replace(made, kept=True)
+    assert embed.run(coloured(str(there))) == dataclasses.replace(made, reused=True)
 
     # Elsewhere, of the copy, by a new process: the same artefact.
     config = coloured(str(there), "again")

@@ -146,7 +146,7 @@ def test_again_it_has_the_same_digest_or_does_nothing_and_another_checkpoint_is_
     checkpoint, model, result = exported
     assert _run(checkpoint, tmp_path / "elsewhere").parameters["model_digest"] == result.parameters["model_digest"]
     before = {path: path.stat().st_mtime_ns for path in model.rglob("*")}
-    assert _run(checkpoint, model) == dataclasses.replace(result, kept=True)
+    assert _run(checkpoint, model) == dataclasses.replace(result, reused=True)
     without = "import sys; from components.core.stage import cli; sys.modules['tensorflow'] = None; cli.main('export')"
     words = [f"--checkpoint={checkpoint}", f"--model={model}"]
     done = subprocess.run([sys.executable, "-c", without, *words], capture_output=True, text=True, check=True)

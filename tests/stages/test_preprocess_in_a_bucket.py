@@ -58,7 +58,7 @@ def in_bucket(gcs: Server) -> dict[str, bytes]:
 
 def run(settings: Settings) -> bool:
     """Run the stage; return whether the dataset was there."""
-    return preprocess.run(PreprocessConfig(dataset=DATASET, **settings)).kept
+    return preprocess.run(PreprocessConfig(dataset=DATASET, **settings)).reused
 
 
 def test_it_is_that_of_a_folder_and_made_once(gcs: Server, settings: Settings, expected: dict[str, bytes]) -> None:

@@ -25,7 +25,7 @@ TESTS = (
     "tests/unit/pipeline/cli/test_compile.py",
     "tests/unit/pipeline/test_goldens.py::test_golden_packages",
     "tests/unit/pipeline/test_main.py",
-    "tests/unit/pipeline/cli/test_models.py",
+    "tests/unit/pipeline/cli/test_registry.py",
     "tests/system/test_installation.py",
 )
 ARTEFACTS = ("checkpoints", "datasets", "embeddings", "evaluations", "models", "registry")

@@ -26,7 +26,7 @@ class StageResult:
     """The outputs of a stage."""
 
     parameters: dict[str, str | int | float]  # with `summary`, one short line for people
-    kept: bool = False  # whether an earlier run made all of it
+    reused: bool = False  # whether an earlier run made all of it
     metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artefact
     files: dict[str, Path] = dataclasses.field(default_factory=dict)  # local files of output artefacts, by name
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 RECORD = "record.json"
 SCHEMA_VERSION = 1
 # States of a stage. A note that says `running` after the run is of a stage that was killed.
-RUNNING, DONE, KEPT, FAILED = "running", "done", "kept", "failed"
+RUNNING, DONE, REUSED, FAILED = "running", "done", "reused", "failed"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Note:
     """The last attempt of a stage."""
 
     stage: str
-    state: str  # `running`, `done`, `kept` (all was there from an earlier run) or `failed`
+    state: str  # `running`, `done`, `reused` (all was there from an earlier run) or `failed`
     attempt: int = 1
     started: str = ""  # UTC, ISO 8601; for people, nothing is decided by it
     seconds: float = 0.0
@@ -69,7 +69,7 @@ def noted(stage: str, of_run: RunOf | None) -> Iterator[list[StageResult]]:
         ended(FAILED, problems=problems, exit_code=errors.exit_code_of(error))
         raise
     result = results[0]
-    ended(KEPT if result.kept else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
+    ended(REUSED if result.reused else DONE, outputs=dict(result.parameters), exit_code=errors.OK)
 
 
 def write(of_run: RunOf, note: Note) -> None:

@@ -18,10 +18,10 @@ from components.preprocess.attempt_files import AttemptFiles, Place
 from components.preprocess.beam import attempt, progress, runners
 from components.preprocess.formats.stacks import Stack
 from components.preprocess.formats.survey import Part
-from components.preprocess.leaks import Held
+from components.preprocess.leaks import ReferenceSet
 from components.preprocess.plan import Plan
 from components.preprocess.rows import Outcome
-from components.preprocess.shards import Made
+from components.preprocess.shards import BuildResult
 
 _CHUNK_IMAGES = 5_000  # seconds of work, so that what a runner costs by element is nothing
 
@@ -30,7 +30,7 @@ Chunk = str  # the name of a file with some parts of the source
 
 def make_shards(
     parts: Iterable[Part], plan: Plan, images: int, rows_at: AttemptFiles, files: AttemptFiles, beam_options: str
-) -> Made:
+) -> BuildResult:
     """Make the shards of a dataset of so many images; all workers reach the files, and those of rows."""
     row_bytes = rows.row_type(plan.image).itemsize
     shard_count = sum(plan.shard_counts.values())
@@ -109,7 +109,7 @@ def _rows(rows_at: str, place: str, files: AttemptFiles) -> AttemptFiles:
 
 
 @functools.lru_cache(maxsize=1)
-def _held(place: str) -> Held:
+def _held(place: str) -> ReferenceSet:
     files = attempt_files.at(place)
     names = (name for name in files.sizes() if name.startswith("test-") and name.endswith(shards.SIGNED))
     return leaks.hold(attempt.read(files, name) for name in names)

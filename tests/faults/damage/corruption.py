@@ -1,7 +1,7 @@
 """Artefacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
 
-A file that a manifest names is guarded by its sha256. A manifest, the champion, the index of a source and a kept result
-have to guard themselves, even if their reader expects no digest.
+A file that a manifest names is guarded by its sha256. A manifest, the champion, a source index and a cached result have
+to guard themselves, even if their reader expects no digest.
 """
 
 import dataclasses
@@ -109,7 +109,7 @@ ARTEFACTS = {
         _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
     ),
     "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
-    "kept result": Artefact(
+    "cached result": Artefact(
         lambda folder: Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1),
         "cache/**/*.json",
         lambda folder: Cache(folder).look_up("train", _PARTS, {}).outputs,

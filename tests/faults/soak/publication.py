@@ -311,8 +311,8 @@ class Bench:
         place, fired = self.started(), len(self.server.fired)
         delays = [chance.choice((0.0, 0.0, 0.002, 0.01)) for _ in range(1000)]
 
-        contestants = [self.second, self.second, self.third]
-        meeting = _Meeting(len(contestants))
+        publishers = [self.second, self.second, self.third]
+        meeting = _Meeting(len(publishers))
 
         def delay(request: Request) -> None:
             time.sleep(delays[request.number % len(delays)])
@@ -324,18 +324,18 @@ class Bench:
             for _ in range(5):
                 kind = chance.choice([kind for kind in FAULTS if kind != "stall"])
                 self.server.inject(kind, at=chance.randrange(3 * self.requests))
-            barrier = threading.Barrier(len(contestants))
+            barrier = threading.Barrier(len(publishers))
 
-            def run(contestant: Candidate) -> Outcome:
+            def run(publisher: Candidate) -> Outcome:
                 barrier.wait()
                 try:
-                    outcome = contestant.outcome(place)
-                    return contestant.outcome(place) if isinstance(outcome, TransientError) else outcome
+                    outcome = publisher.outcome(place)
+                    return publisher.outcome(place) if isinstance(outcome, TransientError) else outcome
                 finally:
                     meeting.leave()
 
-            outcomes = list(self._pool.map(run, contestants))
-            problems = self._not_as_by_one(place, contestants, outcomes)
+            outcomes = list(self._pool.map(run, publishers))
+            problems = self._not_as_by_one(place, publishers, outcomes)
             return Tried(len(self.server.fired) > fired, [*observer.violations, *problems])
 
     def interference(self, at: int, name: str) -> Tried:
@@ -366,13 +366,13 @@ class Bench:
             return [f"what is there is not what a publication alone leaves: {sorted(self.contents(place))}"]
         return []
 
-    def _not_as_by_one(self, place: str, contestants: list[Candidate], outcomes: list[Outcome]) -> list[str]:
+    def _not_as_by_one(self, place: str, publishers: list[Candidate], outcomes: list[Outcome]) -> list[str]:
         """What is otherwise than if the winner had been alone."""
         found = self.contents(place)
         champion = json.loads(found[registry.CHAMPION])
         problems = []
-        for contestant, outcome in zip(contestants, outcomes, strict=True):
-            won = contestant.digest == champion["model_digest"]
+        for publisher, outcome in zip(publishers, outcomes, strict=True):
+            won = publisher.digest == champion["model_digest"]
             if won and outcome != champion["version"]:
                 problems.append(f"the winner ended with {outcome!r}")
             if not won and not _lost(outcome):

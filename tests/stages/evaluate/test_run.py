@@ -71,7 +71,7 @@ def test_a_finished_evaluation_is_found_without_heavy_imports(
         text=True,
         check=False,
     )
-    assert (done.returncode, first.kept) == (0, False), done.stderr
+    assert (done.returncode, first.reused) == (0, False), done.stderr
     assert f"evaluation_digest: {first.parameters['evaluation_digest']}" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
     with pytest.raises(ConfigError, match=r"sample_count .*2000 .*150"):

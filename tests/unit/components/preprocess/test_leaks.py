@@ -12,14 +12,14 @@ from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
-from components.preprocess.leaks import Leak, Signed
+from components.preprocess.leaks import Leak, ShardSignatures
 
 GREY, COLOUR, SMALL, SQUARE = (ImageShape(*each) for each in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
 
 
-def signed(split: str, number: int, images: np.ndarray) -> Signed:
+def signed(split: str, number: int, images: np.ndarray) -> ShardSignatures:
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
-    return Signed(f"{split}-{number:05d}", leaks.thumbnails(images), leaks.digests(hashes))
+    return ShardSignatures(f"{split}-{number:05d}", leaks.thumbnails(images), leaks.digests(hashes))
 
 
 def fields_of(images: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ ALTERED: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
 
 
 def all_pairs(
-    held: list[Signed], held_images: list[np.ndarray], train: list[Signed], images: list[np.ndarray]
+    held: list[ShardSignatures], held_images: list[np.ndarray], train: list[ShardSignatures], images: list[np.ndarray]
 ) -> list[Leak]:
     """The first leak of each held-out image, of every pair there is, by the definition at the head of the module."""
     expected = []
@@ -171,7 +171,7 @@ def test_rounding_makes_the_filter_dismiss_nothing() -> None:
     one, other = (texture + np.kron(np.reshape(each, (4, 4)), np.ones((4, 4))) for each in fields)
     assert 79.8 < (one - other).std() <= 80
     ours, theirs = (
-        Signed(split, each.reshape(1, 256).astype(np.int16), leaks.digests([split.encode()]))
+        ShardSignatures(split, each.reshape(1, 256).astype(np.int16), leaks.digests([split.encode()]))
         for split, each in (("test", one), ("train", other))
     )
     assert leaks.find(leaks.hold([ours]), theirs) == [Leak(True, "test", "test", 0, "train", 0)]

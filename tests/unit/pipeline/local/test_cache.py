@@ -36,5 +36,5 @@ def test_a_stage_that_is_not_started_is_noted_with_its_outputs(home: Home) -> No
     for _ in range(2):
         home.run(World())
     notes = [json.loads(note.read_text()) for note in (home.root / "records" / "wgan-gp-0002").iterdir()]
-    assert {note["stage"]: note["state"] for note in notes} == dict.fromkeys(MADE, "kept")
+    assert {note["stage"]: note["state"] for note in notes} == dict.fromkeys(MADE, "reused")
     assert all(note["outputs"] for note in notes)

@@ -169,7 +169,7 @@ def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, c
     found = champion(place)
     assert (found.version, found.revision, found.previous, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
     again = candidates[1].publish(place)  # compared with version 1, which is champion again
-    assert again.kept
+    assert again.reused
     assert again.parameters["version"] == 2
     assert champion(place) == found
 

@@ -51,7 +51,7 @@ def done(folder: Path, place: str, operation: Operation, rival: registry.Champio
         if name in ("publish", "late"):
             digest, version = (rival.model_digest, rival.version) if rival else ("none", 0)
             result = made(folder, number, digest, version).publish(place)
-            return str((result.parameters, result.kept))
+            return str((result.parameters, result.reused))
         with contextlib.redirect_stdout(None):
             if name == "promote":
                 upkeep.promote(place, number)

@@ -42,7 +42,7 @@ def test_a_version_is_claimed_then_uploaded_then_committed_then_named(bench: Ben
     place, since = bench.started(), len(bench.server.requests)
     result = bench.second.publish(place)
     assert result.parameters["version"] == 2
-    assert not result.kept
+    assert not result.reused
     names = written(bench, since)
     assert names[0] == "claims/00000002"
     assert names[-3:] == ["versions/2/saved_model.pb", "versions/2/MANIFEST.json", "champion.json"]
@@ -74,7 +74,7 @@ def test_the_same_publication_again_writes_nothing(bench: Bench) -> None:
     since = len(bench.server.requests)
     for candidate_, version in ((bench.second, 2), (bench.first, 1)):
         again = candidate_.publish(place)
-        assert again.kept
+        assert again.reused
         assert again.parameters["version"] == version
         assert re.findall(r"\d+", str(again.parameters["summary"])) == [f"{version}", "2"]
     assert [request.method for request in bench.server.requests[since:] if request.method in WRITES] == []

@@ -18,7 +18,7 @@ COMMAND = [sys.executable, __file__]
 class Config:
     """How the stage ends."""
 
-    source: Annotated[str, Setting("`new`, `kept`, `wait`, `defer` or an error.")]
+    source: Annotated[str, Setting("`new`, `reused`, `wait`, `defer` or an error.")]
 
 
 def run(config: Config) -> StageResult:
@@ -32,9 +32,11 @@ def run(config: Config) -> StageResult:
                 time.sleep(0.01)
         print(f"stopped by {stop.signal}", flush=True)
         stop.leave()
-    if config.source not in ("new", "kept"):
+    if config.source not in ("new", "reused"):
         raise eval(config.source, {"errors": errors})  # noqa: S307 - an error that a test wrote
-    return StageResult(parameters={"source_fingerprint": "f", "summary": "all is well"}, kept=config.source == "kept")
+    return StageResult(
+        parameters={"source_fingerprint": "f", "summary": "all is well"}, reused=config.source == "reused"
+    )
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def record(of_run: RunOf, **given: Any) -> dict[str, Any]:
     ("source", "state", "problems", "code"),
     [
         ("new", "done", [], 0),
-        ("kept", "kept", [], 0),
+        ("reused", "reused", [], 0),
         ("errors.ConfigError('one', 'two')", "failed", ["one", "two"], 64),
         ("KeyboardInterrupt()", "failed", ["KeyboardInterrupt"], 130),
     ],
@@ -143,7 +143,7 @@ def test_the_record_says_what_was_trained_and_on_what(of_run: RunOf) -> None:
 
 def test_a_training_that_was_only_kept_is_not_passed_over(of_run: RunOf) -> None:
     note_all(of_run, decide={"decision": "RUN"}, evaluate={"verdict": "HOLD", "summary": "HOLD: no better"})
-    run_notes.write(of_run, Note(stage="train", state="kept", outputs={"checkpoint_digest": "c"}))
+    run_notes.write(of_run, Note(stage="train", state="reused", outputs={"checkpoint_digest": "c"}))
     found = record(of_run)
     assert not found["training"]["made"]
     assert found["reason"].startswith("HOLD: no better; nothing was trained")
