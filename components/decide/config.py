@@ -9,19 +9,17 @@ from components.core.stage.inputs import CustomEmbedding, Source, SourceIndex
 
 @dataclass(frozen=True, kw_only=True)
 class DecideConfig:
-    """Reads what the source holds now, decides whether a run can make anything new, and where a training starts."""
+    """Fingerprint the source, decide whether a run can make anything new, and choose the initial weights."""
 
     source: Source
-    registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
     custom_embedding: CustomEmbedding = ""
     source_index: SourceIndex = ""
-    settings: Annotated[
-        str, Setting("A line `name=value` for each parameter of the pipeline that decides what is made.")
-    ] = ""
+    settings: Annotated[str, Setting("Pipeline parameters that decide the result, one `name=value` per line.")] = ""
     refresh: Annotated[
         str,
         Setting(
-            "`yes`: run although neither source, settings nor code are others than the champion's.",
+            "`yes`: run even if source, settings and code are the champion's.",
             choices=("no", "yes"),
             in_key=False,
         ),
@@ -29,7 +27,7 @@ class DecideConfig:
     start_from: Annotated[
         str,
         Setting(
-            "Where a training begins: with the champion's networks, if there is a champion, or from scratch.",
+            "Initial weights of training: random, or the champion's networks if there is a champion.",
             choices=("scratch", "champion"),
         ),
     ] = "scratch"

@@ -15,28 +15,31 @@ _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedConfig:
-    """Makes the spaces in which samples are compared with real images, of networks that it trains or is given."""
+    """Make and certify the feature spaces in which samples are compared with real images."""
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
-    embedding: Annotated[str, Setting("Folder to make; `{key}` in it becomes a digest.", in_key=False)]
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
-    classifier_epochs: Annotated[int, Setting("Passes over the training images.", at_least=1, at_most=1000)] = 5
+    embedding: Annotated[
+        str, Setting("Output folder; `{key}` becomes a digest of settings, inputs and code.", in_key=False)
+    ]
+    dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
+    classifier_epochs: Annotated[int, Setting("Epochs of the classifier's training.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
     classifier_learning_rate: Annotated[
-        float, Setting("Adam's first step size; it falls to 0 by a half cosine.", above=0.0, at_most=1.0)
+        float,
+        Setting("Initial learning rate of the classifier; it falls to 0 by a half cosine.", above=0.0, at_most=1.0),
     ] = 2e-3
     custom_embedding: CustomEmbedding = ""
     custom_embedding_digest: Annotated[
-        str, Setting("The digest that custom_embedding must have; any when empty.", digest=True)
+        str, Setting("Expected digest of custom_embedding; any when empty.", digest=True)
     ] = ""
     custom_embedding_name: Annotated[
-        str, Setting("What custom_embedding is called; the names of its scores begin with it. Needed with it.")
+        str, Setting("Name of the custom embedding, the prefix of its scores; required with it.")
     ] = ""
     custom_embedding_size: Annotated[
         int,
         Setting(
-            "Height and width, in pixels, that images are resized to for custom_embedding; 0 is the size that it asks "
-            "for, or that of the images if it takes any.",
+            "Height and width in pixels to which images are resized for custom_embedding; 0: the size that it "
+            "requires, else that of the images.",
             at_least=0,
             at_most=1024,
         ),
@@ -44,14 +47,14 @@ class EmbedConfig:
     custom_embedding_range: Annotated[
         str,
         Setting(
-            "What custom_embedding wants black and white to be; -1..1 is given with an equals sign.",
+            "Pixel range that custom_embedding expects; write -1..1 after an equals sign.",
             choices=("-1..1", "0..1", "0..255"),
         ),
     ] = "-1..1"
     custom_embedding_output: Annotated[
-        str, Setting("The output of custom_embedding that holds the features; needed if there are several.")
+        str, Setting("Output of custom_embedding with the features; required if it has several.")
     ] = ""
-    seed: Annotated[int, Setting("Decides initial weights and order of images.", at_least=0, below=2**31)] = 0
+    seed: Annotated[int, Setting("Seed of initial weights and order of images.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""
     replicas: Replicas = 0

@@ -11,70 +11,72 @@ _folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 _sample_count = functools.partial(Setting, at_least=100, at_most=1_000_000)
-_Seed = Annotated[int, Setting("Decides the samples.", at_least=0, below=2**31)]
+_Seed = Annotated[int, Setting("Seed of the samples.", at_least=0, below=2**31)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """Scores a checkpoint's samples against the test images, and the champion's beside them, and gives a verdict.
+    """Score samples of a checkpoint, and of the champion, against test images, and give a verdict.
 
-    With --all-checkpoints it scores every checkpoint of a training instead; see --all-checkpoints --help.
+    With --all-checkpoints, score every checkpoint of a training; see --all-checkpoints --help.
     """
 
     checkpoint: Annotated[
-        str, _folder("Folder of the checkpoint to judge; the last to choose from under export_checkpoint best.")
+        str, _folder("Folder of the checkpoint to judge; under export_checkpoint `best`, of the last candidate.")
     ]
     dataset: Annotated[str, _folder("Folder of the dataset.")]
     embedding: Annotated[str, _folder("Folder of the embedding.")]
-    evaluation: Annotated[str, _folder("Folder to make; `{key}` in it becomes a digest.")]
-    registry: Annotated[str, _folder("Folder of the registry whose champion is compared with; none when empty.")] = ""
-    checkpoint_digest: Annotated[str, _digest("The digest that the checkpoint must have; any when empty.")] = ""
-    dataset_digest: Annotated[str, _digest("The digest that the dataset must have; any when empty.")] = ""
-    embedding_digest: Annotated[str, _digest("The digest that the embedding must have; any when empty.")] = ""
+    evaluation: Annotated[str, _folder("Output folder; `{key}` becomes a digest of settings, inputs and code.")]
+    registry: Annotated[str, _folder("Folder of the registry with the champion to compare with; none when empty.")] = ""
+    checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
+    dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
+    embedding_digest: Annotated[str, _digest("Expected digest of the embedding; any when empty.")] = ""
     export_checkpoint: Annotated[
         str,
         Setting(
-            "Which checkpoint is judged, and exported by the pipeline: the last, or of those kept the one with the "
-            "smallest Fréchet distance to the validation images; see keep_checkpoints.",
+            "Checkpoint to judge and export: the last, or the kept one with the smallest Fréchet distance to "
+            "validation images (see keep_checkpoints).",
             choices=("last", BEST),
         ),
     ] = "last"
-    sample_count: Annotated[int, _sample_count("Samples drawn for the metrics.")] = 10_000
+    sample_count: Annotated[int, _sample_count("Number of samples to score.")] = 10_000
     distance_limit: Annotated[
         float,
         Setting(
-            "Largest Fréchet distance per direction in any space, corrected for the number of images; 0 sets no limits "
-            "at all, and then nothing is promoted.",
+            "Largest Fréchet distance per dimension in any space, corrected for the number of images. 0 disables "
+            "all limits, and nothing is promoted.",
             at_least=0.0,
         ),
     ] = 0.055
-    recall_limit: Annotated[float, _fraction("Least recall, in multiples of that of real images.")] = 0.5
-    coverage_limit: Annotated[float, _fraction("Least coverage, in multiples of that of real images.")] = 0.5
+    recall_limit: Annotated[float, _fraction("Smallest recall, divided by that of real images.")] = 0.5
+    coverage_limit: Annotated[float, _fraction("Smallest coverage, divided by that of real images.")] = 0.5
     class_distance_limit: Annotated[
-        float, _fraction("Largest total variation between the classes of samples and test images.")
+        float, _fraction("Largest total variation between the class shares of samples and test images.")
     ] = 0.1
     class_ratio_limit: Annotated[
         float,
-        _fraction("Least share of the class that is rarest against its real share, in multiples of that real share."),
+        _fraction("Smallest share of any class, divided by its share among test images."),
     ] = 0.5
     class_coverage_limit: Annotated[
-        float, _fraction("Least coverage of the class that is covered worst, in multiples of that of all classes.")
+        float, _fraction("Smallest coverage of any class, divided by that of all images.")
     ] = 0.4
-    distinct_share_limit: Annotated[float, _fraction("Least share of distinct samples.")] = 0.999
+    distinct_share_limit: Annotated[float, _fraction("Smallest share of distinct samples.")] = 0.999
     copy_share_limit: Annotated[
         float,
         Setting(
-            "Most samples that may be as near to a training image as 1% of test images are.", above=0.0, at_most=1.0
+            "Largest share of samples as near to a training image as the nearest 1% of test images.",
+            above=0.0,
+            at_most=1.0,
         ),
     ] = 0.05
     copy_nearness_limit: Annotated[
-        float, _fraction("Largest chance that a sample is nearer to the training images than a test image is.")
+        float, _fraction("Largest probability that a sample is nearer to training images than a test image is.")
     ] = 0.55
     uncertified: Annotated[
         str,
         Setting(
-            "A model whose feature space has no certificate, as there are too few images for one, is at most held, or "
-            "judged like any other.",
+            "Verdict without a certified feature space, when there are too few images for a certificate: HOLD at "
+            "best, or judge as usual.",
             choices=("hold", JUDGE),
         ),
     ] = "hold"
@@ -86,17 +88,17 @@ class EvaluateConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AllCheckpointsConfig:
-    """Scores every checkpoint of a training against validation images, and names the best.
+    """Score every checkpoint of a training against validation images, and name the best.
 
-    The scores are kept in `scores.jsonl` beside the checkpoints; what is there already is not scored again.
+    Scores are appended to `scores.jsonl` beside the checkpoints; scored checkpoints are skipped.
     """
 
-    checkpoints: Annotated[str, Setting("Folder of one training, ROOT/checkpoints/KEY, here or in gs://BUCKET.")]
-    dataset: Annotated[str, Setting("Folder of the dataset of the training; the one in ROOT/datasets when empty.")] = ""
+    checkpoints: Annotated[str, Setting("Folder of one training, ROOT/checkpoints/KEY, local or in gs://BUCKET.")]
+    dataset: Annotated[str, Setting("Folder of the training's dataset; when empty, that in ROOT/datasets.")] = ""
     embedding: Annotated[
-        str, Setting("Folder of the embedding; the only one of the dataset in ROOT/embeddings when empty.")
+        str, Setting("Folder of the embedding; when empty, the dataset's only one in ROOT/embeddings.")
     ] = ""
-    sample_count: Annotated[int, _sample_count("Samples drawn of each checkpoint.")] = EvaluateConfig.sample_count
+    sample_count: Annotated[int, _sample_count("Number of samples per checkpoint.")] = EvaluateConfig.sample_count
     seed: _Seed = EvaluateConfig.seed
 
     def __post_init__(self) -> None:

@@ -8,18 +8,18 @@ from components.core.settings import Setting, require_valid
 
 @dataclass(frozen=True, kw_only=True)
 class SampleConfig:
-    """Draws images from the registry's champion into one grid."""
+    """Draw images from the champion into one grid."""
 
-    registry: Annotated[str, Setting("Folder of the registry, here or gs://BUCKET/FOLDER.", in_key=False)]
+    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
     out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
-    count: Annotated[int, Setting("Images to draw; rows of classes are whole.", at_least=1, at_most=10_000)] = 64
+    count: Annotated[
+        int, Setting("Number of images; with several classes, whole rows.", at_least=1, at_most=10_000)
+    ] = 64
     class_name: Annotated[
         str,
-        Setting(
-            "Class to draw, by name or number, if the champion takes classes; every class, a row each, when empty."
-        ),
+        Setting("Class to draw, by name or number, from a conditional champion; when empty, a row for every class."),
     ] = ""
-    seed: Annotated[int, Setting("Decides the images.", at_least=0, below=2**31)] = 0
+    seed: Annotated[int, Setting("Seed of the images.", at_least=0, below=2**31)] = 0
 
     def __post_init__(self) -> None:
         require_valid(self)

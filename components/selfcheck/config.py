@@ -20,7 +20,7 @@ def _as_in_training(config: type) -> type:
 @dataclass(frozen=True, kw_only=True)
 @_as_in_training
 class SelfcheckConfig:
-    """Proves on this machine that training with these settings is exact, in under 90 seconds with the defaults."""
+    """Prove on this machine that training with these settings is exact; under 90 seconds with the defaults."""
 
     height: Annotated[int, Setting("Image height in pixels.", at_least=1, at_most=1024)] = 28
     width: Annotated[int, Setting("Image width in pixels.", at_least=1, at_most=1024)] = 28
@@ -34,7 +34,7 @@ class SelfcheckConfig:
     critic_normalization: str = TrainConfig.critic_normalization
     generator_normalization: str = TrainConfig.generator_normalization
     conditioning: str = TrainConfig.conditioning
-    classes: Annotated[int, Setting("Classes under conditioning `class`.", at_least=1)] = 10
+    classes: Annotated[int, Setting("Number of classes under conditioning `class`.", at_least=1)] = 10
     augmentation: str = TrainConfig.augmentation
     reproducibility: str = TrainConfig.reproducibility
     virtual_shards: int = TrainConfig.virtual_shards
@@ -43,7 +43,9 @@ class SelfcheckConfig:
     replicas: Annotated[
         int,
         Setting(
-            "Replicas to compare with one; 0 takes all there are, on a CPU two virtual ones.", at_least=0, at_most=64
+            "Number of replicas to compare with one; 0: all devices, or two virtual ones on a CPU.",
+            at_least=0,
+            at_most=64,
         ),
     ] = 0
 

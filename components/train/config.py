@@ -16,113 +16,123 @@ FEW_IMAGES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Trains a WGAN-GP on a dataset, on any number of replicas, from where an earlier run stopped."""
+    """Train a WGAN-GP on a dataset, on any number of replicas; resume an interrupted training."""
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     checkpoints: Annotated[
-        str, Setting("Folder that keeps checkpoints, samples and logs; `{key}` in it becomes a digest.", in_key=False)
+        str,
+        Setting(
+            "Folder of checkpoints, samples and logs; `{key}` becomes a digest of settings, inputs and code.",
+            in_key=False,
+        ),
     ]
-    dataset_digest: Annotated[str, Setting("The digest that the dataset must have; any when empty.", digest=True)] = ""
+    dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
     initial_checkpoint: Annotated[
         str,
         Setting(
-            "Checkpoint (a `step-...` folder) of an earlier training whose networks a new one begins with; random "
+            "Checkpoint (a `step-...` folder) of another training whose networks a new training starts from; random "
             "weights when empty.",
             in_key=False,
             place=True,
         ),
     ] = ""
     initial_checkpoint_digest: Annotated[
-        str, Setting("The digest that initial_checkpoint must have; computed when empty.", digest=True)
+        str, Setting("Expected digest of initial_checkpoint; computed when empty.", digest=True)
     ] = ""
-    steps: Annotated[int, Setting("Generator updates in all.", at_least=1)] = 10_000
+    steps: Annotated[int, Setting("Number of generator updates.", at_least=1)] = 10_000
     minutes: Annotated[
         float,
         Setting(
-            "Minutes to train for instead of `steps`, whose number then follows from the speed measured at the start. "
-            "A training that goes on keeps it. Start-up and checkpoints come on top. 0: no such budget.",
+            "Time budget in minutes instead of `steps`: the number of steps that fit is measured at the start and "
+            "kept. Start-up and checkpoints are not included. 0: no budget.",
             at_least=0.0,
         ),
     ] = 0.0
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
-    critic_learning_rate: Annotated[float, Setting("Adam's step size for the critic.", above=0.0, at_most=1.0)] = 2.4e-3
+    critic_learning_rate: Annotated[float, Setting("Adam's learning rate for the critic.", above=0.0, at_most=1.0)] = (
+        2.4e-3
+    )
     generator_learning_rate: Annotated[
-        float, Setting("Adam's step size for the generator.", above=0.0, at_most=1.0)
+        float, Setting("Adam's learning rate for the generator.", above=0.0, at_most=1.0)
     ] = 1.2e-3
-    beta_1: Annotated[float, Setting("Adam's decay of the first moment.", at_least=0.0, below=1.0)] = 0.0
-    beta_2: Annotated[float, Setting("Adam's decay of the second moment.", at_least=0.0, below=1.0)] = 0.99
+    beta_1: Annotated[float, Setting("Adam's beta_1, the decay of the first moment.", at_least=0.0, below=1.0)] = 0.0
+    beta_2: Annotated[float, Setting("Adam's beta_2, the decay of the second moment.", at_least=0.0, below=1.0)] = 0.99
     learning_rate_decay: Annotated[
         str,
         Setting(
-            "How both step sizes fall: linearly to 0 at the last step, or not at all; only then can the same training "
-            "be lengthened.",
+            "`linear`: both learning rates fall to 0 at the last step. `none`: they stay constant, and the training "
+            "can be lengthened.",
             choices=("none", "linear"),
         ),
     ] = "linear"
     constraint: Annotated[
         str,
-        Setting("How the critic is kept 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
+        Setting("Method that keeps the critic 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping")),
     ] = "gradient_penalty"
     penalty_weight: Annotated[
         float, Setting("Weight of the gradient penalty, for pixels in [-1, 1].", at_least=0.0)
     ] = 10.0
-    clip_value: Annotated[float, Setting("Bound of every critic weight under weight_clipping.", above=0.0)] = 0.01
+    clip_value: Annotated[float, Setting("Largest absolute critic weight under weight_clipping.", above=0.0)] = 0.01
     ema_decay: Annotated[
-        float, Setting("Decay per step of the generator's average, reached by warm-up.", at_least=0.0, below=1.0)
+        float, Setting("Decay per step of the generator's moving average, reached by warm-up.", at_least=0.0, below=1.0)
     ] = 0.999
-    latent_size: Annotated[int, Setting("Numbers in a latent vector.", at_least=1, at_most=4096)] = 32
+    latent_size: Annotated[int, Setting("Size of a latent vector.", at_least=1, at_most=4096)] = 32
     base_filters: Annotated[
-        int, Setting("Filters of layers of half the image's sides; deeper ones have more.", at_least=1, at_most=1024)
+        int,
+        Setting(
+            "Filters of layers at half the image's sides; deeper layers have twice as many.", at_least=1, at_most=1024
+        ),
     ] = 32
     critic_normalization: Annotated[
-        str, Setting("Layer normalisation in the critic, with right second derivatives.", choices=("none", "layer"))
+        str, Setting("Layer normalisation in the critic, with exact second derivatives.", choices=("none", "layer"))
     ] = "none"
     generator_normalization: Annotated[
-        str, Setting("Batch normalisation in the generator, over all replicas.", choices=("batch", "none"))
+        str, Setting("Batch normalisation in the generator, across all replicas.", choices=("batch", "none"))
     ] = "batch"
     conditioning: Annotated[
         str,
         Setting(
-            "`class`: the generator draws the class that it is asked for, and the critic judges by class (projection); "
-            "every training image needs a label. `auto`: `class` where they have labels of two classes or more.",
+            "`class`: the generator draws a requested class and the critic scores by class (projection); every "
+            "training image needs a label. `none`: ignore labels. `auto`: `class` if all have labels of at least "
+            "two classes.",
             choices=("auto", "class", "none"),
         ),
     ] = "auto"
     augmentation: Annotated[
         str,
         Setting(
-            "`geometric`: the critic sees half of all images shifted, and half with a part cut out, real and generated "
-            f"alike, so that it does not learn few images by heart. `auto`: with fewer than {FEW_IMAGES:,} images.",
+            "`geometric`: the critic sees half of all images shifted and half with a rectangle cut out, real and "
+            f"generated alike, so that it does not memorise few images. `auto`: below {FEW_IMAGES:,} training images.",
             choices=("auto", "none", "geometric"),
         ),
     ] = "auto"
     precision: Annotated[
         str,
         Setting(
-            "What networks multiply in; `auto` takes bfloat16 where the hardware is fast at it.",
+            "Number format of multiplications; `auto` uses bfloat16 where the hardware is fast at it.",
             choices=("auto", "float32", "bfloat16"),
         ),
     ] = "float32"
     reproducibility: Annotated[
         str,
         Setting(
-            "`exact`: the same bits on any number of CPU replicas, threads and cores, at a price; batch normalisation "
-            "is then over each virtual shard. Not on a TPU.",
+            "`exact`: the same bits on any number of CPU replicas, threads and cores, but slower; batch "
+            "normalisation is per microbatch. Not on a TPU.",
             choices=("standard", "exact"),
         ),
     ] = "standard"
     virtual_shards: Annotated[
-        int, Setting("Equal parts of a batch that are computed apart under `exact`.", at_least=1, at_most=256)
+        int, Setting("Number of microbatches per batch under `exact`.", at_least=1, at_most=256)
     ] = 8
-    seed: Annotated[int, Setting("Decides initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
+    seed: Annotated[int, Setting("Seed of initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""
     replicas: Replicas = 0
     when_unhealthy: Annotated[
         str,
         Setting(
-            "What becomes of a training that will not recover: it is ended, or only warned of.",
+            "Reaction to a training that will not recover: end it, or only warn.",
             choices=("stop", "warn"),
             in_key=False,
         ),
@@ -130,20 +140,18 @@ class TrainConfig:
     rollbacks: Annotated[
         int,
         Setting(
-            "How often a training goes back from a number that is not finite, and on with other noise and another "
-            "order of images, before it is ended.",
+            "Largest number of rollbacks after a NaN or infinity; each continues with another noise seed and image "
+            "order.",
             at_least=0,
             at_most=100,
             in_key=False,  # it decides whether there is a result, and never which
         ),
     ] = 3
-    log_every: Annotated[int, Setting("Generator updates between lines of the log.", at_least=1, in_key=False)] = 50
-    sample_every: Annotated[int, Setting("Generator updates between grids of samples.", at_least=1, in_key=False)] = (
-        1000
-    )
-    checkpoint_every: Annotated[int, Setting("Generator updates between checkpoints.", at_least=1, in_key=False)] = 1000
+    log_every: Annotated[int, Setting("Steps between log lines.", at_least=1, in_key=False)] = 50
+    sample_every: Annotated[int, Setting("Steps between sample grids.", at_least=1, in_key=False)] = 1000
+    checkpoint_every: Annotated[int, Setting("Steps between checkpoints.", at_least=1, in_key=False)] = 1000
     keep_checkpoints: Annotated[
-        int, Setting("How many of the newest checkpoints are kept; 0 keeps all.", at_least=0, in_key=False)
+        int, Setting("Number of newest checkpoints to keep; 0: all.", at_least=0, in_key=False)
     ] = 3
 
     def __post_init__(self) -> None:

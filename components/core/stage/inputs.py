@@ -12,8 +12,8 @@ GRAPH = "saved_model.pb"
 Source = Annotated[
     str,
     Setting(
-        "Folder or glob, here or gs://BUCKET/FOLDER, of images (PNG, JPEG, WebP; or in zip or tar archives), or of "
-        "IDX, NPZ, TFRecord or Parquet files; or `digits`, or `fashion-mnist`.",
+        "Images to train on: `digits`, `fashion-mnist`, or a folder, file or glob, local or in gs://BUCKET, of PNG, "
+        "JPEG and WebP images, zip and tar archives of them, or IDX, NPZ, TFRecord or Parquet files.",
         in_key=False,
         place=True,
     ),
@@ -21,15 +21,14 @@ Source = Annotated[
 SourceIndex = Annotated[
     str,
     Setting(
-        "Folder that keeps what was read of sources, so that files that did not change are not read again; "
-        "none when empty.",
+        "Folder that remembers checksums of source files, so that unchanged ones are not read again; none when empty.",
         in_key=False,
     ),
 ]
 CustomEmbedding = Annotated[
     str,
     Setting(
-        "Folder of a SavedModel whose features are compared instead of those of the classifier; none when empty.",
+        "Folder of a SavedModel whose features replace those of the classifier; none when empty.",
         in_key=False,
         place=True,
     ),
