@@ -25,7 +25,7 @@ class Inputs:
     manifest: datasets.Manifest
     embedding: embeddings.Description
     champion_digest: str
-    champion: Champion | None  # before it is scored; None if there is none
+    champion: Champion | None  # before it is scored; None if absent
     choice: "Choice | None" = None  # why that checkpoint; None if it is the last
 
     @property

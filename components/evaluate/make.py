@@ -22,7 +22,7 @@ from components.evaluate.inputs import Inputs, training_of, unreadable_champion
 from components.evaluate.judging import intervals
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.verdict import Verdict, incomparable, judge
-from components.evaluate.report import contents, dataset_section, training_folder
+from components.evaluate.report import contents, dataset_section, rule_labels, training_folder
 from components.evaluate.scoring import candidates, scores
 from components.evaluate.scoring.candidates import Candidate
 
@@ -59,6 +59,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         numbers=numbers,
         choice=inputs.choice.reason if inputs.choice else None,
         verdict=verdict,
+        rules=[(rule, rule_labels.describe(rule.rule)) for rule in verdict.rules],
         once_in=round(1 / intervals.LEVEL),
         tables=contents.metric_tables(reference, model, champion, version),
         grids=contents.pictures(model, champion, test[0]),

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def distance(self) -> float | None:
-        """The score that chooses the best; None if there is none."""
+        """The score that chooses the best; None if absent."""
         value = self.scores.get(self.comparison.distance)
         return value if value is not None and math.isfinite(value) else None
 

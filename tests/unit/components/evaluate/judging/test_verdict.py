@@ -13,8 +13,9 @@ from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.champion import Champion
 from components.evaluate.judging.intervals import Measured, around
 from components.evaluate.judging.verdict import Scores, Verdict, judge
+from components.evaluate.report import rule_labels
 from tests.inputs.limits import NO_LIMITS
-from tests.stages.evaluate.conftest import README
+from tests.stages.evaluate.conftest import DOCUMENT
 
 SHAPE = ImageShape(8, 8, 1)
 # What there are limits on.
@@ -100,6 +101,20 @@ def _outcomes(found: Verdict) -> dict[str, str]:
     return {rule.rule: rule.outcome for rule in found.rules if rule.outcome != PASSED}
 
 
+def test_the_report_has_words_for_every_rule() -> None:
+    """Fails for what was forgotten when a rule was added."""
+    unlike = [
+        dataclasses.replace(CHAMPION, **change)
+        for change in ({}, {"problem": "gone"}, {"checkpoint_digest": "new"}, {"blocks": None})
+    ]
+    verdicts = [_judge(champion=champion, uncertified="few") for champion in [None, *unlike]]
+    verdicts.append(_judge(config=dataclasses.replace(CONFIG, distance_limit=0.0)))
+    labels = {rule.rule: rule_labels.describe(rule.rule) for found in verdicts for rule in found.rules}
+    assert labels["untrained_fcd_corrected"].name == "Realism (untrained)"
+    assert len({label.name for label in labels.values()}) == len(labels)
+    assert rule_labels.describe("inception_fd_corrected").name == "Realism (inception)"
+
+
 def test_the_first_good_model_is_promoted() -> None:
     found = _judge()
     assert found.verdict == PROMOTE
@@ -116,7 +131,7 @@ def test_a_limit_is_used_wherever_it_must_be(limit: str) -> None:
     changed = _judge(config=dataclasses.replace(CONFIG, **{limit: getattr(CONFIG, limit) / 2}))
     assert changed.rules != _judge().rules, "no rule in judging/verdict.py has it"
     assert limit in NO_LIMITS, "tests/inputs/limits.py lacks it"
-    assert f"`--{limit}`" in README, "README's table of limits lacks it"
+    assert f"`--{limit}`" in DOCUMENT, "the table of limits lacks it"
 
 
 def test_every_rule_is_tried_beyond_its_limit() -> None:

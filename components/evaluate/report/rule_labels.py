@@ -1,0 +1,104 @@
+"""What each rule of a verdict means for a reader of the report, and what to do when it does not pass."""
+
+from typing import NamedTuple
+
+
+class RuleLabel(NamedTuple):
+    """The words for a rule."""
+
+    name: str
+    meaning: str
+    advice: str
+
+
+_LONGER = "Train longer. If the distance rose during training, lower both learning rates."
+_LABELS = {
+    "bad_samples": ("Valid pixels", "Samples with a NaN or infinite pixel.", "See the training's warnings below."),
+    "scores": ("Complete scores", "Every score is a finite number.", "See the log of the evaluation."),
+    "pixel_mean_ratio": ("Brightness", "Mean pixel value of samples over that of test images.", _LONGER),
+    "pixel_deviation_ratio": ("Contrast", "Spread of pixel values of samples over that of test images.", _LONGER),
+    "fcd_corrected": (
+        "Realism",
+        "How far the samples as a whole are from real images: 0 for real images, larger is worse.",
+        _LONGER,
+    ),
+    "recall": (
+        "Variety",
+        "Share of real images that the generator could draw, over that of real images.",
+        "The generator draws too few kinds of images. Train longer, or with lower learning rates.",
+    ),
+    "coverage": (
+        "Coverage",
+        "Share of real images with a similar sample, over that of real images.",
+        "Some kinds of images are drawn badly or never. Train longer, or add images of them.",
+    ),
+    "class_distance": (
+        "Class balance",
+        "Difference between the class shares of samples and test images: 0 is equal, 1 is disjoint.",
+        "Train longer, or with labels for every image, so that the generator draws the requested class.",
+    ),
+    "class_ratio": (
+        "Rarest class",
+        "Smallest share of a class among samples, over its share among test images.",
+        "See which class is missing below. Train longer, or add images of it.",
+    ),
+    "class_coverage": (
+        "Worst covered class",
+        "Coverage of the class that is covered worst, over that of all images.",
+        "Add images of that class. With few test images of it, lower the limit.",
+    ),
+    "distinct_share": (
+        "No duplicates",
+        "Share of samples that differ from all others.",
+        "The generator repeats itself. Lower the learning rates, or draw at least 7,000 samples.",
+    ),
+    "copy_share": (
+        "Few copies",
+        "Share of samples as near to a training image as the nearest 1% of test images.",
+        "The generator copies training images. Add images, or train with --augmentation geometric.",
+    ),
+    "copy_nearness": (
+        "No memorising",
+        "Probability that a sample is nearer to training images than a test image is; 0.5 for new images.",
+        "The generator copies training images. Add images, or train with --augmentation geometric.",
+    ),
+    "limits": ("Limits", "There are limits to judge by.", "Set distance_limit above 0."),
+    "feature space": (
+        "Certified metrics",
+        "Scores were tested on known faults of these images.",
+        "Add images, or pass --uncertified judge to accept uncertified scores.",
+    ),
+    "champion": (
+        "Comparable champion",
+        "The published champion can be compared with this model.",
+        "Run `wgan registry verify`, or publish to another registry.",
+    ),
+    "checkpoint": ("New model", "This checkpoint is not the champion's.", "Nothing: it is published already."),
+    "excess over the champion's kernel distance": (
+        "Not worse than the champion",
+        "Kernel distance of this model minus the champion's; positive is worse.",
+        "The champion is significantly better here. Train longer, or start from it.",
+    ),
+    "smallest excess over the champion's kernel distance": (
+        "Better than the champion",
+        "The largest gain over the champion in any feature space; it must be significantly below 0.",
+        "This model is not significantly better. Nothing is published, and the champion stays.",
+    ),
+}
+_REAL, _CHAMPIONS = " against real images", " less the champion's"
+
+
+def describe(rule: str) -> RuleLabel:
+    """Return the words for a rule of `judging.verdict`, whose name may begin or end with a feature space."""
+    name, _, space = rule.removesuffix(_REAL).removesuffix(_CHAMPIONS).removesuffix(")").partition(" (")
+    name = name.replace("_fd_corrected", "_fcd_corrected")  # of a custom embedding
+    for known, words in _LABELS.items():
+        if name.endswith(f"_{known}") and name not in _LABELS:
+            name, space = known, name.removesuffix(f"_{known}")
+        if name == known:
+            label = RuleLabel(*words)
+            if rule.endswith(_CHAMPIONS):
+                meaning = f"{label.name} minus that of the champion. {label.meaning}"
+                label = label._replace(name=f"{label.name}, compared", meaning=meaning)
+            return label._replace(name=f"{label.name} ({space})") if space else label
+    raise KeyError(rule)
