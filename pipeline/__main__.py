@@ -43,7 +43,7 @@ _VERBS = {
     **dict.fromkeys(schedule_commands.HELP, schedule_commands.main),
 }
 _REGISTRY = {"registry": "list published versions, explain, verify, roll back, reproduce and remove them"}
-_HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_REGISTRY, **_PROGRAMS}
+HELP = {**run.HELP, **compile.HELP, **run_commands.HELP, **schedule_commands.HELP, **_REGISTRY, **_PROGRAMS}
 # The extra that a verb needs. Those of run and plan depend on their flags; the other verbs need none.
 _EXTRAS = {
     **dict.fromkeys((*compile.HELP, *run_commands.HELP, *schedule_commands.HELP), "pipeline"),
@@ -90,7 +90,7 @@ def _dispatch(words: list[str]) -> int:
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")
-    for name, help_text in _HELP.items():
+    for name, help_text in HELP.items():
         verbs.add_parser(name, help=help_text)
     parser.parse_args(words)
     return errors.OK

@@ -8,16 +8,16 @@ _RULE = "| --- | ---: | ---: | ---: |"
 
 HEAD = """# Reliability, in counts
 
-`make soak` writes this file; reliability.json has the same numbers. *Tried* counts the cases. *Fired* counts those in
-which the fault happened, as strace, the kernel or the process's exit shows. *Violations* counts those after which
-something was lost, mixed up or mistaken for something else, or reported in a way that no user can act on. The files in
-tests/faults/ say at their head what each fault is, and what must hold after it.
+`make soak` writes this file from reliability.json, which also counts by kind. Repeat a part with
+`python -m tests.faults.soak --kills 200 --seed 0 --part "stages killed"`. *Tried* counts cases. *Fired* counts those in
+which the fault happened, as strace, the kernel or the exit code shows. *Violations* counts those after which something
+was lost, mixed up, or reported in a way that no user can act on. The modules of tests/faults/ describe each fault and
+what must hold after it.
 """
 MUTANTS = """
 ## Broken variants
 
-The same faults under code that is broken on purpose. *Caught* counts the cases that noticed it; if none did, the tests
-above would prove nothing.
+The same faults under code that is broken on purpose. *Caught* counts the cases that noticed.
 """
 
 
@@ -51,11 +51,6 @@ def as_markdown(found: dict[str, Any]) -> str:
     note = [*textwrap.wrap(found["note"], 120), ""] if "note" in found else []
     lines = [HEAD, *note, f"Made with {libraries}.", "", "| fault | tried | fired | violations |", _RULE]
     lines += [_row(name, part["kinds"]) for name, part in parts.items()]
-    for name, part in parts.items():
-        command = f'python -m tests.faults.soak --kills {part["kills"]} --seed {part["seed"]} --part "{name}"'
-        lines += ["", f"## {name[0].upper()}{name[1:]}", "", f"`{command}`", ""]
-        lines += ["| of | tried | fired | violations |", _RULE]
-        lines += [_row(kind, {kind: count}) for kind, count in part["kinds"].items()]
     lines += [MUTANTS, "| variant | cases | caught |", "| --- | ---: | ---: |"]
     lines += [f"| {mutant} | {count['cases']:,} | {count['caught']:,} |" for mutant, count in found["mutants"].items()]
     return "\n".join(lines) + "\n"

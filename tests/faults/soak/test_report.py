@@ -23,6 +23,5 @@ def test_the_document_is_what_the_numbers_say() -> None:
 
 def test_counts_are_shown() -> None:
     numbers = report.numbers(PARTS, MUTANTS, {"python": "3.11"})
-    assert "| train | 2,000 | 3 | 1 |" in report.as_markdown(numbers)
     assert "| no sync | 9 | 2 |" in report.as_markdown(numbers)
     assert "| stages killed | 2,000 | 3 | 1 |" in report.as_markdown(numbers)
