@@ -1,6 +1,6 @@
-"""Checks what `make demo` made: a champion that passed real limits and draws without this project, told everywhere.
+"""Checks what `make demo` made: a champion that passed real limits and draws without this project, and its messages.
 
-python .ci/check_demo.py build/ci-runs/demo build/demo.log
+python .ci/check_demo.py runs/demo build/demo.log
 """
 
 import json

@@ -1,0 +1,72 @@
+"""Runs every command of README after `make demo`, in an empty folder, and fails at the first with another exit code.
+
+CI runs the commands of COVERED elsewhere. Trainings are cut short, the contract server stands for Kubeflow, and
+nothing waits for a run there. ~/pictures has 300 pictures.
+
+    python .ci/check_readme.py
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+from PIL import Image
+
+from benchmarks.judging import colour
+from components.core.container_images import NAMES, VERSION
+from components.core.errors import BAD_DATA
+from components.core.storage import atomic_files
+from tests.fakes.kubeflow import server as kubeflow
+
+ROOT = Path(__file__).parents[1]
+HOST = "https://kubeflow.example.com"
+COVERED = ("make demo", ". .venv/bin/activate", "make images && wgan run --runner docker --source digits")
+ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # nothing was published yet by runs that are so short
+SHORT = "--steps 20 --sample_count 100 --classifier_epochs 1 --base_filters 8"
+
+
+def prepare(home: Path) -> None:
+    """Make what a reader has: the demo, pictures, and what `make push` and docs/schedules.md give."""
+    for folder in ("build", "pictures", "runs"):
+        (home / folder).mkdir()
+    (home / "runs" / "demo").symlink_to(ROOT / "runs" / "demo")
+    for index, pixels in enumerate(colour.crops(300, seed=0)):
+        Image.fromarray(pixels).save(home / "pictures" / f"{index:03d}.png")
+    images = {name: f"registry.test:5000/wgan/{name}@sha256:{str(at) * 64}" for at, name in enumerate(NAMES)}
+    atomic_files.write_json(home / "build" / "images.json", {"schema_version": 1, "version": VERSION, "images": images})
+    weekly = {"cron": "0 9 * * 1", "package": "pipeline.yaml", "target": "kfp", "experiment": "retraining"}
+    weekly["parameters"] = {"source": "digits", "root": "gs://b/runs"}  # type: ignore[assignment]
+    (home / "schedules.yaml").write_text(yaml.safe_dump({"schedules": {"weekly": weekly}}))
+
+
+def adapted(command: str, host: str) -> str:
+    """Return a command of README as this check runs it."""
+    command = command.replace(HOST, host).replace(" --wait", "")
+    return f"{command} {SHORT}" if command.startswith("wgan run ") else command
+
+
+def main() -> None:
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    with tempfile.TemporaryDirectory() as home, kubeflow.serving() as server:
+        prepare(Path(home))
+        environment = {**os.environ, "HOME": home, "PATH": f"{ROOT}/.venv/bin{os.pathsep}{os.environ['PATH']}"}
+        for language, block in blocks:
+            commands = [shlex.join([sys.executable, "-c", block])]
+            if language == "sh":
+                lines = (line.split("  #")[0].strip() for line in block.splitlines())
+                commands = [adapted(line, server.url) for line in lines if line and line not in COVERED]
+            for command in commands:
+                print(f"$ {command}", flush=True)
+                code = subprocess.run(["bash", "-c", command], cwd=home, env=environment).returncode
+                expected = next((end for start, end in ENDS_WITH.items() if command.startswith(start)), 0)
+                if code != expected:
+                    sys.exit(f"check_readme: exit code {code}, expected {expected}: {command}")
+
+
+if __name__ == "__main__":
+    main()
