@@ -112,7 +112,7 @@ def cut_symbols(library: Path) -> None:
 
 
 def rewrite_records(packages: Path) -> None:
-    """Make each package's own list of files say what is there: those left, with their digest and size."""
+    """Make each package's own list of files name the files that are left, with digest and size."""
     for record in sorted(packages.glob("*.dist-info/RECORD")):
         with open(record, newline="", encoding="utf-8") as file:
             names = [row[0] for row in csv.reader(file) if (packages / row[0]).exists()]

@@ -67,7 +67,7 @@ def _phrases(text: str) -> set[tuple[str, ...]]:
     return {row for row in rows if all(re.fullmatch("[a-z][a-z'’-]*", word) for word in row)}
 
 
-def test_sentences_are_those_that_somebody_read() -> None:
+def test_sentences_are_those_that_a_reviewer_read() -> None:
     assert written() == _SENTENCES.read_text(), "run `make goldens`, and read the difference"
 
 

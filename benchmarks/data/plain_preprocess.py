@@ -1,4 +1,4 @@
-"""The loop that somebody would write by hand: IDX files or a folder of images to TFRecords, in one process.
+"""A hand-written loop: IDX files or a folder of images to TFRecords, in one process.
 
     python -m benchmarks.data.plain_preprocess SOURCE FOLDER
 

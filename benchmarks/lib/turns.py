@@ -1,4 +1,4 @@
-"""Contenders take turns: each is a process that trains so many steps when told to, and says how long that took.
+"""Contenders take turns: each is a process that trains so many steps on request, and reports how long that took.
 
 A process each, because two thread pools in one would wait for each other's threads; turns of about a second, because
 the speed of a shared machine drifts. Standard library only: PyTorch's contender runs in an environment of its own.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-# Before each line of the protocol, so that whatever else a library prints is passed over.
+# Before each line of the protocol, so that other output of libraries is skipped.
 _MARK = "bench: "
 
 

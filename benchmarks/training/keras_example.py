@@ -170,7 +170,7 @@ def main() -> None:
     model = ExampleWgan(critic, generator, given.critic_steps)
     model.compile()
     images = to_floats(fashion_mnist.load_images())
-    # Whole batches, so that the last of an epoch is not compiled a second time within somebody's turn.
+    # Whole batches, so that the last of an epoch is not compiled a second time within a turn.
     images = images[: len(images) // given.batch_size * given.batch_size]
 
     def facts(first_call_seconds: float) -> dict[str, Any]:

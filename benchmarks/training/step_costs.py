@@ -24,7 +24,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from benchmarks.training import our_step
 from components.train.config import TrainConfig
 
-# Operations that only hold others, whose time is told already.
+# Operations that only hold others, whose time is counted already.
 _HOLDERS = ("While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall", "_SOURCE", "_SINK")
 # An operation in a trace, its name before its type; oneDNN's kernels are named for those that they replace.
 _OPERATION = re.compile(r"[\w./>-]+:(_Mkl(Native)?)?(?P<type>\w+)")

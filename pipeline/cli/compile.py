@@ -30,7 +30,7 @@ def main(verb: str, words: list[str]) -> int:
         prog=f"wgan {verb}", description=f"{HELP[verb][0].upper()}{HELP[verb][1:]}.", allow_abbrev=False
     )
     parser.add_argument(
-        "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/profiles.md)"
+        "--profiles", type=Path, metavar="FILE", help="file of your own profiles, beside ours (docs/kubeflow.md)"
     )
     if verb == "profiles":
         print(profiles.as_yaml(parser.parse_args(words).profiles), end="")

@@ -99,7 +99,7 @@ def _carry_out(place: Schedules, change: Change, show: Callable[[str], None]) ->
 def _removed(place: Schedules, live: LiveSchedule, show: Callable[[str], None]) -> bool:
     """Delete a schedule that is paused and has no active run; return whether it is gone."""
     if live.enabled:
-        show(f"{live.name}: {live.schedule_id} stays: somebody has resumed it meanwhile")
+        show(f"{live.name}: {live.schedule_id} stays: it was resumed meanwhile")
     elif live.active_runs:
         show(f"{live.name}: {live.schedule_id} stays, paused, for its active runs: {', '.join(live.active_runs)}")
     else:

@@ -33,7 +33,7 @@ _KNOWN_KEYS = {
     "task": "cachingOptions componentRef dependentTasks inputs retryPolicy taskInfo triggerPolicy",
     "inputs": "parameters",
     "executor": "container",
-    "container": "args command image resources",  # a process has what the machine has, whatever `resources` asks for
+    "container": "args command image resources",  # a process has what the machine has, so `resources` is ignored
 }
 _NAMES = {
     "artifacts": "an artefact as input",

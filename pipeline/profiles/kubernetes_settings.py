@@ -22,7 +22,7 @@ def apply(task: dsl.PipelineTask, stage: KubernetesStage) -> None:
     for toleration in stage.tolerations:
         kubernetes.add_toleration(task, **dict(toleration))
     if stage.spot:
-        # GKE gives its Spot nodes this label, and a taint of the same name where somebody asks for one.
+        # GKE gives its Spot nodes this label, and a taint of the same name on request.
         kubernetes.add_node_selector(task, SPOT, "true")
         kubernetes.add_toleration(task, key=SPOT, operator="Equal", value="true", effect="NoSchedule")
     if stage.shared_memory:

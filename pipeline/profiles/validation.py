@@ -15,7 +15,7 @@ from pipeline.profiles import yaml_files
 from pipeline.profiles.yaml_files import shown, suggestion
 
 _T = TypeVar("_T")
-# The kinds of error for which pydantic's own words would not help somebody who writes YAML.
+# The kinds of error whose pydantic messages would not help authors of YAML.
 _EXPECTED = {
     "bool_type": "be true or false",
     "dict_type": "be a mapping, NAME: VALUE",

@@ -9,7 +9,7 @@ import yaml
 
 from components.core.errors import ConfigError
 
-# What PyYAML raises besides its own errors, for tags and numbers that are none.
+# What PyYAML raises besides its own errors, for invalid tags and numbers.
 _YAML_ERRORS = (
     yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError
 )  # fmt: skip

@@ -52,7 +52,7 @@ class Place:
         return blob
 
     def content(self, name: str = "object") -> bytes | None:
-        """What an object holds; None if there is none."""
+        """What an object holds; None if absent."""
         try:
             return bytes(self.blob(name).download_as_bytes(retry=self.retry))
         except exceptions.NotFound:

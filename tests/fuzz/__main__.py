@@ -3,7 +3,7 @@
     python -m tests.fuzz TARGET [seconds]
 
 in the environment of requirements/fuzz.txt; `make fuzz` runs them all. Inputs that reached new code stay below
-`build/fuzz`, where the next run begins; inputs that break a target are written there too, and told.
+`build/fuzz`, where the next run begins; inputs that break a target are written there too, and logged.
 """
 
 import re

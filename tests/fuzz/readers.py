@@ -52,9 +52,9 @@ def outcome(reader: Reader, folder: Path, content: bytes) -> Any:
     try:
         return reader.read(folder, content)
     except reader.error as error:
-        told = str(error)
-    assert told.isprintable()
-    assert " at 0x" not in told
+        logged = str(error)
+    assert logged.isprintable()
+    assert " at 0x" not in logged
     return None
 
 

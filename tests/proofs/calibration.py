@@ -1,7 +1,7 @@
 """Healthy and sabotaged trainings on Fashion-MNIST: the numbers between which the default limits lie.
 
 `make prove NAME=calibration` runs it, by the stages as a user runs them: too long for the tests.
-docs/evidence/calibration.md keeps what it showed. What is there already is not made again.
+docs/evaluation.md keeps what it showed. What is there already is not made again.
 """
 
 import dataclasses

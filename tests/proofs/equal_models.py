@@ -2,7 +2,7 @@
 
 `make prove NAME=equal_models` runs it: too long for the tests.
 Two models are equal that draw from one generator; a pair is two
-disjoint draws of 10,000 from a pool of its samples, both compared with the 10,000 test images. docs/evidence/proofs.md
+disjoint draws of 10,000 from a pool of its samples, both compared with the 10,000 test images. docs/verification.md
 keeps what it showed.
 """
 

@@ -1,7 +1,7 @@
 """What a certificate cannot say by itself, on Fashion-MNIST: a second classifier, precision blinded, real trainings.
 
 `make prove NAME=protocol` runs it after `make prove NAME=calibration`, whose trainings it ranks;
-docs/evidence/certificate.md says what it showed.
+docs/evaluation.md says what it showed.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The same training on 1, 2, 4 and 8 replicas, as a table: by how much each kind of result differs from one replica's.
 
 `make prove NAME=replicas` runs it. The cases are those of tests/unit/components/train/test_step.py, here each
-on every count. docs/evidence/proofs.md keeps what it showed.
+on every count. docs/verification.md keeps what it showed.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Retraining on Fashion-MNIST, as a schedule would start it: more data, nothing new, worse data.
 
 `make prove NAME=retraining` runs it, by `wgan run` as a user runs it: too long for the tests.
-docs/evidence/proofs.md keeps what it showed.
+docs/verification.md keeps what it showed.
 The test images are the same throughout, some of the official ones; what is new is new among those to train on.
 """
 

@@ -1,7 +1,7 @@
 """How often the verdict promotes garbage and healthy generators, by the number of test images.
 
 `make prove NAME=small_data` runs it on Fashion-MNIST: too long for the tests.
-docs/evidence/small-data.md keeps what it showed.
+docs/evaluation.md keeps what it showed.
 
 A trial draws new test images and new samples of every generator, and judges them by the functions of the evaluate
 stage, with its default limits and `--uncertified judge`. Images are embedded once, in pools, whose rows a trial takes.

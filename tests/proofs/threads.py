@@ -1,6 +1,6 @@
 """The same small training with 1, 2, 4 and 8 threads an operation, standard and exact, straight and resumed.
 
-`make prove NAME=threads` prints the digests as a table; docs/evidence/proofs.md keeps them. A part of it is in
+`make prove NAME=threads` prints the digests as a table; docs/verification.md keeps them. A part of it is in
 tests/stages/train/test_threads.py.
 """
 
@@ -76,8 +76,8 @@ def main() -> int:
                 train(dataset, half, mode, count, STEPS // 2)
                 resumed(dataset, half, again, mode, count)
                 log = resumed(dataset, folder / f"{mode}-1-half", moved, mode, count)
-                told = "warns" if "threads was" in log else "silent"
-                print(f"{mode:<10}{count:>7}  {bits(straight)}  {bits(again)}  {bits(moved)}, {told}", flush=True)
+                logged = "warns" if "threads was" in log else "silent"
+                print(f"{mode:<10}{count:>7}  {bits(straight)}  {bits(again)}  {bits(moved)}, {logged}", flush=True)
                 failed |= bits(straight) != bits(again)
                 found |= {bits(straight), bits(moved)}
             failed |= mode == "exact" and len(found) > 1

@@ -1,6 +1,4 @@
-"""The tables of docs/evidence/bad-data.md: image files with their verdicts and pixels, bombs with the memory that they
-take, and what whole sources of bad data become.
-"""
+"""Bad input as docs/sources-and-datasets.md says: pixels of image files, memory of bombs, whole sources."""
 
 import json
 import os

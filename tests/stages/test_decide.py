@@ -68,7 +68,7 @@ def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "logged"),
     [
         ({"source": "pets"}, "the source changed (a684d5bf -> 37e11eee)"),
         ({"custom_embedding": "embedding"}, "custom_embedding changed"),
@@ -77,14 +77,14 @@ def test_the_same_recipe_is_skipped_unless_a_refresh_is_asked_for(place: Path) -
         ({"settings": ""}, "critic_learning_rate: 0.0001 -> none; steps: 20 -> none"),
     ],
 )
-def test_what_is_new_is_told(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], told: str
+def test_what_is_new_is_reported(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], logged: str
 ) -> None:
     for path in (Path("pets", "1.png"), Path("embedding", inputs.GRAPH)):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    assert decided(place, **changes) == ("RUN", f"runs: since version 1, {told}")
+    assert decided(place, **changes) == ("RUN", f"runs: since version 1, {logged}")
 
 
 def test_other_code_is_new_and_a_version_without_a_recipe_is_no_reason_to_skip(place: Path) -> None:

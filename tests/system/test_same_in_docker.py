@@ -150,7 +150,7 @@ def test_ctrl_c_in_the_middle_of_training_ends_the_container_and_loses_nothing(t
     assert f"on from step {int(kept[0].removeprefix('step-'))} of 3000" in done.stderr
 
 
-def test_a_folder_that_the_user_may_not_write_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_folder_that_the_user_may_not_write_is_reported_with_the_remedy(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     words = ["docker", "run", "--rm", "--user", "54321:0", "--volume", f"{tmp_path}:/data", "--network", "none"]
     words += ["--read-only", "--tmpfs", "/tmp", container_images.image("preprocess"), "--source", "digits"]  # noqa: S108

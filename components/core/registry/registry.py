@@ -211,7 +211,7 @@ def read_recipe(registry: Place, number: int) -> recipes.Recipe | None:
 
 
 def find(registry: Place, model_digest: str, champion: Champion | None) -> int | None:
-    """Return the last version of this model, by the manifests of the versions alone; None if there is none."""
+    """Return the last version of this model, by the manifests of the versions alone; None if absent."""
     numbers = versions(registry, champion)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda number: _said_digest(version_location(registry, number)), numbers)

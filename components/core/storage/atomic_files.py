@@ -151,7 +151,7 @@ def require_own_place(
 ) -> None:
     """Refuse a folder with other files, or with an artefact of other settings and inputs than those of the one to make.
 
-    `previous` has those of the artefact in the folder; it is None if there is none.
+    `previous` has those of the artefact in the folder; None if absent.
     """
     if previous is None:
         folder = Path(place)

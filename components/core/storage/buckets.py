@@ -1,4 +1,4 @@
-"""Objects in buckets of Google Cloud Storage: created only where there is none, replaced only as they were read.
+"""Objects in buckets of Google Cloud Storage: created only if absent, replaced only as they were read.
 
 Every write carries a generation precondition and a checksum; every read is compared with the checksum of the object.
 When a precondition fails and the object equals what was sent, the write succeeded and only its answer was lost.
@@ -95,12 +95,12 @@ def put(uri: str, content: bytes) -> None:
 
 
 def stat(uri: str) -> Stored | None:
-    """Return the object; None if there is none."""
+    """Return the object; None if absent."""
     return _request(uri, "read", _reload)
 
 
 def read(uri: str) -> tuple[bytes, Stored] | None:
-    """Return content of an object, and the object; None if there is none."""
+    """Return content of an object, and the object; None if absent."""
 
     def ask(blob: "Blob") -> tuple[bytes, Stored] | None:
         from google.api_core.exceptions import NotFound
@@ -121,7 +121,7 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
 def content_of(listed: Stored) -> bytes | None:
     """Return the content of an object of a listing, as of an image; None if it is another now.
 
-    This is one request, past the layers of the client, where `read` sends two. `DataError` if there is none any more.
+    This is one request, past the layers of the client, where `read` sends two. `DataError` if it is gone.
     """
     from google.api_core.exceptions import NotFound
 
@@ -184,7 +184,7 @@ def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
 
 
 def download(uri: str, path: Path) -> None:
-    """Write an object to a file; `DataError` if there is none."""
+    """Write an object to a file; `DataError` if it is absent."""
 
     def ask(blob: "Blob") -> None:
         from google.api_core.exceptions import NotFound

@@ -3,7 +3,7 @@
 The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x. A stage reads and writes there as in any folder; it fetches
 what is in the bucket, and commits what it made, whole or not at all.
 
-An artefact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if there is none.
+An artefact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent.
 It names a folder beside it with all the files and their sha256: `gs://b/x/DIGEST/...`. Attempts that make different
 bytes write to different folders; the first to commit is the artefact. A folder without `committed.json`, with the files
 themselves in it, is read too: a user copied it there, or it is a version in a registry.
@@ -205,7 +205,7 @@ class Location(os.PathLike[str]):
         return [path.name for path in self.path.glob("*") if path.is_file()]
 
     def read_file(self) -> bytes:
-        """Read one file without its mirror; `FileNotFoundError` if there is none."""
+        """Read one file without its mirror; `FileNotFoundError` if it is absent."""
         if not self.in_bucket:
             return self.path.read_bytes()
         found = buckets.read(self.uri)

@@ -43,7 +43,7 @@ class UndecodableImage(Exception):
 def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
     """Decodes a PNG, JPEG or WebP file.
 
-    The kind is told by content, not by name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
+    The content decides the kind, not the name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
     scaled, not clipped; colours are as stored, without colour management. A JPEG file is decoded at a half, a quarter
     or an eighth of its size (libjpeg's DCT scaling) where that has `JPEG_OVERSAMPLING` times the size asked for.
 

@@ -125,7 +125,7 @@ def _add(table: Table, cells: list[str], columns: list[str], where: str) -> None
 
 
 def _split_and_class(place: str, table: Table | None, split_folders: bool, name: str) -> tuple[str, str]:
-    """The split and the class of an image, which is empty where there is none."""
+    """The split and the class of an image, which is empty without classes."""
     if table is None:
         return by_folders(place, split_folders, name)
     row = table.rows[name] if table.rows is not None else Row("", None)

@@ -49,7 +49,7 @@ class Stack:
     split: str
     count: int  # number of images
     shape: ImageShape | None  # of the images, which are plain pixels; None if each is an image file
-    values: Sequence[int]  # the labels that occur, ascending; empty if there are none
+    values: Sequence[int]  # the labels that occur, ascending; empty without classes
     examples: Callable[[], Iterator[Example]]  # reads the file, on any machine
     classes: Sequence[str] = ()  # names of the labels by value; empty if they have none
 

@@ -80,7 +80,7 @@ class Survey:
     kind: str  # `digits`, or that of the source's `Listing`
     parts: Iterable[Part]
     counts: dict[str, int]  # number of images in each split that the source has
-    classes: list[str]  # names of the classes by label; empty if there are none
+    classes: list[str]  # names of the classes by label; empty without classes
     stored: ImageShape | None = None  # shape of images kept as plain pixels; None for image files
 
     @property

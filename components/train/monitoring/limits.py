@@ -1,6 +1,6 @@
 """Diagnostics of a window of training steps, and the limits within which a training can succeed.
 
-The limits, and the trainings by which they were found: docs/evidence/calibration.md.
+The limits, and the trainings by which they were found: docs/evaluation.md.
 """
 
 import dataclasses

@@ -165,7 +165,7 @@ class KubeflowRuns:
 
 
 def _find_or_make(name: str, search: Callable[[str], list[Any] | None], make: Callable[[], Any], key: str) -> str:
-    """Return the id of what has a name, or else is made: by us, or by somebody else at the same time."""
+    """Return the id of what has a name, or else is made: by us or by another process."""
     import kfp_server_api
 
     named = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})

@@ -25,7 +25,7 @@ class Store:
     runs: dict[str, Item] = dataclasses.field(default_factory=dict)
     recurring_runs: dict[str, Item] = dataclasses.field(default_factory=dict)
     killed_runs: list[str] = dataclasses.field(default_factory=list)  # were active when their schedule was deleted
-    terminated: set[str] = dataclasses.field(default_factory=set)  # runs that somebody asked to end
+    terminated: set[str] = dataclasses.field(default_factory=set)  # runs that were asked to end
     _ids: int = 0
     _ticks: dict[str, int] = dataclasses.field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Image files that are damaged, hostile or odd: by themselves, in a source, and decoded by what crashes.
 
-What cannot be used is quarantined for the reason that docs/evidence/bad-data.md gives, and costs no other image.
+What cannot be used is quarantined for the reason that docs/sources-and-datasets.md gives, and costs no other image.
 """
 
 import json

@@ -151,8 +151,8 @@ def _problem_of(artefact: Artefact, folder: Path, name: str, whole: str) -> str:
     try:
         found = artefact.read(folder)
     except DataError as error:
-        told = str(error)
-        return "" if name in told and told.isprintable() else f"its message is {told!r}"
+        logged = str(error)
+        return "" if name in logged and logged.isprintable() else f"its message is {logged!r}"
     except Exception as error:
         return f"it is no error for the user: {type(error).__name__}: {error}"
     if artefact.optional and (not found or repr(found) == whole):

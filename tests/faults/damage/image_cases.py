@@ -1,4 +1,4 @@
-"""Image files of every kind, whole and damaged, with what must become of each: docs/evidence/bad-data.md."""
+"""Image files of every kind, whole and damaged, with what must become of each: docs/sources-and-datasets.md."""
 
 import functools
 import io

@@ -72,12 +72,12 @@ def _wrong_clock(clock: str, faketime: Path) -> Iterator[dict[str, str]]:
         yield dict(os.environ)
         return
     with tempfile.TemporaryDirectory() as folder:
-        told, done = Path(folder, "clock"), threading.Event()
-        told.write_text("+0" if clock == "jumping" else clock)
-        jumps = threading.Thread(target=_jump, args=(told, done))
+        logged, done = Path(folder, "clock"), threading.Event()
+        logged.write_text("+0" if clock == "jumping" else clock)
+        jumps = threading.Thread(target=_jump, args=(logged, done))
         if clock == "jumping":
             jumps.start()
-        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(told), "FAKETIME_NO_CACHE": "1"}
+        faked = {"LD_PRELOAD": str(faketime), "FAKETIME_TIMESTAMP_FILE": str(logged), "FAKETIME_NO_CACHE": "1"}
         try:
             yield {**os.environ, **faked, "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_UTIMES": "1"}
         finally:
@@ -98,12 +98,12 @@ def run_under_wrong_clocks(faketime: Path) -> Counts:
     return counts
 
 
-def _jump(told: Path, done: threading.Event) -> None:
+def _jump(logged: Path, done: threading.Event) -> None:
     number = 0
     while not done.wait(0.2):
-        aside = told.with_suffix(".next")
+        aside = logged.with_suffix(".next")
         aside.write_text(("-1d", "+1d")[number % 2])
-        aside.replace(told)
+        aside.replace(logged)
         number += 1
 
 

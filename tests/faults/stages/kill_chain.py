@@ -48,17 +48,17 @@ def _pod(stage: Stage, log: Path, seconds: float) -> int:
 
 def _emissary(stage: Stage, log: Path) -> int:
     launcher = forks.start(lambda: _launcher(stage, log), _NOWHERE)
-    told = []
+    logged = []
 
     def hand_on(number: int, frame: object) -> None:
-        told.append(number)
+        logged.append(number)
         os.killpg(launcher, number)
 
     signal.signal(signal.SIGTERM, hand_on)
     forks.wait(launcher)
-    if told:
+    if logged:
         time.sleep(_SECONDS_LEFT)  # and then all that is left is killed, as process 1 is gone
-    return _ENDED_SO if told else 0
+    return _ENDED_SO if logged else 0
 
 
 def _launcher(stage: Stage, log: Path) -> int:

@@ -45,7 +45,7 @@ def stages() -> dict[str, Any]:
         ("read-only disk", errors.BAD_CONFIGURATION, "Read-only file system: "),
     ],
 )
-def test_what_cannot_be_written_is_told_in_a_line_and_the_old_state_stays(
+def test_what_cannot_be_written_is_reported_in_a_line_and_the_old_state_stays(
     stages: dict[str, Any], case: str, code: int, reason: str
 ) -> None:
     assert_told(stages[case], code, reason)

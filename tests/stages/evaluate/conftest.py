@@ -17,7 +17,7 @@ from components.evaluate.report.scores_table import Comparison, Row
 from tests.inputs.limits import NO_LIMITS
 
 Run = Callable[..., StageResult]
-README = (Path(__file__).parents[3] / "README.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
 
 
 @pytest.fixture(scope="session")

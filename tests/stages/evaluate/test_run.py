@@ -30,7 +30,7 @@ from components.export.config import ExportConfig
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 from tests.inputs.limits import NO_LIMITS
-from tests.stages.evaluate.conftest import README, Run, folder_of, metrics, report, score_row
+from tests.stages.evaluate.conftest import DOCUMENT, Run, folder_of, metrics, report, score_row
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,9 @@ def test_every_score_has_words_and_is_documented(first: StageResult) -> None:
     """Fails for what was forgotten when a score was added."""
     names = {name for name, _ in metrics(first)["names"]}
     assert metrics(first)["model"].keys() - names == {"bad_samples"}, "core/reporting/metric_labels.py lacks one"
-    assert [name for name in names if f"`{name.removeprefix('untrained_')}`" not in README] == [], "README lacks them"
+    assert [name for name in names if f"`{name.removeprefix('untrained_')}`" not in DOCUMENT] == [], (
+        "docs/evaluation.md lacks them"
+    )
 
 
 def test_numbers_are_those_of_the_definitions(

@@ -1,4 +1,4 @@
-"""The verdict on garbage and on real images, by the number of test images; docs/evidence/small-data.md has more."""
+"""The verdict on garbage and on real images, by the number of test images; docs/evaluation.md has more."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -249,7 +249,7 @@ def test_bad_input_is_one_clear_line(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), tf.errors.ResourceExhaustedError(None, None, "OOM")])
-def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) -> None:
+def test_too_little_memory_is_reported_with_the_settings_to_lower(error: Exception) -> None:
     config = TrainConfig(dataset="d", checkpoints="c", batch_size=4096, base_filters=1024)
     with (
         pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024"),
@@ -259,7 +259,7 @@ def test_too_little_memory_is_told_with_the_settings_to_lower(error: Exception) 
 
 
 def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """Copied into a training with other settings, or under another name; told without TensorFlow."""
+    """Copied into a training with other settings, or under another name; reported without TensorFlow."""
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
     without = {**os.environ, "PYTHONPATH": str(tmp_path)}
     other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))

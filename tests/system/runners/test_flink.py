@@ -108,7 +108,7 @@ def test_a_task_manager_that_is_killed_costs_time_and_no_data(
     cluster.wait()
 
 
-def test_a_stage_that_is_told_to_stop_leaves_no_dataset(
+def test_a_stage_that_is_stopped_leaves_no_dataset(
     cluster: FlinkCluster, stage: Callable[[dict[str, Any], str], Stage], settings_of: dict[str, dict[str, Any]]
 ) -> None:
     """Beam's job server does not end a batch job that is cancelled; what its workers still write, nobody takes."""

@@ -110,7 +110,7 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
 
 
 @pytest.mark.slow
-def test_a_runner_that_ends_in_the_middle_is_told_in_a_line(
+def test_a_runner_that_ends_in_the_middle_is_reported_in_a_line(
     prism: Path, stage: Callable[[dict[str, Any], str], Stage], tmp_path: Path
 ) -> None:
     source = write_idx(tmp_path / "idx", 60_000)

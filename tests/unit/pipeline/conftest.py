@@ -132,7 +132,7 @@ class Answer(NamedTuple):
 
     code: int
     out: str
-    told: str
+    logged: str
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def wgan_models(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFix
         caplog.clear()
         capsys.readouterr()
         code = program.main(["registry", *map(str, words)])
-        told = "\n".join(each.getMessage() for each in caplog.records if each.name == "pipeline")
-        assert "Traceback" not in told
-        return Answer(code, capsys.readouterr().out, told)
+        logged = "\n".join(each.getMessage() for each in caplog.records if each.name == "pipeline")
+        assert "Traceback" not in logged
+        return Answer(code, capsys.readouterr().out, logged)
 
     return asked
 

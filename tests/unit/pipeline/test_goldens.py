@@ -1,4 +1,4 @@
-"""Packages for each target and kind of hardware, as they were when somebody last looked; read as their targets do."""
+"""Packages for each target and kind of hardware, as last reviewed; read as their targets do."""
 
 import json
 import os
@@ -103,18 +103,18 @@ def test_platform_settings_are_what_kubeflow_calls_so(profile: Profile, found: l
         assert read.active_deadline_seconds == train.timeout
 
 
-def test_train_is_told_its_hardware_and_embed_its_own(profile: Profile, first: Any) -> None:
+def test_train_gets_its_hardware_and_embed_its_own(profile: Profile, first: Any) -> None:
     parameters = first["root"]["inputDefinitions"]["parameters"]
     stages = first["components"]["comp-condition-2"]["dag"]["tasks"]
     train, embed = (stages[name]["inputs"]["parameters"] for name in ("train", "embed"))
-    told = {name: parameters[name]["defaultValue"] for name in ("accelerator", "replicas")}
-    for name in told:
+    logged = {name: parameters[name]["defaultValue"] for name in ("accelerator", "replicas")}
+    for name in logged:
         assert train[name] == {"componentInputParameter": f"pipelinechannel--{name}"}
     if profile.train_image == "cpu":
-        assert told == {"accelerator": "auto", "replicas": 0}
+        assert logged == {"accelerator": "auto", "replicas": 0}
         assert embed["accelerator"] == train["accelerator"]
     else:
-        assert told == {"accelerator": profile.train_image, "replicas": profile.replicas}
+        assert logged == {"accelerator": profile.train_image, "replicas": profile.replicas}
         assert profile.replicas == int(profile.name.split("-")[2] if profile.name.count("-") > 1 else 1)
         assert [embed[name]["runtimeValue"]["constant"] for name in ("accelerator", "tpu", "replicas")] == [
             "cpu",
@@ -125,7 +125,7 @@ def test_train_is_told_its_hardware_and_embed_its_own(profile: Profile, first: A
 
 @pytest.mark.parametrize("name", ["cpu", "gpu-l4", "tpu-v5e-8"])
 def test_the_shipped_package_on_other_hardware_is_what_compiling_makes(name: str) -> None:
-    def told(found: reader.Package) -> dict[str, Any]:
+    def logged(found: reader.Package) -> dict[str, Any]:
         return {
             task.name: {name: source for name, source in task.inputs.items() if isinstance(source, Constant)}
             for task in found.tasks
@@ -134,7 +134,7 @@ def test_the_shipped_package_on_other_hardware_is_what_compiling_makes(name: str
     compiled = reader.read(package_of(name, KFP), "the package", to_execute=False)
     shipped = shipped_package.read()
     shipped_package.put_train_on(PROFILES[name, KFP].train_image, shipped)
-    assert told(shipped) == told(compiled)
+    assert logged(shipped) == logged(compiled)
     images_of = {task.name: task.container["image"].partition(":")[0].partition("/")[2] for task in shipped.tasks}
     assert images_of == {
         task.name: task.container["image"].partition("@")[0].partition("/")[2] for task in compiled.tasks

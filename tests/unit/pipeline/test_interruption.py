@@ -11,7 +11,7 @@ import pytest
 from tests.programs import ignoring
 from tests.unit.pipeline.conftest import Desk, Parts, is_running, wait_until
 
-# Writes its process number and its child's, then works until it is told to end, which it does with the code given.
+# Writes its process number and its child's, then works until it is asked to end, which it does with the code given.
 STAGE = (
     'sleep 300 & echo $$ $! > "$1/pids.tmp"; trap "{on_term}" TERM; mv "$1/pids.tmp" "$1/pids"; wait || wait; exit 1'
 )
@@ -56,9 +56,9 @@ def test_signals_ignored_at_the_start_do_not_interrupt_and_sigterm_does(desk: De
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # handled in this order, even if all are pending
         process.send_signal(signum)
     process.communicate(timeout=60)
-    told = (desk.folder / "stderr.txt").read_text()
-    assert process.returncode == 143, told
-    assert "SIGTERM: waiting for shell-2 to end" in told
+    logged = (desk.folder / "stderr.txt").read_text()
+    assert process.returncode == 143, logged
+    assert "SIGTERM: waiting for shell-2 to end" in logged
     assert not any(is_running(int(pid)) for pid in (desk.folder / "pids").read_text().split())
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.pipeline.conftest import messages, wgan
 
 
-def test_every_mistake_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_before_anything_runs(tmp_path: Path) -> None:
     found = wgan(
         *("run", "--root", str(tmp_path / "runs")),
         *("--steps", "0", "--batch-size", "many", "--critic_learning_rate", "2", "--beta_1", "nan"),

@@ -72,7 +72,7 @@ def test_anything_is_typed_or_refused_in_words(name: str, value: Any) -> None:
     assert message.endswith(f", got {value!r}")
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
         Config(name="", count=11, share=1.0, mode="odd")
     problems = [problem.split() for problem in raised.value.problems]

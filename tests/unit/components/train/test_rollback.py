@@ -66,7 +66,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
 
 
 def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
-    """For each variable, made NaN or infinite before a step: what was told, and what was not finite afterwards.
+    """For each variable, made NaN or infinite before a step: what was reported, and what was not finite afterwards.
 
     On several replicas it is in turn the copy of the first and that of the last.
     """
@@ -94,14 +94,14 @@ def poisonings(strategy: tf.distribute.Strategy, name: str) -> list[list[Any]]:
         after = wgan.state_arrays()
         kept = [each for each in after if each.split("/")[0].removesuffix("_adam") == network and each != variable]
         changed = [each for each in kept if not np.array_equal(after[each], start[each])]
-        told = wgan.what(row["nonfinite"].numpy()[0])
-        found.append([variable, float(row["finite"][0]), told, checkpoints.not_finite(after), changed])
+        logged = wgan.what(row["nonfinite"].numpy()[0])
+        found.append([variable, float(row["finite"][0]), logged, checkpoints.not_finite(after), changed])
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_whatever_is_not_finite_is_found_before_an_update_of_its_network(
+def test_every_nonfinite_value_is_found_before_an_update_of_its_network(
     on_replicas: Callable[..., Any], name: str
 ) -> None:
     """Weights, moving statistics, the average and both moments of each; in every mode, and on any one replica."""
@@ -109,11 +109,11 @@ def test_whatever_is_not_finite_is_found_before_an_update_of_its_network(
     kinds = {variable.split("/")[0] + variable.split("/")[1] * ("_adam" in variable) for variable, *_ in found}
     assert kinds >= {"generator", "critic", "average", "critic_adamfirst", "critic_adamsecond", "generator_adamsecond"}
     assert len(found) > 35
-    for variable, healthy, told, not_finite, changed in found:
+    for variable, healthy, logged, not_finite, changed in found:
         assert healthy == 0.0, variable
-        assert re.search("in a (critic|generator) update$", told), (variable, told)
+        assert re.search("in a (critic|generator) update$", logged), (variable, logged)
         # Of another replica's copy nothing is kept. The variable alone is not finite, and its network has not moved.
-        assert not_finite in ([], [variable]), (variable, told)
+        assert not_finite in ([], [variable]), (variable, logged)
         assert changed == [] or not_finite == [], (variable, changed)
 
 
@@ -122,7 +122,7 @@ def digest(folder: Path) -> str:
 
 
 @pytest.mark.long
-def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path, tmp_path: Path) -> None:
     """Weights become infinite at step 491, and slots at step 561; with other checkpoints, and with SIGKILL."""
     # Where a block begins in each of them, before which variables are poisoned.
     poison = [[KERNEL, 490, 0], [f"critic_adam/second/{KERNEL.removeprefix('critic/')}", 560, 1]]
@@ -157,7 +157,7 @@ def test_a_training_is_rolled_back_in_one_way_whatever_kills_it(tiny_dataset: Pa
     assert state[STATE].tolist() == [[400, 491], [200, 561]]
     assert checkpoints.Description.of(checkpoints.step_folder(whole, 640)).made_with["rolled_back"] == 2
     warned = [row["warnings"] for row in attempts.left_by(whole)["health"]]
-    assert [len(told) for told in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
+    assert [len(logged) for logged in warned] == [0, 1, 1]  # of steps 1 to 200, 201 to 400, 401 to 600
     assert warned[1][0]["signal"] == "rollback"
     assert re.findall(r"\d+", warned[1][0]["message"])[:2] == ["561", "200"]
     # What there was before the change is that of the training without a fault, and nothing after it.

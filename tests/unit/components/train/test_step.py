@@ -39,7 +39,7 @@ def labels_of(pixels: np.ndarray) -> np.ndarray:
 
 
 def set_float(name: str) -> None:
-    """Makes `float32` or `float64` the type of whatever Keras builds next."""
+    """Makes `float32` or `float64` the type of what Keras builds next."""
     keras.config.set_floatx(name)
     keras.config.set_dtype_policy(name)
 

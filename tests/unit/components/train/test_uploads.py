@@ -113,7 +113,7 @@ def test_an_outage_delays_sending_and_nothing_else(
 
 
 @pytest.mark.usefixtures("no_retries")
-def test_an_outage_that_lasts_to_the_end_is_told_and_nothing_is_lost(bucket: Server) -> None:
+def test_an_outage_that_lasts_to_the_end_is_reported_and_nothing_is_lost(bucket: Server) -> None:
     sending = Uploads(Location.of(URI))
 
     def trained() -> None:
@@ -232,7 +232,7 @@ def test_a_superseded_training_stops_at_its_next_checkpoint(bucket: Server) -> N
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_a_damaged_newest_one_is_told_and_the_one_before_used(
+def test_a_damaged_newest_one_is_reported_and_the_one_before_used(
     bucket: Server, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     train_to(1)
@@ -284,7 +284,7 @@ def test_never_a_silent_start_from_nothing(bucket: Server) -> None:
 
 @pytest.mark.slow
 def test_every_fault_at_every_request_of_an_upload(tmp_path: Path) -> None:
-    """Those that are told apart the least; `make soak` tries all of them."""
+    """The hardest to distinguish; `make soak` tries all of them."""
     counts = transfers.trainings(tmp_path, ("lost-ack", "truncated-body", "flip-upload"))
     assert counts.violations == []
     assert counts.fired == counts.tried > 2 * 15

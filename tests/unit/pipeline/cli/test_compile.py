@@ -35,7 +35,7 @@ def own(folder: Path, content: Any) -> str:
         ),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_written(tmp_path: Path, words: str, named: list[str]) -> None:
+def test_mistakes_are_reported_and_nothing_is_written(tmp_path: Path, words: str, named: list[str]) -> None:
     found = wgan("compile", "--allow_tags", *words.split(), cwd=tmp_path)
     assert found.returncode == 64
     for message, names in zip(messages(found), named, strict=True):
@@ -60,7 +60,7 @@ def test_the_hardware_is_checked_with_the_defaults_of_the_package(tmp_path: Path
 
 
 def test_a_package_carries_beams_options_and_who_and_where_it_runs(tmp_path: Path) -> None:
-    """The profile of docs/dataflow.md."""
+    """The profile of docs/beam-runners.md."""
     flags: tuple[str, ...] = (
         "compile",
         "--target",

@@ -114,9 +114,9 @@ def refused(wgan_models: Callable[..., Answer]) -> Callable[..., str]:
     """What `wgan registry ...` complains of."""
 
     def found(*words: object) -> str:
-        code, _, told = wgan_models(*words)
+        code, _, logged = wgan_models(*words)
         assert code in (64, 65)
-        return told
+        return logged
 
     return found
 
@@ -153,7 +153,7 @@ def test_why_tells_where_a_version_came_from_and_whom_it_beat(place: Path, ask: 
 
 
 @pytest.mark.parametrize("without", ["", "distance"])
-def test_a_version_judged_in_a_users_own_space_is_told_by_the_distance_there(
+def test_a_version_judged_in_a_custom_space_is_described_by_the_distance_there(
     tmp_path: Path, ask: Callable[..., str], without: str
 ) -> None:
     """As metrics.json names it, or, where that is older, by the first of the scores."""
@@ -229,7 +229,7 @@ def test_a_source_that_cannot_be_printed_faithfully_is_refused(
     assert plain(name) in refused(*words, "--source", name)
 
 
-def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
+def test_what_a_training_began_with_is_reported_and_must_be_there_to_reproduce_it(
     tmp_path: Path, ask: Callable[..., str]
 ) -> None:
     place = tmp_path / "registry"
@@ -242,14 +242,14 @@ def test_what_a_training_began_with_is_told_and_must_be_there_to_reproduce_it(
     assert ["initial", "checkpoint", first] in rows
     for number, digest, known in ((2, first, True), (3, "e" * 64, False)):
         text = ask("reproduce", number, "--registry", place)
-        (told,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
-        assert digest in told
-        assert ("`wgan registry reproduce 1`" in told) == known
+        (logged,) = (line for line in text.splitlines() if line.startswith("# ") and "INITIAL_CHECKPOINT" in line)
+        assert digest in logged
+        assert ("`wgan registry reproduce 1`" in logged) == known
         assert "--initial_checkpoint INITIAL_CHECKPOINT " in text
         assert f"--initial_checkpoint_digest {digest}" in text
 
 
-def test_what_cannot_be_told_is_an_error(own_place: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_what_cannot_be_reported_is_an_error(own_place: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     def complaint(*words: object) -> str:
         return refused(*words, "--registry", own_place)
 

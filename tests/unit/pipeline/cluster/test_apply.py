@@ -1,4 +1,4 @@
-"""Apply on a place in memory: whatever there is, and wherever it is stopped, it never does harm, and ends well."""
+"""Apply on a place in memory: from any state and stopped anywhere, it does no harm and ends well."""
 
 from pathlib import Path
 

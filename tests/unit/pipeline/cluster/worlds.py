@@ -67,7 +67,7 @@ class World(Protocol):
         """Raise what ends a connection."""
 
     def play(self, *states: tuple[str, Stages]) -> None:
-        """Have the newest run be in these states, each the next time that somebody asks for it."""
+        """Have the newest run be in these states, each at the next request for it."""
         left = list(states)
 
         def report(*request: Any) -> None:

@@ -25,7 +25,7 @@ def test_a_parameter_starts_the_stages_that_it_reaches_and_no_others(home: Home)
         assert {stage for stage in MADE if found[stage] == DONE} == reached, name
 
 
-def test_what_another_run_kept_is_found_again_and_differences_are_told_against_the_latest(home: Home) -> None:
+def test_what_another_run_kept_is_found_again_and_differences_are_reported_against_the_latest(home: Home) -> None:
     for steps in (10, 20):
         home.run(World(parameters={"steps": steps}))
     assert home.run(World(parameters={"steps": 10}))["train"] == UNCHANGED

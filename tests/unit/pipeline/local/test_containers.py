@@ -262,7 +262,7 @@ def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: 
     assert code(dataclasses.replace(labelled, code={})) == "sha256:1"
 
 
-def test_images_that_cannot_run_are_told_all_at_once_before_anything_runs(
+def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def image(name: str, platform: str = "linux/amd64") -> Image:
@@ -304,7 +304,7 @@ def test_a_program_that_the_image_lacks_and_gpus_that_the_machine_lacks(engine: 
 
 
 @pytest.mark.docker
-def test_a_user_without_permission_is_told_the_remedy(engine: str) -> None:
+def test_a_user_without_permission_sees_the_remedy(engine: str) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can ask as another user")
     words = [Docker().program, "version"]

@@ -42,7 +42,7 @@ def worlds() -> st.SearchStrategy[World]:
 
 
 @given(st.lists(st.tuples(worlds(), st.sampled_from(["", *MADE])), min_size=2, max_size=3))
-def test_plan_and_run_agree_whatever_changed_in_between(steps: list[tuple[World, str]]) -> None:
+def test_plan_and_run_agree_after_any_change(steps: list[tuple[World, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         for world, lost in steps:

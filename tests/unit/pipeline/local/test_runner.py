@@ -75,7 +75,7 @@ def test_failure_stops_what_depends_on_it_and_gives_its_code(desk: Desk, parts: 
 
 
 @pytest.mark.parametrize(("signal_name", "code"), [("TERM", 143), ("KILL", 137), ("SEGV", 139)])
-def test_death_by_signal_is_told(desk: Desk, parts: Parts, signal_name: str, code: int) -> None:
+def test_death_by_signal_is_reported(desk: Desk, parts: Parts, signal_name: str, code: int) -> None:
     def dying(name: str) -> None:
         parts.shell(script="kill -$1 $$", text=name)
 
@@ -111,7 +111,7 @@ def test_missing_output_is_a_defect(desk: Desk, parts: Parts) -> None:
     assert "parameter out " in found.stderr
 
 
-def test_missing_program_is_told(desk: Desk) -> None:
+def test_missing_program_is_reported(desk: Desk) -> None:
     @dsl.container_component
     def absent() -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="none", command=["/nonexistent/program"])

@@ -131,7 +131,7 @@ def branching(parts: Parts) -> Callable[..., None]:
         (branching, [f"condition-{number}: condition " for number in (1, 2, 3, 4)]),
     ],
 )
-def test_every_problem_is_told_at_once(
+def test_every_problem_is_reported_at_once(
     desk: Desk, parts: Parts, pipeline: Callable[[Parts], Callable[..., None]], refused: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -23,11 +23,11 @@ def test_inputs_come_from_parameters_and_finished_tasks_alone() -> None:
     made: dict[Task, dict[str, Any]] = {}
     found = Resolver({"steps": 5}, made, {"$.pipeline_job_name": "run-1"})
     assert found.inputs(USE) == {"steps": 5, "made": Unknown(MAKE, "count"), "one": [1, "a"]}
-    told = Text("{{$.inputs.parameters['made']}}!", {"made": Output(MAKE, "count")})
-    assert found.value(told) == Unknown(MAKE, "count")
+    logged = Text("{{$.inputs.parameters['made']}}!", {"made": Output(MAKE, "count")})
+    assert found.value(logged) == Unknown(MAKE, "count")
     made[MAKE] = {"count": 3, "name": "x"}
     assert found.inputs(USE)["made"] == 3
-    assert found.value(told) == "3!"
+    assert found.value(logged) == "3!"
 
 
 def test_words_of_a_command_have_their_placeholders_replaced(tmp_path: Path) -> None:

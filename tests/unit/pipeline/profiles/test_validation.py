@@ -40,7 +40,7 @@ def test_what_fits_is_read() -> None:
         ("[]", ["the"]),
     ],
 )
-def test_every_mistake_is_told_by_its_path(text: str, paths: list[str]) -> None:
+def test_every_mistake_is_reported_by_its_path(text: str, paths: list[str]) -> None:
     with pytest.raises(ConfigError) as raised:
         validation.read(Outer, text.encode(), "own.yaml")
     problems = [problem.removeprefix("own.yaml: ") for problem in raised.value.problems]

@@ -114,14 +114,14 @@ def test_verify_names_every_file_that_is_damaged_or_added(place: str, ask: Ask) 
         3: "saved_model.pb, variables/more",
     }
     for number, files in names.items():
-        told = next(line for line in found.told.splitlines() if line.startswith(f"version {number} "))
-        assert all(file in told for file in files.split(", "))
-    assert "verdict.json" in found.told
+        logged = next(line for line in found.logged.splitlines() if line.startswith(f"version {number} "))
+        assert all(file in logged for file in files.split(", "))
+    assert "verdict.json" in found.logged
     assert [ask("verify", number).code for number in (1, 2, 7)] == [0, 65, 65]
     write(place, "champion.json", b"{")
     found = ask("verify")
     assert (found.code, len(found.out.splitlines())) == (65, VERSIONS + 1)
-    assert "champion" in found.told
+    assert "champion" in found.logged
 
 
 def test_verify_names_links(published: Path, tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_a_version_whose_verdict_is_no_promotion_is_not_promoted(place: str, ask
     )
     write(place, name, json.dumps({**value.to_json(), "verdict": "HOLD"}).encode())
     found = ask("promote", 3)
-    assert (found.code, "HOLD" in found.told) == (65, True)
+    assert (found.code, "HOLD" in found.logged) == (65, True)
 
 
 def test_rollback_and_what_published_it_does_not_undo_it(place: str, ask: Ask, candidates: list[Candidate]) -> None:
     for number in (4, 3, 2, 1):
-        code, told, _ = ask("rollback")
-        assert (code, re.findall(r"\d+", told)) == (0, [f"{number}", f"{number + 1}"])
+        code, logged, _ = ask("rollback")
+        assert (code, re.findall(r"\d+", logged)) == (0, [f"{number}", f"{number + 1}"])
     assert ask("rollback").code == 65
     found = champion(place)
     assert (found.version, found.revision, found.previous, found.rolled_back) == (1, 9, (), (2, 3, 4, 5))
@@ -199,7 +199,7 @@ def test_a_registry_without_a_champion(place: str, tmp_path: Path, gcs: Server, 
         Path(empty).mkdir()
     for words in (["gc"], ["rollback"], ["list"]):
         found = wgan_models(*words, "--registry", empty)
-        assert (found.code, empty in found.told) == (65, True)
+        assert (found.code, empty in found.logged) == (65, True)
     assert wgan_models("list", "--registry", tmp_path / "nowhere").code == 65
     assert wgan_models("list", "--registry", "gs://nowhere/registry").code == 64
 
@@ -280,7 +280,7 @@ def test_what_is_removed_while_it_is_published_never_becomes_champion(
     gcs.before = remove
     with pytest.raises(Superseded, match="version 2"):
         candidates[1].publish(place)
-    assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version all the same
+    assert registry_bucket.begun(place) == [1, 2]  # it was committed without its files, and is no version
     assert registry.versions(place, champion(place)) == [1]
     assert exit_code("verify") == 0
     assert candidates[1].publish(place).parameters["version"] == 3
@@ -298,8 +298,8 @@ def test_a_removal_that_was_interrupted_is_finished(place: str, ask: Ask, gcs: S
         assert registry.versions(place) == [1, 3, 4, 5]
         return
     gcs.deny("storage.objects.delete", "registry/versions/2/variables")
-    code, _, told = ask("gc", "--yes")
-    assert (code, "storage.objects.delete" in told) == (64, True)
+    code, _, logged = ask("gc", "--yes")
+    assert (code, "storage.objects.delete" in logged) == (64, True)
     assert registry.versions(place, registry.read_pointer(place).champion) == [3, 4, 5]
     gcs.denied.clear()
     deleted = [request.path.split("%2F")[-2:] for request in gcs.requests if request.method == "DELETE"]

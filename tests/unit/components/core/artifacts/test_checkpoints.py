@@ -54,7 +54,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     assert "step-0000000002" in caplog.text
 
 
-def test_a_checkpoint_that_cannot_be_removed_is_told_of(
+def test_a_checkpoint_that_cannot_be_removed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (1, 2):

@@ -44,14 +44,14 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
     shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
     content = (dataset / shard.file).read_bytes()
     size = len(content) // 4
-    for place, told in [
+    for place, logged in [
         (2 * size + 20, f"record 2 at byte {2 * size} "),
         (3 * size + 1, f"the length .* 3 at byte {3 * size} "),
         (size + 9, f"the length .* 1 at byte {size} "),
         (size - 1, "record 0 at byte 0 "),
     ]:
         (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        with pytest.raises(DataError, match=f"sha256 is another, {told}"):
+        with pytest.raises(DataError, match=f"sha256 is another, {logged}"):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
     (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
     with pytest.raises(DataError, match=rf"record 2 at byte {2 * size}\)"):
@@ -77,7 +77,7 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
         ({"image": {"height": -1, "width": 1, "channels": 1}}, "height of image is -1"),
     ],
 )
-def test_what_is_no_description_is_told_by_what_differs(
+def test_what_is_no_description_is_refused_with_what_differs(
     dataset: Path, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     value = {**datasets.Manifest.of(str(dataset)).to_json(), **change}
@@ -123,10 +123,10 @@ def test_any_json_is_a_manifest_or_a_data_error(dataset: Path, data: st.DataObje
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, datasets.MANIFEST).write_text(json.dumps(value))
         try:
-            told = datasets.Manifest.of(folder).digest
+            logged = datasets.Manifest.of(folder).digest
         except DataError as error:
-            told = str(error)
-    assert told.isprintable()
+            logged = str(error)
+    assert logged.isprintable()
 
 
 def test_more_records_in_shards_than_the_split_says(dataset: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_why_there_is_no_certificate() -> None:
     assert str(min(counts.values())) in embeddings.why_uncertified(described(embeddings.TOO_FEW), data)
 
 
-def test_a_classifier_that_was_dropped_is_told() -> None:
+def test_a_classifier_that_was_dropped_is_reported() -> None:
     assert described(embeddings.PASSED).remarks == []
     assert described(embeddings.PASSED, test_accuracy=None, class_count=0).remarks == []
     (remark,) = described(embeddings.PASSED, test_accuracy=0.52, class_count=0).remarks

@@ -20,7 +20,7 @@ from tests.inputs import artifacts
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
     """Descriptions of a dataset, and of a checkpoint and an embedding made of it."""
     taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
-    maker = lineage.made_with("preprocess", source="/home/somebody/pictures", taken_over=taken_over)
+    maker = lineage.made_with("preprocess", source="/home/user/pictures", taken_over=taken_over)
     manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(
         5,
@@ -81,13 +81,13 @@ def test_what_a_training_began_with_has_a_row(parents: tuple[Any, ...]) -> None:
 def test_where_images_were_read_is_neither_in_the_lineage_nor_in_a_digest(
     parents: tuple[Any, ...], evaluation: Path
 ) -> None:
-    assert "/home/somebody" not in (evaluation / evaluations.LINEAGE).read_text()
+    assert "/home/user" not in (evaluation / evaluations.LINEAGE).read_text()
     assert "an-earlier-one" not in (evaluation / evaluations.LINEAGE).read_text()
     manifest = parents[0]
     assert dataclasses.replace(manifest, made_with={}).digest == manifest.digest
     before = evaluations.Description.of(evaluation).digest
-    describe(evaluation, source="/home/somebody/pictures")
-    assert evaluations.Description.of(evaluation, before).source == "/home/somebody/pictures"
+    describe(evaluation, source="/home/user/pictures")
+    assert evaluations.Description.of(evaluation, before).source == "/home/user/pictures"
 
 
 def test_records_from_before_there_was_lineage_keep_their_digests(parents: tuple[Any, ...], tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def test_a_malformed_one_is_no_matter_to_who_does_not_ask(monkeypatch: pytest.Mo
             cluster.cluster_for(accelerator)
 
 
-def test_a_port_that_is_taken_is_told_before_anything_else(monkeypatch: pytest.MonkeyPatch, ports: list[int]) -> None:
+def test_a_port_that_is_taken_is_reported_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch, ports: list[int]
+) -> None:
     monkeypatch.setenv(
         "TF_CONFIG", text({"worker": [f"127.0.0.1:{port}" for port in ports]}, {"type": "worker", "index": 1})
     )
@@ -140,7 +142,7 @@ def test_a_port_that_is_taken_is_told_before_anything_else(monkeypatch: pytest.M
             cluster.meet(members(ports)[1])
 
 
-def test_workers_meet_in_whatever_order_they_come(ports: list[int]) -> None:
+def test_workers_meet_in_any_order(ports: list[int]) -> None:
     """And leave their ports free, for TensorFlow to open."""
     first, second = members(ports)
     waiting = threading.Thread(target=cluster.meet, args=(first,))

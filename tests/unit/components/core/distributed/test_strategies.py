@@ -1,4 +1,4 @@
-"""Tests for strategies.py: what is not there is told at once, and shares are told as they are."""
+"""Tests for strategies.py: missing devices and uneven shards are reported at once."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
         ("https://127.0.0.1", "'https://127.0.0.1' is not grpc://HOST:PORT"),
     ],
 )
-def test_a_tpu_that_does_not_answer_is_told_at_once(address: str, reason: str) -> None:
+def test_a_tpu_that_does_not_answer_is_reported_at_once(address: str, reason: str) -> None:
     """TensorFlow itself tried such an address for more than a quarter of an hour, deaf to signals."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ports = {"open": silent.getsockname()[1]}

@@ -102,7 +102,7 @@ def test_copy_z_is_the_statistic_of_mann_and_whitney() -> None:
     assert neighbours.copy_z(np.zeros(5), np.zeros(5)) == 0
 
 
-def test_copies_are_told_from_fresh_samples_and_a_tenth_of_copies_by_their_share() -> None:
+def test_copies_are_distinguished_from_fresh_samples_and_a_tenth_of_copies_by_their_share() -> None:
     random = np.random.default_rng(4)
     train, held_out, fresh = (random.normal(size=(1000, 6)) for _ in range(3))
     to_train = neighbours.nearest(held_out, train)[0]

@@ -125,7 +125,7 @@ def test_of_publications_at_once_one_wins(bench: Bench) -> None:
     assert [bench.race(seed).violations for seed in range(3)] == [[]] * 3
 
 
-def test_what_somebody_else_deletes_is_noticed_before_it_is_champion(bench: Bench) -> None:
+def test_what_another_process_deletes_is_noticed_before_it_is_champion(bench: Bench) -> None:
     for at in (bench.requests // 2, bench.requests - 4):
         assert bench.interference(at, "saved_model.pb").violations == []
 
@@ -182,7 +182,7 @@ def test_a_champion_that_is_missing_is_never_taken_for_none(bench: Bench) -> Non
         registry.read_champion(place)
 
 
-def test_what_may_not_be_written_is_told(bench: Bench) -> None:
+def test_what_may_not_be_written_is_reported(bench: Bench) -> None:
     place = bench.started()
     bench.server.deny("storage.objects.create", f"{NAME}/versions/")
     with pytest.raises(ConfigError, match="permission is missing"):

@@ -69,7 +69,7 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
     assert "champion" not in "".join(found)
 
 
-def test_what_the_training_began_with_is_told_before_and_after_it_is_judged() -> None:
+def test_what_the_training_began_with_is_reported_before_and_after_it_is_judged() -> None:
     begun = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
     judged = judgement()
     judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": begun}))

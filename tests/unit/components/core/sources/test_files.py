@@ -14,7 +14,7 @@ from components.core.sources.files import SourceFile, content_of, open_file, sha
 from tests.unit.components.core.sources.conftest import names
 
 
-def test_what_is_no_file_is_told_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_file_is_reported_and_never_opened(pets: Path, caplog: pytest.LogCaptureFixture) -> None:
     os.mkfifo(pets / "cats" / "pipe.png")
     (pets / "cats" / "linked.png").symlink_to("pipe.png")
     with socket.socket(socket.AF_UNIX) as door:

@@ -137,7 +137,7 @@ def test_the_index_is_what_is_believed(pets: Path, tmp_path: Path, monkeypatch: 
         b"",
     ],
 )
-def test_a_damaged_index_is_told_and_made_again(
+def test_a_damaged_index_is_reported_and_made_again(
     pets: Path,
     tmp_path: Path,
     files_read: Callable[[Path, Path], str],
@@ -189,7 +189,7 @@ def test_every_part_of_a_stamp_counts(tmp_path: Path) -> None:
         assert len(catalog.unread(0)) == 1
 
 
-def test_an_index_that_cannot_be_kept_is_told(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_that_cannot_be_kept_is_reported(pets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert fingerprint(str(pets), str(tmp_path / "file")) == fingerprint(str(pets))
     assert "File exists" in caplog.text

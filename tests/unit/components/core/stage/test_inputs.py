@@ -8,7 +8,7 @@ from components.core.errors import DataError
 from components.core.stage import inputs
 
 
-def test_an_custom_embedding_is_told_by_its_content(tmp_path: Path) -> None:
+def test_a_custom_embedding_is_identified_by_its_content(tmp_path: Path) -> None:
     digests = []
     for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
         (tmp_path / name / "variables").mkdir(parents=True)

@@ -32,6 +32,6 @@ def test_there_are_as_many_bins_as_the_images_allow(rows: int, expected: int) ->
     assert groups.fit_bins(np.random.default_rng(0).normal(size=(rows, 3)), seed=0).count == expected
 
 
-def test_images_that_are_all_the_same_make_bins_all_the_same() -> None:
+def test_images_that_are_equal_make_equal_bins() -> None:
     found = groups.fit_bins(np.ones((100, 3)), seed=0)
     assert found.shares(found.of(np.ones((10, 3)), None)).max() == 1

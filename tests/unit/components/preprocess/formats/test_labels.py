@@ -57,7 +57,7 @@ def test_wrong_tables_are_refused(content: bytes, words: str) -> None:
         table(content)
 
 
-def test_a_table_decides_whatever_folders_there_are() -> None:
+def test_a_table_decides_and_folders_do_not() -> None:
     names = ["x/1.png", "x/2.png", "y/3.png"]
     found = labels.labelled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
     assert ([*found.each(names)], found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])

@@ -91,7 +91,7 @@ def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
     assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
 
 
-def test_splits_are_told_by_the_names_of_files(tmp_path: Path) -> None:
+def test_splits_are_recognised_by_the_names_of_files(tmp_path: Path) -> None:
     for name, count in (
         ("mnist-train.tfrecord-00000-of-00002", 3),
         ("mnist-train.tfrecord-00001-of-00002", 2),

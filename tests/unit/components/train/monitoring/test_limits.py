@@ -25,7 +25,7 @@ def config(**changes: Any) -> TrainConfig:
     return TrainConfig(dataset="-", checkpoints="-", **changes)
 
 
-def test_a_good_window_is_not_told_of() -> None:
+def test_a_good_window_is_not_reported() -> None:
     assert limits.findings(GOOD, "gradient_penalty") == []
     assert limits.findings(dataclasses.replace(GOOD, critic_overfit=None), "gradient_penalty") == []
     assert limits.findings(dataclasses.replace(GOOD, wasserstein_estimate=-0.03), "gradient_penalty") == []

@@ -72,8 +72,8 @@ class Tokens(http.Server):
     def answer(self, request: http.Request) -> http.Answer:
         return http.Answer(self.status, json.dumps(self.given).encode(), {"Content-Type": "application/json"})
 
-    def somebody(self) -> dict[str, str]:
-        """Credentials of somebody whose tokens this server gives out."""
+    def user(self) -> dict[str, str]:
+        """Credentials of a user whose tokens this server gives out."""
         return {
             "type": "external_account_authorized_user",
             "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/provider",
@@ -116,7 +116,7 @@ def test_nobody_is_logged_in(connection: VertexConnection) -> None:
 
 def test_a_token_is_given_out_refused_or_not_to_be_had(log_in: Callable[[dict[str, str]], None]) -> None:
     with http.serving(Tokens()) as tokens:
-        log_in(tokens.somebody())
+        log_in(tokens.user())
         refusal = refusal_of(VertexConnection(**GOOD), ConfigError)
         assert "it has expired" in refusal
         assert "gcloud auth application-default login" in refusal

@@ -142,7 +142,7 @@ def lose(server: VertexServer, method: str, acted: bool) -> None:
 
 @pytest.mark.parametrize("method", ["CreateSchedule", "PauseSchedule", "UpdateSchedule", "ResumeSchedule"])
 @pytest.mark.parametrize("acted", [False, True])
-def test_whatever_is_lost_nothing_starts_before_it_is_resumed(
+def test_if_a_request_is_lost_nothing_starts_before_it_is_resumed(
     vertex: VertexSchedules, server: VertexServer, nightly: Nightly, method: str, acted: bool
 ) -> None:
     lose(server, method, acted)
