@@ -74,7 +74,7 @@ def _make_embedding(
         del networks_of[embeddings.CLASSIFIER]
         module, classes = _Embedding(networks_of, custom, image), 0
     whitenings = _fit_whitenings(module, images, manifest.splits["test"].records, config.seed)
-    log.info("embed: checking that distances in it tell known faults of real images")
+    log.info("embed: checking that distances detect known faults of real images")
     embed = functools.partial(module.features_of, whitenings=whitenings)
     certified = certificate.certify(embed, images, labels, test_images, classes, config.seed)
     _log_certificate(certified)

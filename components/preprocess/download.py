@@ -34,7 +34,9 @@ def fashion_mnist(downloads: Place, url: str = FASHION_MNIST_URL) -> Path:
         address = f"{url}/{name}"
         content = _get(address)
         if _md5(content) != md5:
-            raise DataError(f"{address} has MD5 {_md5(content)}, published is {md5}; nothing was kept, try again")
+            raise DataError(
+                f"{address} has MD5 {_md5(content)}, published is {md5}; the download was discarded, try again"
+            )
         atomic_files.write_file(path, content)
         (location / name).put_file()
     return location.path

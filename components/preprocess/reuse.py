@@ -190,7 +190,7 @@ def _rows_of(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[t
             _pass_over(dataset / shard.file, error)
             continue
         if members is None:
-            log.info("passed over %s: its images were made otherwise", dataset)
+            log.info("skipped %s: its images were decoded differently", dataset)
             return
         shards.append(str(dataset.path / shard.file))
         for content, sha256, offset in members.tolist():
@@ -212,4 +212,4 @@ def _read_members(folder: Path, shard: datasets.Shard, made_by: bytes) -> np.nda
 
 def _pass_over(place: Location, error: Exception) -> None:
     reason = errors.describe_os_error(error) if isinstance(error, OSError) else str(error)
-    log.warning("passed over %s, whose images cannot be reused: %s", place, reason)
+    log.warning("skipped %s, whose images cannot be reused: %s", place, reason)

@@ -57,7 +57,7 @@ class Outcome:
     places: dict[str, list[Place]] = dataclasses.field(default_factory=dict)  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
-    taken_over: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
+    reused: Counter[str] = dataclasses.field(default_factory=Counter)  # images, by shard of an earlier dataset
     damaged: Counter[str] = dataclasses.field(default_factory=Counter)  # those that could not be taken over
 
 
@@ -149,7 +149,7 @@ def _take_over(known: list[tuple[str, int, bytes]], cache: DatasetCache, writer:
         taken = {number: image for (_, number), image in zip(members, images, strict=True) if image}
         writer.add_examples([(*known[number], image) for number, image in taken.items()])
         missing += [number for _, number in members if number not in taken]
-        writer.outcome.taken_over[shard] += len(taken)
+        writer.outcome.reused[shard] += len(taken)
         writer.outcome.damaged[shard] += len(members) - len(taken)
     return sorted(missing)
 

@@ -161,22 +161,24 @@ def _cache(config: PreprocessConfig, plan: Plan, held: Contents, rows_at: Attemp
     if not config.previous_datasets or held.listing is None or held.listing.kind != sources.IMAGES:
         return None
     if not isinstance(rows_at, Folder):
-        log.warning("all images are decoded anew: Beam's workers reach no table of earlier datasets in a bucket")
+        log.warning(
+            "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
+        )
         return None
     hashes = None if buckets.is_uri(config.source) else (bytes.fromhex(each.sha256) for each in held.listing.files)
     return reuse.cache_of(config.previous_datasets, plan.decoding, hashes, rows_at.path)
 
 
 def _reused(outcome: Outcome, images: int) -> dict[str, Any]:
-    """Log what was taken over from earlier datasets; return it as the dataset records it."""
+    """Log what was reused from earlier datasets; return it as the dataset records it."""
     for shard, count in outcome.damaged.items():
         if count:
             log.warning("%s is damaged or gone; %s images were decoded again", shard, f"{count:,}")
-    taken = outcome.taken_over.total()
-    names = sorted({Path(shard).parent.name for shard, count in outcome.taken_over.items() if count})
+    taken = outcome.reused.total()
+    names = sorted({Path(shard).parent.name for shard, count in outcome.reused.items() if count})
     source = f" from {', '.join(names)}" if names else ""
-    log.info("%s images: %s new, %s taken over%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
-    return {"taken_over": {"images": taken, "datasets": names}} if taken else {}
+    log.info("%s images: %s new, %s reused%s", f"{images:,}", f"{images - taken:,}", f"{taken:,}", source)
+    return {"reused": {"images": taken, "datasets": names}} if taken else {}
 
 
 def _quarantine(
@@ -189,7 +191,7 @@ def _quarantine(
         most = f"the {MOST_QUARANTINED:,} that may be quarantined"
         allowed = f"bad_images_limit {limit:g} allows" if count > limit * images else most
         problem = f"{count:,} of {images:,} images cannot be used, more than {allowed}; "
-        raise DataError("\n".join([f"{problem}mend or remove them, or raise the limit. The first:", *reasons]))
+        raise DataError("\n".join([f"{problem}repair or remove them, or raise the limit. The first:", *reasons]))
     found = {"count": count, "limit": limit, "entries": [each._asdict() for each in quarantined[:_ENTRIES_KEPT]]}
     written: dict[str, Written] = {}
     if quarantined:
@@ -262,7 +264,7 @@ def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
     summary += f", {quarantined:,} quarantined" if quarantined else ""
-    reused = manifest.made_with.get("taken_over", {}).get("images", 0)
-    summary += f", {reused:,} taken over from earlier datasets" if reused else ""
+    reused = manifest.made_with.get("reused", {}).get("images", 0)
+    summary += f", {reused:,} reused from earlier datasets" if reused else ""
     digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
     return StageResult(parameters={**digest, "summary": summary}, reused=reused)

@@ -85,7 +85,7 @@ def gather(rows_at: AttemptFiles, files: AttemptFiles, chunk_count: int, plan: P
     wanted, total = set[str](), Outcome()
     for outcome in _read_all(rows_at, indexes):
         wanted |= outcome.places.keys()
-        total.taken_over.update(outcome.taken_over)
+        total.reused.update(outcome.reused)
         total.damaged.update(outcome.damaged)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]

@@ -72,7 +72,7 @@ def run(config: RecordConfig) -> StageResult:
 
 def _as_it_ended(note: Note) -> Note:
     """Count a stage whose note still says that it runs as failed."""
-    problem = "it ended without a word: killed, out of memory, or its machine was taken away"
+    problem = "it ended without a message: killed, out of memory, or its machine was removed"
     return dataclasses.replace(note, state=FAILED, problems=[problem]) if note.state == RUNNING else note
 
 
@@ -100,13 +100,13 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
     """Return one line: what failed, why nothing was done, or what was decided."""
     if state == _FAILED:
         broken = [f"{name}: {'; '.join(note.problems)}" for name, note in notes.items() if note.state == FAILED]
-        return "; ".join(broken) or status[1] or "a stage failed before it could say why"
+        return "; ".join(broken) or status[1] or "a stage failed before it could report a reason"
     if state == CANCELED:
         return status[1] or "the run was canceled"
     last = next((notes[name] for name in ("publish", "evaluate", "decide") if name in notes), None)
     summary = str(last.outputs.get("summary", "")) if last else "no stage has run"
     reused = "train" in notes and notes["train"].state == REUSED
-    return summary + ("; nothing was trained: the checkpoint was there already" if reused else "")
+    return summary + ("; nothing was trained, as the checkpoint existed" if reused else "")
 
 
 def _made(note: Note | None, digest: str) -> dict[str, Any]:

@@ -126,12 +126,12 @@ class Session:
         """Go on from a checkpoint, or begin with the initial one if the settings name one."""
         if found is not None:
             self._restore(found, with_rollbacks=True)
-            log.info("train: going on from step %d of %d", self.step, self._config.steps)
+            log.info("train: resuming at step %d of %d", self.step, self._config.steps)
             self._warn_of_other_bits(found[1])
         elif self._config.initial_checkpoint:
             self._take_initial_networks()
         log.info(
-            "train: %d images of %s; the first block compiles, which takes some seconds",
+            "train: %d images of %s; compiling the first block takes some seconds",
             len(self._images),
             self._manifest.image,
         )
@@ -162,7 +162,7 @@ class Session:
                     if self._workers.is_chief and (stopped or self._is_due(self._config.checkpoint_every)):
                         self._save()
             if stopped:
-                log.info("train: stopped at step %d of %d, which is kept", self.step, self._config.steps)
+                log.info("train: stopped at step %d of %d, which is saved", self.step, self._config.steps)
             self._uploads.finish()  # before others look there for what was made
             self._workers.wait()
             if stopped:
@@ -212,7 +212,7 @@ class Session:
         kept = "there is no checkpoint from before" if good is None else f"the checkpoint of step {good} is from before"
         raise TrainingDiverged(
             f"{' and '.join(map(str, findings)) or 'another worker gives up'}, at step {self.step} as in each window "
-            f"since step {last_good}; such a training does not recover, and {kept}"
+            f"since step {last_good}; training does not recover from this, and {kept}"
             + "".join(f". To train anew, {finding.remedy}" for finding in findings[:1])
         )
 
@@ -262,8 +262,8 @@ class Session:
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)
         log.error(
-            "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d): on from "
-            "step %d, with other noise and another order of images from step %d on",
+            "train: %s is not finite at step %d; that update was not applied. Rolling back (%d of at most %d) to step "
+            "%d; noise and image order differ from step %d on",
             *(nonfinite.what, nonfinite.step, len(self._rollbacks), self._config.rollbacks, returned, back.step),
         )
         if good is not None:
@@ -304,7 +304,7 @@ class Session:
 
     def _take_initial_networks(self) -> None:
         take_networks(self._wgan, self._config.initial_checkpoint)
-        log.info("train: beginning with the networks of %s", self._config.initial_checkpoint)
+        log.info("train: starting from the networks of %s", self._config.initial_checkpoint)
 
     def _go_back_in_logs(self, step: int) -> None:
         if self._workers.is_chief:
@@ -345,6 +345,6 @@ def name_what_to_lower(config: TrainConfig) -> Iterator[None]:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise ConfigError(
-            f"the memory does not suffice for a batch of {config.batch_size} and base_filters {config.base_filters}; "
-            "lower either, or give more replicas with memory of their own"
+            f"not enough memory for a batch of {config.batch_size} and base_filters {config.base_filters}; "
+            "lower either, or use more replicas, each with its own memory"
         ) from None

@@ -82,8 +82,8 @@ class Rollbacks:
     def notes(self, step: int) -> list[str]:
         """A line for each rollback that changed what followed a step."""
         return [
-            f"rolled back from step {found.nonfinite}, where a number was not finite: from step {step} on noise and "
-            "the order of images are others"
+            f"rolled back from step {found.nonfinite}, where a number was not finite: noise and image order differ "
+            f"from step {step} on"
             for found in self._done
             if found.step == step
         ]

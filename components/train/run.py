@@ -95,7 +95,7 @@ def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None
     """Log whether the networks take classes, and why; refuse `class` without labels."""
     count, split = label_count(config, manifest), manifest.splits["train"]
     unlabelled = split.records - sum(split.class_counts)
-    why = f"{unlabelled:,} of {split.records:,} training images have no label" if unlabelled else "there is but one"
+    why = f"{unlabelled:,} of {split.records:,} training images have no label" if unlabelled else "there is only one"
     chosen = f"the generator draws each of {count} classes" if count else "the generator takes no class"
     log.info("train: %s%s", chosen, "" if count or config.conditioning == "none" else f", as {why}")
 
@@ -106,7 +106,7 @@ def _choose_augmentation(config: TrainConfig, manifest: datasets.Manifest) -> Tr
     chosen = with_augmentation(config, images)
     if chosen.augmentation != "none":
         why = f", as there are {images:,}" if config.augmentation == "auto" else ""
-        log.info("train: the critic sees images shifted and with parts cut out (augmentation geometric)%s", why)
+        log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
     return chosen
 
 

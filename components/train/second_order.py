@@ -18,7 +18,7 @@ from components.train import losses
 # tf.nn.moments stops the gradient of the mean: right for first derivatives alone (tensorflow/python/ops/nn_impl.py).
 _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
-_RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty without a word"
+_RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty silently"
 _RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
 _NO_NORMALISATION = "use ExactLayerNormalization of components/core/networks/normalization.py, or none"
 _WRONG = {

@@ -43,7 +43,7 @@ def fetch(place: Location, at_most: float = math.inf) -> None:
         training_log.fetch(folder)
         return
     if there and here < 0:
-        raise DataError(f"none of the {len(there)} checkpoints in {place} is whole; remove them to start again")
+        raise DataError(f"none of the {len(there)} checkpoints in {place} is intact; remove them to start again")
 
 
 def send_all(place: Location, keep: int) -> None:
@@ -111,12 +111,12 @@ class Uploads:
         if self._place is None:
             return
         if self._saved is not None:
-            log.info("train: sending the last checkpoint")
+            log.info("train: uploading the last checkpoint")
         try:
             self._send(self._place)
         except TransientError as error:
             raise TransientError(
-                f"{error}; all checkpoints are kept on this machine, and the same command here sends them"
+                f"{error}; all checkpoints are kept on this machine; run the same command here to upload them"
             ) from None
         self._saved = None
 
@@ -137,7 +137,7 @@ class Uploads:
             except (StageError, OSError) as error:
                 if not failed_at:
                     failed_at = time.monotonic()
-                    log.error("train: checkpoints cannot be sent, are kept here, and training goes on: %s", error)
+                    log.error("train: checkpoints cannot be uploaded and are kept here; training continues: %s", error)
                 self._ending.wait(SECONDS_BETWEEN_ATTEMPTS)
                 self._due.set()
                 continue
@@ -176,7 +176,7 @@ class Uploads:
             if not ours:
                 raise Superseded(
                     f"another process trains {place} too and has committed another checkpoint of step {step}; "
-                    "this one stops, and the other's stands"
+                    "this one stops"
                 )
             self._sent.add(step)
         found = _steps_in_bucket(place)

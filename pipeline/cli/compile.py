@@ -41,7 +41,7 @@ def main(verb: str, words: list[str]) -> int:
     given = _parameters(parsed.set)
     if parsed.images is None and not parsed.allow_tags:
         raise ConfigError(
-            "images is required, as a tag can be another image tomorrow: give the file that `make push REGISTRY=...` "
+            "images is required, because tags can change: give the file that `make push REGISTRY=...` "
             "wrote (--images build/images.json), or name images by tag (--allow_tags)"
         )
     image_of = image_digests.read(parsed.images) if parsed.images else None
@@ -64,7 +64,7 @@ def _add_flags(parser: cli.Parser) -> None:
         "--profile",
         default=_DEFAULT_PROFILE,
         metavar="NAME",
-        help=f"the hardware that stages get; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
+        help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)"
@@ -76,14 +76,14 @@ def _add_flags(parser: cli.Parser) -> None:
         "--allow_tags",
         "--allow-tags",
         action="store_true",
-        help="name images by tag, as `make images` does: what has that name by then will run",
+        help="name images by tag; the image with that tag at run time is used",
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another default for a parameter of the pipeline (`wgan run --help` lists them); any number of times",
+        help="change the default of a pipeline parameter (`wgan run --help` lists them); repeatable",
     )
 
 

@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = cli.Parser(
         prog="wgan registry",
-        description="Show what was published, and look after it.",
+        description="List, explain, verify, move and remove published versions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -60,22 +60,22 @@ def _parser() -> argparse.ArgumentParser:
             "--registry",
             dest="place",
             default="runs/registry",
-            help="folder of the registry, here or gs://BUCKET/FOLDER (default: runs/registry)",
+            help="folder of the registry, local or gs://BUCKET/FOLDER (default: runs/registry)",
         )
         if name in ("why", "reproduce", "promote"):
             verb.add_argument("number", type=int, metavar="N", help="number of the version")
         return verb
 
-    add("list", "list the versions, and which of them is the champion", _list)
-    add("why", "show where a version came from, and why it was promoted", _why)
+    add("list", "list the versions and the champion", _list)
+    add("why", "explain a version: its origin, verdict and rules", _why)
     verb = add("reproduce", "print the commands that make a version's model again, as a shell script", _reproduce)
     verb.add_argument("--root", default="reproduced", help="folder that the commands make (default: ./reproduced)")
     verb.add_argument("--source", default="", help="where the dataset's source lies now (default: the recorded place)")
-    verb = add("verify", "compute every digest of the versions again, and name what is damaged", upkeep.verify)
+    verb = add("verify", "verify the digests of all versions, and name damaged files", upkeep.verify)
     verb.add_argument("number", type=int, nargs="?", metavar="N", help="one version alone (default: all)")
-    add("promote", "make a version champion that was published before", upkeep.promote)
-    add("rollback", "make the champion before this one champion again", upkeep.rollback)
-    verb = add("gc", "remove versions that are not needed; prints which, unless --yes is given", upkeep.gc)
+    add("promote", "make a published version the champion", upkeep.promote)
+    add("rollback", "make the previous champion the champion again", upkeep.rollback)
+    verb = add("gc", "list versions that are not needed; with --yes remove them", upkeep.gc)
     verb.add_argument(
         "--keep",
         type=_at_least_1,
@@ -86,9 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--uncommitted",
         action="store_true",
-        help="remove what unfinished publications left too; one that is at work now has to begin anew",
+        help="also remove unfinished publications; one that is running has to start again",
     )
-    verb.add_argument("--yes", action="store_true", help="remove them; without it they are printed only")
+    verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
     return parser
 
 
@@ -173,7 +173,11 @@ def _version_of(place: str, champion: Champion | None, checkpoint_digest: str) -
 def _print_why(version: Version, found: Lineage, champion: Champion | None, numbers: dict[str, Any]) -> None:
     is_champion = champion is not None and champion.version == version.number
     rival = version.evaluation.champion_version
-    beaten = f"it was compared with version {rival}, the champion then" if rival else "none was there to compare with"
+    beaten = (
+        f"compared with version {rival}, the champion at that time"
+        if rival
+        else "there was no champion to compare with"
+    )
     facts = {
         "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
         "model": version.model.digest,

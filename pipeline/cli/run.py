@@ -24,8 +24,8 @@ from pipeline.profiles import yaml_files
 log = logging.getLogger("pipeline")
 
 HELP = {
-    "run": "run the pipeline on this machine, from the first stage that is not finished",
-    "plan": "print which stages a run would run, and why, without running them",
+    "run": "run the pipeline on this machine; stages with unchanged inputs are reused",
+    "plan": "show which stages would run, why, and for how long",
 }
 _PROCESS, _DOCKER = "process", "docker"
 # As components/core/sources/sources.py calls it; to import that would make this command heavy.
@@ -77,7 +77,7 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
         add_help=add_help,
     )
     parser.add_argument(
-        "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps everything made (default: ./runs)"
+        "--root", default="runs", help="folder, or gs://BUCKET/FOLDER, that keeps all results (default: ./runs)"
     )
     parser.add_argument("--package", type=Path, help="compiled package to run (default: this project's pipeline)")
     parser.add_argument(
@@ -90,10 +90,12 @@ def _parser(verb: str, add_help: bool = False) -> cli.Parser:
         *("--docker_options", "--docker-options"),
         default="",
         metavar="WORDS",
-        help='with --runner docker: more words for `docker create`, such as --docker-options="--gpus all"',
+        help='with --runner docker: options for `docker create`, such as --docker-options="--gpus all"',
     )
     if verb == "run":
-        parser.add_argument("--jobs", type=int, default=1, help="stages that may run side by side (default: 1)")
+        parser.add_argument(
+            "--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)"
+        )
     return parser
 
 
@@ -115,7 +117,7 @@ def _problems(parsed: argparse.Namespace, root: Location) -> list[str]:
         problems.append(f"jobs must be at least 1, got {parsed.jobs}")
     if parsed.runner == _PROCESS:
         only = [name for name in ("docker_options", "dev") if getattr(parsed, name)]
-        problems += [f"{name} is for containers: give --runner docker as well" for name in only]
+        problems += [f"{name} needs --runner docker" for name in only]
     return problems
 
 
@@ -123,7 +125,7 @@ def _docker_options(text: str, problems: list[str]) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        problems.append(f"docker_options must be words as in a shell, got {text!r}: {error}")
+        problems.append(f"docker_options must be shell words, got {text!r}: {error}")
         return []
 
 

@@ -87,7 +87,7 @@ def explain_kubeflow(error: Exception, doing: str, host: str, namespace: str = "
     if 300 <= status < 400:
         page = (getattr(error, "headers", None) or {}).get("Location") or "another page"
         return ConfigError(
-            f"cannot {doing}: {host} sends us on to {page} ({status}): log in (--cookie_file or --token_file), "
+            f"cannot {doing}: {host} redirects to {page} ({status}): log in (--cookie_file or --token_file), "
             "or give that address as --host if it is where the server is"
         )
     answer = _as_json(error.body)
@@ -135,7 +135,9 @@ def _unreached(error: Exception, doing: str, host: str) -> StageError:
     reason = getattr(error, "reason", error)
     said = _one_line(str(reason.args[0] if getattr(reason, "args", ()) else reason))
     if isinstance(error, exceptions.SSLError) or "SSL" in said or "CERTIFICATE" in said.upper():
-        return ConfigError(f"cannot {doing}: {host} cannot be trusted: {said}: give its authority's file (--ca_cert)")
+        return ConfigError(
+            f"cannot {doing}: {host} has an untrusted certificate: {said}: give its CA bundle (--ca_cert)"
+        )
     if isinstance(error, exceptions.LocationValueError):
         return ConfigError(f"cannot {doing}: host must be a URL, got {host}")
     why = said.split(": ", 1)[-1].rstrip(".")  # without the connection
@@ -182,5 +184,5 @@ def _of_login(doing: str, error: Exception) -> StageError:
     if isinstance(error, DefaultCredentialsError):
         return ConfigError(f"cannot {doing}: {said}; {_LOG_IN}")
     if isinstance(error, TransportError) or getattr(error, "retryable", False):
-        return TransientError(f"cannot {doing}: who gives out access tokens does not answer: {said}")
+        return TransientError(f"cannot {doing}: the token server does not answer: {said}")
     return ConfigError(f"cannot {doing}: an access token is refused: {said}; {_LOG_IN}")

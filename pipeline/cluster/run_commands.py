@@ -24,8 +24,8 @@ HELP = {
     "submit": "start a compiled package on a cluster or on Vertex AI",
     "status": "show the state of a run on a cluster, or list the newest runs",
     "logs": "print what the stages of a run on a cluster have logged",
-    "cancel": "end a run on a cluster",
-    "retry": "start a failed run on a cluster again, from what failed",
+    "cancel": "cancel a run on a cluster",
+    "retry": "retry a failed run on a cluster from its failed stages",
 }
 _RUN_ID = "the run: its id, as much of it as is unique among the newest runs, or its link"
 _SHOWN_RUNS = 20
@@ -74,7 +74,7 @@ def main(verb: str, words: list[str]) -> int:
     if verb == "retry":
         # Kubeflow goes on with the same run; Vertex begins another.
         run_id = place.retry(run_id).run_id
-        log.info("run %s goes on from what failed", run_id)
+        log.info("run %s continues from its failed stages", run_id)
     if parsed.wait:
         return _wait(place, run_id, parsed.timeout, getattr(parsed, "json", False))
     if verb == "status":
@@ -127,7 +127,7 @@ def _submit(words: list[str]) -> int:
 def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--experiment", help="experiment that the run belongs to (default: the pipeline's name)")
     parser.add_argument(
-        *("--run_name", "--run-name"), help="what people call the run (default: the pipeline's name and the time)"
+        *("--run_name", "--run-name"), help="display name of the run (default: the pipeline's name and the time)"
     )
     parser.add_argument(
         *("--pipeline_root", "--pipeline-root"),
@@ -141,7 +141,7 @@ def _add_submit_flags(parser: argparse.ArgumentParser) -> None:
         help="account to start the run as (default: that of the profile, else the target's)",
     )
     _add_waiting(parser)
-    parser.add_argument("--root", help="folder that keeps everything made: an absolute path that every stage sees")
+    parser.add_argument("--root", help="folder of all results: an absolute path that every stage can reach")
 
 
 def _checked(parsed: argparse.Namespace, package: ClusterPackage, problems: list[str]) -> tuple[Submission, Runs]:
@@ -190,13 +190,13 @@ def _wait(place: Runs, run_id: str, timeout: float | None, as_json: bool) -> int
     try:
         run = waiting.wait(place, run_id, timeout)
     except KeyboardInterrupt:
-        log.warning("run %s goes on: `%s` ends it", run_id, _command(place, "cancel", run_id))
+        log.warning("run %s continues: `%s` cancels it", run_id, _command(place, "cancel", run_id))
         return errors.INTERRUPTED
     except StageError:
-        log.warning("run %s goes on: `%s` waits again", run_id, _command(place, "status", run_id, "--wait"))
+        log.warning("run %s continues: `%s` waits again", run_id, _command(place, "status", run_id, "--wait"))
         raise
     if run is None:
-        log.error("run %s has not ended within %g seconds, and goes on", run_id, timeout)
+        log.error("run %s has not ended within %g seconds and continues", run_id, timeout)
         return waiting.TIMED_OUT
     _print_run(run, as_json)
     code = waiting.EXIT_CODES[run.state]

@@ -15,15 +15,15 @@ from pipeline.profiles import profiles
 
 log = logging.getLogger("pipeline")
 
-HELP = {"schedule": "bring the schedules of a file to Kubeflow and Vertex, list, pause and resume them"}
+HELP = {"schedule": "apply, list, pause and resume schedules on Kubeflow and Vertex"}
 DIFFERENT = 1
 _DIFF, _APPLY, _LIST, _PAUSE, _RESUME = "diff", "apply", "list", "pause", "resume"
 _VERBS = {
     _DIFF: "show what apply would create, replace, pause, resume and delete",
-    _APPLY: "make the place have what the file says; can be stopped anywhere and done again",
-    _LIST: "list the schedules: what the file says, and what exists",
-    _PAUSE: "let a schedule start no more runs, until it is resumed or the file is applied",
-    _RESUME: "let a paused schedule start runs again",
+    _APPLY: "create, replace, pause and resume schedules to match the file; safe to interrupt and repeat",
+    _LIST: "list the schedules in the file and on the server",
+    _PAUSE: "pause a schedule until it is resumed or the file is applied",
+    _RESUME: "resume a paused schedule",
 }
 _DEFAULT_FILE = Path("schedules.yaml")
 

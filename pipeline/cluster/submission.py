@@ -41,7 +41,7 @@ class Submission:
     package: ClusterPackage
     parameters: dict[str, Any]  # typed and checked; those left out have the package's defaults
     experiment: str
-    run_name: str  # what people call the run
+    run_name: str  # display name of the run
     pipeline_root: str = ""  # where the target keeps metrics and reports of stages; empty for its default
     service_account: str = ""  # whom the run is started as; empty for that of the package
 

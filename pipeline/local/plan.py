@@ -96,4 +96,4 @@ def _run_now(task: Task, resolver: Resolver, place: Processes | Containers) -> d
     try:
         return read_outputs(task, folder)
     except ValueError as error:
-        raise PlanFailed(f"{task.name}: ended well, but {error}", errors.DEFECT) from None
+        raise PlanFailed(f"{task.name}: succeeded, but {error}", errors.DEFECT) from None

@@ -215,7 +215,7 @@ class Run:
         try:
             return code, read_outputs(call.task, call.folder)
         except (OSError, ValueError) as error:
-            log.error("%s: ended well, but %s", call.task.name, error)
+            log.error("%s: succeeded, but %s", call.task.name, error)
             return errors.DEFECT, None
 
     def _wait(self) -> None:

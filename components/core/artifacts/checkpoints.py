@@ -77,8 +77,8 @@ def save(checkpoints: Folder, description: Description, state: Mapping[str, np.n
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise TrainingDiverged(
-            f"{wrong[0]}{more} is not finite at step {description.step}, and no checkpoint is made of that; start "
-            "again to go on from the newest one"
+            f"{wrong[0]}{more} is not finite at step {description.step}, and was not saved; start again to "
+            "resume from the newest checkpoint"
         )
     place = step_folder(checkpoints, description.step)
     _remove_damaged(place)
@@ -122,7 +122,7 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Desc
     found = next(_whole(checkpoints, reversed(found_steps)), None)
     if found_steps and found is None:
         raise DataError(
-            f"none of the {len(found_steps)} checkpoints in {checkpoints} is whole; remove them to start again"
+            f"none of the {len(found_steps)} checkpoints in {checkpoints} is intact; remove them to start again"
         )
     return found
 
@@ -180,7 +180,7 @@ def keep(checkpoints: Place, needed: Callable[[list[int]], list[int]]) -> None:
         try:
             atomic_files.remove_folder(step_folder(folder, step))
         except OSError as error:
-            log.warning("an old checkpoint stays: %s", describe_os_error(error))
+            log.warning("an old checkpoint could not be removed: %s", describe_os_error(error))
     atomic_files.sweep(folder, "step-*")
 
 

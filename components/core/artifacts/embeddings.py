@@ -78,7 +78,7 @@ def require_certified(embedding: Place, description: Description) -> None:
             "with another custom_embedding" if description.custom_embedding_digest else "with more classifier_epochs"
         )
         raise DataError(
-            f"embedding {embedding} failed its certificate, so that nothing can be judged in it: {'; '.join(failed)}; "
+            f"embedding {embedding} failed its certificate and cannot be used to judge: {'; '.join(failed)}; "
             f"make another, {remedy} or of more images"
         )
 

@@ -23,7 +23,7 @@ from components.core.storage.location import Location, Place
 PARENTS = ("dataset", "checkpoint", "embedding")
 UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
-_DIFFERS_BY_RUN = ("source", "taken_over")
+_DIFFERS_BY_RUN = ("source", "reused")
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # the packages that hold it
 _LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
 

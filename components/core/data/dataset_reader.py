@@ -103,7 +103,7 @@ def require_shard(file: Path | Location, shard: datasets.Shard) -> None:
         raise DataError(f"shard {file} is missing; make the dataset again")
     size = path.stat().st_size
     if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
-        found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 is another"
+        found = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
         where = _find_damage(path)
         raise DataError(
             f"shard {file} is not the one that {datasets.MANIFEST} describes ({found}{where and ', '}{where}); "

@@ -85,8 +85,8 @@ class Agreement:
             if self._cluster is None:
                 raise
             raise TransientError(
-                f"{_who(str(error), self._cluster)} is gone, and a training cannot go on without; start every worker "
-                "again, and they go on from the newest checkpoint"
+                f"{_who(str(error), self._cluster)} is gone, and training needs every worker; start all workers "
+                "again to resume from the newest checkpoint"
             ) from None
 
 

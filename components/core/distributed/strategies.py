@@ -151,7 +151,7 @@ def _silence(address: str) -> str:
             return f"{one!r} is not grpc://HOST:PORT"
         reason = workers.absence(f"{host}:{port or _GRPC_PORT}")
         if reason:
-            return f"nobody answers there: {reason}"
+            return f"nothing answers there: {reason}"
     return ""
 
 
@@ -209,7 +209,7 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     except (RuntimeError, tf.errors.OpError) as error:
         raise TransientError(
-            f"the workers could not be joined: {_first_line(error)}; start every worker again"
+            f"could not connect to the workers: {_first_line(error)}; start every worker again"
         ) from None
 
 

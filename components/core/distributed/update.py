@@ -46,7 +46,7 @@ class BatchPartition:
         """Raise a `ConfigError` if the replicas cannot share the virtual shards evenly."""
         if self.virtual_shards % replicas:
             raise ConfigError(
-                f"{self.virtual_shards} virtual shards cannot be dealt out evenly to the {replicas} replicas of this "
+                f"{self.virtual_shards} virtual shards cannot be divided evenly among the {replicas} replicas of this "
                 "machine; set virtual_shards to a multiple of replicas, or give fewer replicas"
             )
 

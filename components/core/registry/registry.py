@@ -22,7 +22,7 @@ from components.core.storage.location import Location, Place
 
 CHAMPION = registry_folder.CHAMPION
 _EVALUATION = "evaluation"
-_AT_ONCE = 8  # versions that are looked at
+_AT_ONCE = 8  # versions that are read at once
 
 
 class _Store(Protocol):

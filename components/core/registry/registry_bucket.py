@@ -123,7 +123,7 @@ def _upload(prepared: Path, place: str) -> None:
     send([_SERVABLE])
     lost = sorted(paths.keys() - _compared(place, expected) - {models.MANIFEST})
     if lost:
-        raise TransientError(f"{place}/{lost[0]} was sent and is not there; try again")
+        raise TransientError(f"{place}/{lost[0]} was uploaded and is missing; try again")
     send([models.MANIFEST])
 
 
@@ -145,8 +145,8 @@ def _create(uri: str, path: Path) -> None:
 
 def _in_the_way(uri: str) -> DataError:
     return DataError(
-        f"{uri} is not what is published here, and nothing is overwritten; "
-        "remove what is in the way (wgan registry gc --uncommitted), and publish again"
+        f"{uri} exists with other content and is not overwritten; remove it "
+        "(wgan registry gc --uncommitted), and publish again"
     )
 
 

@@ -60,14 +60,14 @@ class SourceIndex:
             with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
                 for name, stamp, sha256, began, seal in database.execute("SELECT * FROM files"):
                     if seal != self._seal(name, stamp, sha256, began):
-                        raise ValueError("it is damaged, or of another source or version")
+                        raise ValueError("it is damaged, or belongs to another source or version")
                     count += 1
                     _, modified_ns, changed_ns, _ = map(int, stamp.split())
                     if modified_ns + _COARSEST_TICK_NS < began and changed_ns < began:
                         yield Checksum(name, stamp, sha256)
             self._count = count
         except (StageError, OSError, ValueError, sqlite3.Error) as error:
-            log.warning("the index %s cannot be used, so that files are read again: %s", self._file, _reason(error))
+            log.warning("the index %s cannot be used; all files are read again: %s", self._file, _reason(error))
 
     def write(self, checksums: Iterable[Checksum], count: int, files_read: int) -> None:
         """Write the checksums of `count` files in place of the previous ones, unless they are the same.

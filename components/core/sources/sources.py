@@ -196,7 +196,7 @@ def contents(source: str, index: str = "") -> Contents:
     listing = list_source(source)
     left_out = listing.left_out
     if len(left_out):
-        log.info("left out %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
+        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _some(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
     # As `digests.digest_of`, whose argument would not fit in memory.
@@ -279,7 +279,7 @@ def _list_folder(root: Path) -> Iterator[SourceFile]:
             else:
                 no_files.append(printable(prefix + name))
     if no_files:
-        log.warning("left out %d that are pipes, sockets or devices: %s", len(no_files), _some(no_files))
+        log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _some(no_files))
 
 
 def _with_slash(folder: Path) -> str:

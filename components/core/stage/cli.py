@@ -77,7 +77,7 @@ def _report(stage: str, error: BaseException) -> None:
     match error:
         case KeyboardInterrupt() | Terminated():
             word = "interrupted" if isinstance(error, KeyboardInterrupt) else "terminated"
-            log.error("%s: %s; the same command goes on from what is already kept", stage, word)
+            log.error("%s: %s; run the command again to resume", stage, word)
         case StageError():
             for line in str(error).splitlines():
                 log.error("%s: %s", stage, line)

@@ -244,7 +244,7 @@ def require_writable(uri: str) -> None:
     try:
         delete(found)
     except ConfigError as error:
-        log.warning("%s; what is no longer needed there stays", error)
+        log.warning("%s; objects that are no longer needed stay there", error)
 
 
 def checksum(content: bytes) -> str:

@@ -262,7 +262,7 @@ class Location(os.PathLike[str]):
                 with contextlib.suppress(OSError):  # another process of this machine fetched the same meanwhile
                     aside.rename(self.path)
             else:
-                log.info("another process made %s first; that one is kept", self)
+                log.info("another process made %s first; its result is used", self)
         self.fetch(complete)
 
     def commit(self, folder: Path, manifest: str) -> bool:

@@ -93,19 +93,19 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
 
     quarantined = manifest.quarantine["count"]
     if quarantined:
-        add(f"Set aside, as they cannot be used: {quarantined:,} images.")
+        add(f"Quarantined, because they cannot be used: {quarantined:,} images.")
     if source.get("duplicates"):
-        add(f"In a split more than once: {source['duplicates']:,} images.")
+        add(f"Duplicates within a split: {source['duplicates']:,} images.")
     if source.get("contradictions"):
-        add(f"In a split with different labels: {source['contradictions']:,} images.", serious=True)
+        add(f"Duplicates with different labels: {source['contradictions']:,} images.", serious=True)
     leaks = source.get("leaks")
     if leaks is None:
-        add("It is not known whether images of one split are in another.")
+        add("Leaks between splits were not searched for.")
     elif leaks["exact"] or leaks["near"]:
         images = sum(manifest.splits[split].records for split in leaks["compared"])
-        looked = f" of {leaks['near_of']:,} looked at" if leaks.get("near_of", images) < images else ""
+        looked = f" of {leaks['near_of']:,} compared" if leaks.get("near_of", images) < images else ""
         many = f"{leaks['exact']:,} images are in train as well, and {leaks['near']:,} others{looked} nearly"
-        effect = "Whatever is measured on these looks better than it is."
+        effect = "Scores on these images look better than they are."
         add(f"Of {' and '.join(leaks['compared'])}, {many}. {effect}", serious=True)
     else:
         add(f"No image of {' or '.join(leaks['compared'])} is in train as well, or nearly.")

@@ -55,7 +55,7 @@ def begun(location: Location, in_process: bool) -> Iterator[tuple[AttemptFiles, 
         except (StageError, OSError) as error:
             if not _is_made(location):
                 raise
-            log.info("another process made %s meanwhile, which is kept; here: %s", location, error)
+            log.info("another process made %s first; its result is used; here: %s", location, error)
         finally:
             attempt_files.sweep(location, files)
 
@@ -85,7 +85,7 @@ def finish(location: Location, files: AttemptFiles, manifest: datasets.Manifest,
     location.require_sent(files.name, {name: (file.bytes, file.crc32c) for name, file in written.items()})
     listed = {name: {"bytes": file.bytes, "sha256": file.sha256} for name, file in written.items()}
     if not location.publish(files.name, listed, datasets.MANIFEST):
-        log.info("another process made %s first; that one is kept", location)
+        log.info("another process made %s first; its result is used", location)
 
 
 def written_as(content: bytes, checksum: str) -> Written:

@@ -53,7 +53,7 @@ def _flags(arguments: list[str]) -> list[str]:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody listens on a port; pools would share it without a word, as gRPC sets SO_REUSEPORT."""
+    """Whether nobody listens on a port; pools would share it silently, as gRPC sets SO_REUSEPORT."""
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     try:
         socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6).close()

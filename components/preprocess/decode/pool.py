@@ -198,9 +198,9 @@ class _Process:
         died = isinstance(error, EOFError | ConnectionError)
         status = self.end(_SECONDS_TO_END if died else 0)
         if isinstance(error, TimeoutError):
-            return f"cannot be decoded: it does nothing for {self._limits.seconds:g} s"
+            return f"cannot be decoded: no progress for {self._limits.seconds:g} s"
         if not died:
-            return "makes the decoder answer nonsense"
+            return "makes the decoder return garbage"
         if status == -signal.SIGPROF:
             return f"cannot be decoded: it takes more than {self._limits.processor_seconds} s of processor time"
         if status == decoder_process.OUT_OF_MEMORY:

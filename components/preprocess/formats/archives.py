@@ -67,7 +67,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     others = [each for each in found if not is_image_name(each.name)]
     if no_files:
         shown = ", ".join(no_files[:_NAMES_SHOWN])
-        message = "left out %d members of %s that are links, devices or sparse files: %s"
+        message = "skipped %d members of %s that are links, devices or sparse files: %s"
         log.warning(message, len(no_files), file.name, shown)
     for one, other in itertools.pairwise(sorted(member.name for member in images)):
         if one == other:
@@ -77,7 +77,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     for before, after in itertools.pairwise(images):
         if before.offset + before.packed > after.offset:
             raise DataError(
-                f"{file.name} has members that overlap, {before.name} and {after.name}; no packer writes such"
+                f"{file.name} has members that overlap, {before.name} and {after.name}, which no packer writes"
             )
     return images, others
 
@@ -132,9 +132,7 @@ def _checked_name(file: SourceFile, name: str) -> str:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     shown = printable("/".join(parts))
     if name.startswith("/") or ".." in parts:
-        raise DataError(
-            f"{file.name} has a member {printable(name)}, which leads out of it; such an archive is not used"
-        )
+        raise DataError(f"{file.name} has a member {printable(name)}, which leads out of it; such archives are refused")
     return "" if any(part.startswith(".") for part in parts) else shown
 
 

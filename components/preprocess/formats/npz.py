@@ -54,7 +54,7 @@ def _list_file(file: SourceFile) -> list[Stack]:
             of_kind[split] = array
         images, labels = arrays
         if others:
-            log.info("left out %d arrays of %s by name: %s", len(others), file.name, ", ".join(others[:_NAMES_SHOWN]))
+            log.info("skipped %d arrays of %s by name: %s", len(others), file.name, ", ".join(others[:_NAMES_SHOWN]))
         if not images:
             raise DataError(
                 f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "

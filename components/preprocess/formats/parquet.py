@@ -168,7 +168,7 @@ def _columns_of(file: SourceFile, opened: "ParquetFile") -> _Columns:
     label = next(labels, "")
     left_out = [printable(name) for name in fields if name not in (image, label)]
     if left_out:
-        log.info("left out %d columns of %s: %s", len(left_out), file.name, ", ".join(left_out[:_NAMES_SHOWN]))
+        log.info("skipped %d columns of %s: %s", len(left_out), file.name, ", ".join(left_out[:_NAMES_SHOWN]))
     names_of_classes = features.get(label, {}).get("names") or ()
     return _Columns(image, has_bytes(fields[image]), label, tuple(printable(str(name)) for name in names_of_classes))
 

@@ -238,7 +238,7 @@ def _hold(file: SourceFile, several: bool) -> HeldArchive:
             left_out.append(member.name)
     if left_out:
         shown = ", ".join(left_out[:_NAMES_SHOWN])
-        log.info("left out %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
+        log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
     table = label_files.read(tables)
     if table is None and (found := webdataset.labels_of(file, images, samples)):
         split = stacks.split_of(file.name) if several else None

@@ -52,6 +52,8 @@ class Watchdog:
         while not self._ended.wait(self._tick_seconds):
             if self.tick():
                 minutes = (self._missed or 0) * self._tick_seconds / 60
-                log.error("train: no step for %.0f minutes; ended for another attempt. Threads:", minutes)
+                log.error(
+                    "train: no step for %.0f minutes; ending so that another attempt can start. Threads:", minutes
+                )
                 faulthandler.dump_traceback()
                 os._exit(TRANSIENT)

@@ -34,7 +34,7 @@ class Client:
             raise ConfigError(f"{host} is no server of Kubeflow Pipelines; check --host")
         multi_user = bool(answer.get("multi_user"))
         if multi_user and not namespace:
-            raise ConfigError(f"{host} serves many users: say whose runs these are (--namespace)")
+            raise ConfigError(f"{host} is a multi-user server: give --namespace")
         self.namespace = namespace if multi_user else ""  # with one, a server of one user refuses some requests
 
 

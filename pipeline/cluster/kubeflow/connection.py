@@ -29,12 +29,12 @@ _TOKEN_VOLUME = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105
 # By name: what stands for the value in the help, and the help.
 FLAGS = {
     "host": ("URL", "the server (default: KF_PIPELINES_ENDPOINT; in a pod of its cluster, that one)"),
-    "namespace": ("NAME", "whose runs these are, on a server of many users"),
+    "namespace": ("NAME", "namespace of the runs on a multi-user server"),
     "kube_context": (
         "NAME",
         "context of the kubeconfig: logs are read there, and without --host its API server passes requests on",
     ),
-    "token_file": ("FILE", "bearer token, read anew for each request (default: KFP_TOKEN holds the token)"),
+    "token_file": ("FILE", "bearer token, read again for each request (default: KFP_TOKEN holds the token)"),
     "cookie_file": ("FILE", "Cookie header, such as authservice_session=... (default: KFP_COOKIE holds it)"),
     "ca_cert": ("FILE", "CA bundle that verifies the server's certificate"),
 }

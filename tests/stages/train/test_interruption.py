@@ -69,7 +69,7 @@ def test_every_attempt_that_lives_two_intervals_makes_progress_also_while_in_dou
     kills = 5
     made = attempts.made([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in made] == [*[-signal.SIGKILL] * kills, errors.DEFECT], made[-1][1]
-    begun = [re.search(r"on from step (\d+) of", said) for _, said in made]
+    begun = [re.search(r"resuming at step (\d+) of", said) for _, said in made]
     assert [int(found[1]) if found else 0 for found in begun] == [200 * index for index in range(kills + 1)]
     assert re.search(r"step 1200 .* since step 600;", made[-1][1])
     assert checkpoints.steps(tmp_path / "t") == [500, 600, 700]

@@ -78,7 +78,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     assert process.returncode == -signal.SIGKILL
     done = train(tiny_dataset, folder)
     assert done.returncode == 0, done.stderr
-    assert "on from step" in done.stderr
+    assert "resuming at step" in done.stderr
     assert left_by(folder) == left_by(uninterrupted)
     assert len(checkpoints.steps(folder)) == 3
 
@@ -113,7 +113,7 @@ def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_
     assert stopped[1].step < steps
     assert f" {steps} steps fit" in "".join(lines)
     done = train(tiny_dataset, folder, minutes=0.02)
-    assert (done.returncode, "on from step" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "resuming at step" in done.stderr) == (0, True), done.stderr
     assert checkpoints.steps(folder)[-1] == steps
     assert train(tiny_dataset, tmp_path / "steps", steps=steps).returncode == 0
     assert left_by(folder) == left_by(tmp_path / "steps")

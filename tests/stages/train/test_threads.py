@@ -29,7 +29,7 @@ def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(dataset: 
     one_core = {min(os.sched_getaffinity(0))}
     log = threads.train(dataset, moved, "exact", cores=one_core)
     assert threads.bits(moved) == threads.bits(straight)
-    assert "on from step" in log
+    assert "resuming at step" in log
     assert "bits may differ" not in log
     assert recorded(straight) == recorded(moved) == 1
 

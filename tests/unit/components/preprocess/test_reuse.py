@@ -116,8 +116,8 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
         known = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
         manifest = datasets.Manifest.of(made["dataset_uri"], made["dataset_digest"])
         assert manifest.quarantine == datasets.Manifest.of(str(tmp_path / f"scratch-{generation}")).quarantine
-        assert manifest.made_with.get("taken_over", {}).get("images", 0) == len(known)
-        assert (f"{len(known)} taken over" in made["summary"]) == bool(known)
+        assert manifest.made_with.get("reused", {}).get("images", 0) == len(known)
+        assert (f"{len(known)} reused" in made["summary"]) == bool(known)
         assert bool(known) == bool(generation)
         seen |= decodable(source)
         change(source, chance)
@@ -155,7 +155,7 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     run(source, kept / "3", previous_datasets=str(kept), seed=1)
     assert len(opened) == 62 + len(undecodable)  # hashed; what nobody has is read again
     assert len(decoded) == len(undecodable)
-    assert datasets.Manifest.of(str(kept / "3")).made_with["taken_over"] == {"images": 54, "datasets": ["2"]}
+    assert datasets.Manifest.of(str(kept / "3")).made_with["reused"] == {"images": 54, "datasets": ["2"]}
 
 
 def flip(path: Path) -> None:
@@ -188,7 +188,7 @@ def test_damage_is_reported_and_changes_nothing(
     DAMAGE[damage](kept / "first" / name)
     made = run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
     assert content(kept / "second") == expected
-    assert ("taken over" in made["summary"]) == (name != datasets.MANIFEST)
+    assert ("reused" in made["summary"]) == (name != datasets.MANIFEST)
     warnings = [record.getMessage() for record in caplog.records if record.name.endswith((".reuse", ".run"))]
     assert any(str((kept / "first" / name).with_suffix("")) in line for line in warnings), warnings
     assert not [line for line in warnings if "\n" in line]
@@ -206,7 +206,7 @@ def test_datasets_that_have_nothing_to_offer(
         run(tmp_path / "pets", tmp_path / "third", previous_datasets=str(tmp_path / "nowhere"))
     assert caplog.text.count("passed over") == 1
     assert f"passed over {kept / 'larger'}: " in caplog.text
-    assert caplog.text.count("60 images: 60 new, 0 taken over\n") == 2
+    assert caplog.text.count("60 images: 60 new, 0 reused\n") == 2
     assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
 
 
@@ -225,7 +225,7 @@ def test_sources_and_datasets_in_a_bucket(
     for source in (tmp_path / "pets", "gs://b/pets"):
         shutil.rmtree(Location.of("gs://b").path)
         made = run(source, "gs://b/datasets/{key}", previous_datasets="gs://b/datasets", seed=1)
-        assert f"66 images: 9 new, 57 taken over from {Path(first['dataset_uri']).name}" in caplog.text
+        assert f"66 images: 9 new, 57 reused from {Path(first['dataset_uri']).name}" in caplog.text
         caplog.clear()
         run(source, tmp_path / "again", seed=1)
         again = content(tmp_path / "again")

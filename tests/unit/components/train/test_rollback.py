@@ -188,7 +188,7 @@ def test_what_goes_bad_again_and_again_is_ended_with_term_and_step(tiny_dataset:
     assert "Rolling back" not in said_at_once
     assert f"{KERNEL} is not finite" in said_at_once.splitlines()[-1]
     assert checkpoints.steps(tmp_path / "none") == [100, 200]
-    assert [f"on from step {step}, " in said_again for step in (200, 0)] == [True, True]
+    assert [f"to step {step}; " in said_again for step in (200, 0)] == [True, True]
     assert "251, after 2 rollbacks" in said_again.splitlines()[-1]
     for place in ("none", "again"):
         for folder, _ in checkpoints.all_whole(tmp_path / place):

@@ -51,7 +51,7 @@ def test_the_message_names_record_and_offset(dataset: Path, tmp_path: Path) -> N
         (size - 1, "record 0 at byte 0 "),
     ]:
         (tmp_path / shard.file).write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        with pytest.raises(DataError, match=f"sha256 is another, {logged}"):
+        with pytest.raises(DataError, match=f"sha256 differs, {logged}"):
             dataset_reader.require_shard(tmp_path / shard.file, shard)
     (tmp_path / shard.file).write_bytes(content[: 2 * size + 30])
     with pytest.raises(DataError, match=rf"record 2 at byte {2 * size}\)"):

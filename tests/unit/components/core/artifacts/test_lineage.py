@@ -19,8 +19,8 @@ from tests.inputs import artifacts
 @pytest.fixture(scope="module")
 def parents() -> tuple[datasets.Manifest, checkpoints.Description, embeddings.Description]:
     """Descriptions of a dataset, and of a checkpoint and an embedding made of it."""
-    taken_over = {"images": 3, "datasets": ["an-earlier-one"]}
-    maker = lineage.made_with("preprocess", source="/home/user/pictures", taken_over=taken_over)
+    reused = {"images": 3, "datasets": ["an-earlier-one"]}
+    maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused)
     manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(
         5,
