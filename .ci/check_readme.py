@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 from PIL import Image
 
-from benchmarks.judging import colour
+from benchmarks.judging import color
 from components.core.container_images import NAMES, VERSION
 from components.core.errors import BAD_DATA
 from components.core.storage import atomic_files
@@ -35,7 +35,7 @@ def prepare(home: Path) -> None:
     for folder in ("build", "pictures", "runs"):
         (home / folder).mkdir()
     (home / "runs" / "demo").symlink_to(ROOT / "runs" / "demo")
-    for index, pixels in enumerate(colour.crops(300, seed=0)):
+    for index, pixels in enumerate(color.crops(300, seed=0)):
         Image.fromarray(pixels).save(home / "pictures" / f"{index:03d}.png")
     images = {name: f"registry.test:5000/wgan/{name}@sha256:{str(at) * 64}" for at, name in enumerate(NAMES)}
     atomic_files.write_json(home / "build" / "images.json", {"schema_version": 1, "version": VERSION, "images": images})

@@ -18,24 +18,24 @@ DPKG = Path("/var/lib/dpkg/status")
 
 
 def python_packages() -> list[dict[str, Any]]:
-    """Return name, version and licence of each installed distribution."""
+    """Return name, version and license of each installed distribution."""
     found = []
     for distribution in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
         about = distribution.metadata
         classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or [] if "License ::" in line]
         expression, stated = about.get_all("License-Expression"), (about.get_all("License") or [""])[0]
-        # Some packages give the whole text of their licence for its name.
-        licence = (
+        # Some packages give the whole text of their license for its name.
+        license = (
             expression[0]
             if expression
             else (stated if 0 < len(stated) < 60 and "\n" not in stated else " AND ".join(classified))
         )
-        found.append({"name": about["Name"], "version": distribution.version, "licence": licence})
+        found.append({"name": about["Name"], "version": distribution.version, "license": license})
     return sorted(found, key=lambda package: package["name"].lower())
 
 
 def debian_packages() -> list[dict[str, Any]]:
-    """Return name, version, architecture and licences of each package that dpkg says is installed."""
+    """Return name, version, architecture and licenses of each package that dpkg says is installed."""
     found = []
     for paragraph in DPKG.read_text(encoding="utf-8").split("\n\n") if DPKG.exists() else []:
         fields = dict(re.findall(r"^(\S+): (.*)$", paragraph, re.MULTILINE))
@@ -45,13 +45,13 @@ def debian_packages() -> list[dict[str, Any]]:
                     "name": fields["Package"],
                     "version": fields["Version"],
                     "architecture": fields["Architecture"],
-                    "licence": _debian_licence(fields["Package"]),
+                    "license": _debian_license(fields["Package"]),
                 }
             )
     return sorted(found, key=lambda package: package["name"])
 
 
-def _debian_licence(package: str) -> str:
+def _debian_license(package: str) -> str:
     """Return the short names in a copyright file that machines can read; nothing of one that only people can."""
     try:
         text = Path("/usr/share/doc", package, "copyright").read_text(encoding="utf-8", errors="replace")

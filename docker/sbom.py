@@ -37,17 +37,17 @@ def bill_of_materials(image: str, version: str, contents: dict[str, Any]) -> str
 
 def _python(package: dict[str, Any]) -> Component:
     purl = PackageURL("pypi", None, package["name"].lower().replace("_", "-"), package["version"])
-    return _component(package["name"], package["version"], purl, package["licence"])
+    return _component(package["name"], package["version"], purl, package["license"])
 
 
 def _debian(package: dict[str, Any], release: str) -> Component:
     qualifiers = {"arch": package["architecture"], "distro": f"debian-{release}"}
     purl = PackageURL("deb", "debian", package["name"], package["version"], qualifiers)
-    return _component(package["name"], package["version"], purl, package["licence"])
+    return _component(package["name"], package["version"], purl, package["license"])
 
 
-def _component(name: str, version: str, purl: PackageURL, licence: str = "") -> Component:
-    licences = [DisjunctiveLicense(name=licence)] if licence else []
+def _component(name: str, version: str, purl: PackageURL, license: str = "") -> Component:
+    licenses = [DisjunctiveLicense(name=license)] if license else []
     return Component(
-        name=name, version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl), licenses=licences
+        name=name, version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl), licenses=licenses
     )

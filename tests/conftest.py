@@ -37,10 +37,10 @@ def write_dataset(
     examples = {}
     for split, count in counts.items():
         labels = generator.integers(0, classes, count) if classes else np.full(count, datasets.NO_LABEL)
-        centre = (labels + 1) * shape.width / (max(classes, 1) + 1) + generator.normal(0, 0.3, count)
-        distance = (rows[None] - shape.height / 2) ** 2 + (columns[None] - centre[:, None, None]) ** 2
-        grey = 255 * np.exp(-distance / 4) * generator.uniform(0.6, 1, (count, 1, 1))
-        images = np.repeat(grey[..., None], shape.channels, axis=3).astype(np.uint8)
+        center = (labels + 1) * shape.width / (max(classes, 1) + 1) + generator.normal(0, 0.3, count)
+        distance = (rows[None] - shape.height / 2) ** 2 + (columns[None] - center[:, None, None]) ** 2
+        gray = 255 * np.exp(-distance / 4) * generator.uniform(0.6, 1, (count, 1, 1))
+        images = np.repeat(gray[..., None], shape.channels, axis=3).astype(np.uint8)
         examples[split] = images, labels
     artifacts.write_dataset(folder, examples, [str(label) for label in range(classes)])
     return folder
@@ -104,10 +104,10 @@ def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def unlabelled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The like in colour, without classes."""
+def unlabeled_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The like in color, without classes."""
     counts = {"train": 200, "validation": 20, "test": 60}
-    return write_dataset(tmp_path_factory.mktemp("data") / "unlabelled", datasets.ImageShape(9, 16, 3), counts, 0)
+    return write_dataset(tmp_path_factory.mktemp("data") / "unlabeled", datasets.ImageShape(9, 16, 3), counts, 0)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.data.preprocess_sizes --sizes 10000 100000 1000000
 
-Sources are made under `build/bench/sizes`, a few GB for a million: small grey images as IDX files, and as PNG files in
+Sources are made under `build/bench/sizes`, a few GB for a million: small gray images as IDX files, and as PNG files in
 ten folders, each an image of its own. Memory is the most that any process of the stage had at once; the plot is
 `docs/images/preprocess-sizes.png`.
 """
@@ -69,7 +69,7 @@ def measure(kind: str, count: int) -> Turn:
     made = _PLACE / "made"
     shutil.rmtree(made, ignore_errors=True)
     side = _SIDE[kind]
-    words = command("preprocess", source=source, dataset=made, height=side, width=side, color="grey")
+    words = command("preprocess", source=source, dataset=made, height=side, width=side, color="gray")
     try:
         return measured(words)
     finally:
@@ -83,7 +83,7 @@ def plot(found: dict[str, dict[int, Turn]]) -> None:
     for kind, turns in found.items():
         memory.semilogx([*turns], [turn.mebibytes for turn in turns.values()], ".-", label=kind)
         seconds.loglog([*turns], [turn.seconds for turn in turns.values()], ".-", label=kind)
-    memory.axhline(_LIMIT, color="grey", linestyle=":", label="limit")
+    memory.axhline(_LIMIT, color="gray", linestyle=":", label="limit")
     memory.set(xlabel="images", ylabel="MiB at most, of any process", ylim=(0, None))
     seconds.set(xlabel="images", ylabel="seconds")
     memory.legend()

@@ -1,6 +1,6 @@
 """A distance that no candidate was tuned by: Fréchet distance in the features of another classifier.
 
-The classifier differs from the embed stage's in kernels, strides, activations, width, regularisation and seed, and is
+The classifier differs from the embed stage's in kernels, strides, activations, width, regularization and seed, and is
 trained on the same images. It scores only what goes into the final table.
 """
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.metrics import feature_spaces, neighbors, set_distances
 
 _COUNT = 10_000
-_NEIGHBOUR = 5
+_NEIGHBOR = 5
 
 
 def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) -> None:
@@ -43,7 +43,7 @@ def write_features(path: Path, dataset: str, embedding: str, checkpoint: str) ->
 
 def of_ours(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
     """This project's numbers."""
-    shared = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
+    shared = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
     return {
         "Fréchet distance": set_distances.frechet_distance(drawn, real),
         "kernel distance": float(set_distances.kernel_distances(drawn, real).mean()),
@@ -67,7 +67,7 @@ def of_torch_fidelity(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
         metric_kid.kernel_mmd(drawn[at : at + size], real[at : at + size], **kernel)
         for at in range(0, len(drawn), size)
     ]
-    precision, recall = metric_prc.calculate_precision_recall_part(*tensors, neighborhood=_NEIGHBOUR, batch_size=1000)
+    precision, recall = metric_prc.calculate_precision_recall_part(*tensors, neighborhood=_NEIGHBOR, batch_size=1000)
     fid = metric_fid.fid_statistics_to_metric(*statistics, verbose=False)
     return {
         "Fréchet distance": float(fid["frechet_inception_distance"]),
@@ -81,7 +81,7 @@ def of_prdc(drawn: np.ndarray, real: np.ndarray) -> dict[str, float]:
     """Those of prdc, by the authors of density and coverage."""
     from prdc import compute_prdc
 
-    return {name: float(value) for name, value in compute_prdc(real, drawn, _NEIGHBOUR).items()}
+    return {name: float(value) for name, value in compute_prdc(real, drawn, _NEIGHBOR).items()}
 
 
 def main() -> None:

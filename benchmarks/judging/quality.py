@@ -15,7 +15,7 @@ what an update costs. A line of results is one score of one generator's average:
     validation        FCD of as many samples as there are validation images from these
     classes           lowest and highest share of a class among the samples over its share among the test images
     held_out          `held_out.py`'s distance, its floor, and the share of samples of the right class; with --held_out
-    shapes            what is known of the shapes of `colour.py`, of the samples; with --shapes
+    shapes            what is known of the shapes of `color.py`, of the samples; with --shapes
 
     python -m benchmarks.judging.quality --dataset D --embedding E --work W --results R.jsonl --steps 2000
                                  --marks 500,1000 --seeds 0,1,2 --candidate "" --candidate "batch_size=128"
@@ -32,12 +32,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.judging import colour
+from benchmarks.judging import color
 from benchmarks.judging.held_out import HeldOutDistance
 from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.distributed.strategies import set_threads
-from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.networks import conditioning, gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
@@ -79,7 +79,7 @@ class Judge:
     def search_copies_of(self, images: np.ndarray) -> None:
         """Search for copies of these images from now on; they are those that a generator is trained on."""
         trained_on = self._features(images)
-        held_out = neighbours.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
+        held_out = neighbors.nearest(self._reference.real[self._reference.spaces[0]].features, trained_on)[0]
         self._reference = dataclasses.replace(
             self._reference, searched=np.arange(len(images)), train=trained_on, held_out=held_out
         )
@@ -105,7 +105,7 @@ class Judge:
             "classes": [_rounded(ratios.min()), _rounded(ratios.max())],
         }
         if self._shapes:
-            row["shapes"] = {name: _rounded(value) for name, value in colour.measure(drawn).items()}
+            row["shapes"] = {name: _rounded(value) for name, value in color.measure(drawn).items()}
         if self._held_out:
             row["held_out"] = [_rounded(self._held_out(drawn)), _rounded(self._held_out.floor)]
             if known is not None:
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--candidate", action="append", default=[])
     parser.add_argument("--images", type=int, default=0, help="Train on so many images only; 0: all.")
     parser.add_argument("--held_out", action="store_true", help="Score in the held-out space too: for final tables.")
-    parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `colour.py`.")
+    parser.add_argument("--shapes", action="store_true", help="The dataset is of the shapes of `color.py`.")
     given = parser.parse_args()
     set_threads()
     given.work.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "stddev": 0.02,  # of initial weights
     "he": 0.0,  # factor of He's initial weights for the generator's convolutions, instead of `stddev`
     "leaky": False,  # leaky ReLU in the generator
-    "conditional_norm": False,  # gain and shift of each normalisation by class
+    "conditional_norm": False,  # gain and shift of each normalization by class
     "filters": (64, 32, 0),  # of the generator at 7x7, 14x14 and 28x28; without the last, features to pixels directly
     "blocks": (0, 0, 0),  # residual blocks there
     "kernel": 3,  # of the convolution to the image
@@ -65,8 +65,8 @@ _LEAK = 0.2
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Normalise(nn.Module):
-    """Batch normalisation over the batch, never with moving statistics; with classes, gain and shift of each."""
+class Normalize(nn.Module):
+    """Batch normalization over the batch, never with moving statistics; with classes, gain and shift of each."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -82,11 +82,11 @@ class Normalise(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual block whose second convolution begins at zero; `classes` is None without normalisation."""
+    """A residual block whose second convolution begins at zero; `classes` is None without normalization."""
 
     def __init__(self, channels: int, activation: Activation, classes: int | None) -> None:
         super().__init__()
-        self.norms = None if classes is None else nn.ModuleList(Normalise(channels, classes) for _ in range(2))
+        self.norms = None if classes is None else nn.ModuleList(Normalize(channels, classes) for _ in range(2))
         self.convolutions = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, 1, 1, bias=classes is None) for _ in range(2)
         )
@@ -114,13 +114,13 @@ class Generator(nn.Module):
             nn.ModuleList(Residual(count, self.activation, by_class) for _ in range(blocks))
             for count, blocks in zip(filters, of["blocks"], strict=False)
         )
-        self.norms = nn.ModuleList(Normalise(count, by_class) for count in filters)
+        self.norms = nn.ModuleList(Normalize(count, by_class) for count in filters)
         ends = [*filters[1:], 1] if len(filters) == 2 else filters[1:]
         self.doubles = nn.ModuleList(
             nn.ConvTranspose2d(start, end, 4, 2, 1, bias=end == 1) for start, end in zip(filters, ends, strict=False)
         )
         self.to_image = nn.Conv2d(filters[2], 1, of["kernel"], 1, of["kernel"] // 2) if len(filters) == 3 else None
-        _initialise(self, of)
+        _initialize(self, of)
 
     def forward(self, latents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         x = self.project(torch.cat([latents, labels], 1) if self.of["classes"] else latents)
@@ -155,7 +155,7 @@ class Critic(nn.Module):
         )
         self.score = nn.Linear(16 * third, 1, bias=False)
         self.score_of_classes = nn.Linear(16 * third, 10, bias=False) if of["classes"] else None
-        _initialise(self, of)
+        _initialize(self, of)
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         x = images if self.pixels is None else self.activation(self.pixels(images))
@@ -169,7 +169,7 @@ class Critic(nn.Module):
         return score if self.score_of_classes is None else score + (self.score_of_classes(x) * labels).sum(1)
 
 
-def _initialise(network: nn.Module, of: dict[str, Any]) -> None:
+def _initialize(network: nn.Module, of: dict[str, Any]) -> None:
     for name, parameter in network.named_parameters():
         if parameter.ndim >= 2 and not name.endswith("by_class"):
             he = of["he"] and isinstance(network, Generator) and parameter.ndim == 4
@@ -182,7 +182,7 @@ def _initialise(network: nn.Module, of: dict[str, Any]) -> None:
 
 
 def _flattened(network: nn.Module) -> tuple[list[nn.Parameter], torch.Tensor]:
-    """Put all parameters into one tensor, of which they become views, so that an optimiser is a few kernels."""
+    """Put all parameters into one tensor, of which they become views, so that an optimizer is a few kernels."""
     parameters, start = list(network.parameters()), 0
     flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).clone()
     for parameter in parameters:
@@ -323,7 +323,7 @@ class Run:
 
     @torch.no_grad()
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw samples of the average, normalised over 2,000 at a time: uint8 [count, 28, 28], and their classes."""
+        """Draw samples of the average, normalized over 2,000 at a time: uint8 [count, 28, 28], and their classes."""
         random, drawn = torch.Generator(self._device).manual_seed(7), []
         labels = torch.arange(count, device=self._device) % 10
         for part in labels.split(_EVALUATED):

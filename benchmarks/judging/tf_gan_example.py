@@ -1,6 +1,6 @@
 """TF-GAN's unconditional MNIST example (tensorflow_gan/examples/mnist: networks.py, train_lib.py), restated in Keras.
 
-TF-GAN itself needs `tf.estimator`, which TensorFlow no longer has. Networks, spectral and batch normalisation, weight
+TF-GAN itself needs `tf.estimator`, which TensorFlow no longer has. Networks, spectral and batch normalization, weight
 decay, the Wasserstein loss without a penalty, one update of each network per batch on the same noise, and Adam's
 settings are the example's.
 """
@@ -20,30 +20,30 @@ def _weights() -> dict[str, Any]:
     return {"kernel_regularizer": keras.regularizers.L2(_DECAY)}
 
 
-def _normalised() -> keras.layers.Layer:
+def _normalized() -> keras.layers.Layer:
     return layers.BatchNormalization(momentum=0.999, epsilon=0.001)
 
 
 def build_generator() -> keras.Model:
     """Latents float32 [n, 64] to images [n, 28, 28, 1]: two dense layers, two doublings, a 4x4 convolution."""
     latents = keras.Input((LATENT_SIZE,))
-    x = layers.ReLU()(_normalised()(layers.Dense(1024, use_bias=False, **_weights())(latents)))
-    x = layers.ReLU()(_normalised()(layers.Dense(7 * 7 * 128, use_bias=False, **_weights())(x)))
+    x = layers.ReLU()(_normalized()(layers.Dense(1024, use_bias=False, **_weights())(latents)))
+    x = layers.ReLU()(_normalized()(layers.Dense(7 * 7 * 128, use_bias=False, **_weights())(x)))
     x = layers.Reshape((7, 7, 128))(x)
     for filters in (64, 32):
         x = layers.Conv2DTranspose(filters, 4, 2, "same", **_weights())(x)
-        x = layers.ReLU()(_normalised()(x))
+        x = layers.ReLU()(_normalized()(x))
     return keras.Model(latents, layers.Conv2D(1, 4, 1, "same", activation="tanh", **_weights())(x))
 
 
 def build_critic() -> keras.Model:
-    """Images to scores: two strided convolutions and a dense layer under spectral normalisation, then one number."""
+    """Images to scores: two strided convolutions and a dense layer under spectral normalization, then one number."""
     images = x = keras.Input((28, 28, 1))
     for filters in (64, 128):
         x = layers.SpectralNormalization(layers.Conv2D(filters, 4, 2, "same", **_weights()))(x)
         x = layers.LeakyReLU(_LEAK)(x)
     x = layers.SpectralNormalization(layers.Dense(1024, use_bias=False, **_weights()))(layers.Flatten()(x))
-    x = layers.LeakyReLU(_LEAK)(_normalised()(x))
+    x = layers.LeakyReLU(_LEAK)(_normalized()(x))
     return keras.Model(images, layers.Dense(1, **_weights())(x))
 
 

@@ -19,7 +19,7 @@ _SIDE = 28
 
 
 def build_generator() -> nn.Module:
-    """Latents [n, 100] to images [n, 784] in [-1, 1]; 0.8 is batch normalisation's epsilon, as published."""
+    """Latents [n, 100] to images [n, 784] in [-1, 1]; 0.8 is batch normalization's epsilon, as published."""
     sizes = (128, 256, 512, 1024)
     parts: list[nn.Module] = [nn.Linear(_LATENT_SIZE, sizes[0]), nn.LeakyReLU(0.2)]
     for before, after in itertools.pairwise(sizes):

@@ -90,7 +90,7 @@ class ExampleWgan(keras.Model):
         self.critic, self.generator, self.critic_steps = critic, generator, critic_steps
 
     def compile(self) -> None:
-        """With the example's optimisers; whether XLA compiles the step is left to Keras, which says no on a CPU."""
+        """With the example's optimizers; whether XLA compiles the step is left to Keras, which says no on a CPU."""
         super().compile()
         self.critic_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)
         self.generator_adam = keras.optimizers.Adam(LEARNING_RATE, *BETAS)

@@ -20,7 +20,7 @@ _BETAS = (0.0, 0.99)
 
 
 class Residual(nn.Module):
-    """Two normalised convolutions, added to what came in."""
+    """Two normalized convolutions, added to what came in."""
 
     def __init__(self, filters: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def build_critic(filters: int) -> nn.Module:
 
 
 class TorchWgan:
-    """Networks, optimisers, and the updates of components/train/step.py.
+    """Networks, optimizers, and the updates of components/train/step.py.
 
     Args:
         filters: Of the layers next to the image.

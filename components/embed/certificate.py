@@ -13,7 +13,7 @@ import numpy as np
 import scipy.stats
 
 from components.core.artifacts.embeddings import CERTIFIABLE, FAILED, PASSED, TOO_FEW
-from components.core.metrics import neighbours, set_distances
+from components.core.metrics import neighbors, set_distances
 from components.embed.disturbances import disturbances
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def certify(
     for space, of in real.items():
         checks += _of_real_images(space, of)
         checks += _monotone(space, measured)
-        checks += _of_neighbours(space, of, repeated[space], in_train[space])
+        checks += _of_neighbors(space, of, repeated[space], in_train[space])
     checks += _across_spaces(real, measured)
     outcome = PASSED if all(check.passed for check in checks) else FAILED
     return Certificate(outcome=outcome, images=count, checks=checks)
@@ -155,25 +155,25 @@ def _monotone(space: str, measured: Measured) -> list[Check]:
     return checks
 
 
-def _of_neighbours(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
+def _of_neighbors(space: str, real: _Real, repeated: np.ndarray, train: np.ndarray) -> list[Check]:
     """Coverage sees repeats, and nearness tells copies of training images from real ones."""
-    reference = neighbours.make_balls(real.reference)
-    fresh, collapsed = (neighbours.overlap(neighbours.make_balls(rows), reference) for rows in (real.base, repeated))
+    reference = neighbors.make_balls(real.reference)
+    fresh, collapsed = (neighbors.overlap(neighbors.make_balls(rows), reference) for rows in (real.base, repeated))
     checks = [
         _between("coverage of real images", space, fresh.covered.mean(), 1 - 2**-5 - 0.03, 1 - 2**-5 + 0.03),
         _between("density of real images", space, fresh.density, 0.9, 1.1),
         _between(f"coverage of images repeated {_REPEATED[1]} times", space, collapsed.covered.mean(), 0, 0.5),
     ]
-    held_out = neighbours.nearest(real.reference, train)[0]
+    held_out = neighbors.nearest(real.reference, train)[0]
     copies = real.draws[0] + np.random.default_rng(0).normal(0.0, 0.01, real.draws[0].shape)
     tenth = len(copies) // 10
     partly = np.concatenate([copies[:tenth], real.base[tenth:]])
-    of_fresh, of_partly, of_copies = (neighbours.nearest(rows, train)[0] for rows in (real.base, partly, copies))
+    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, train)[0] for rows in (real.base, partly, copies))
     checks += [
-        _between("copies among real images, in spreads", space, neighbours.copy_z(of_fresh, held_out), -4.0, math.inf),
-        _between("copies, in spreads", space, neighbours.copy_z(of_copies, held_out), -math.inf, -10.0),
-        _between("share of close images among real ones", space, neighbours.copy_share(of_fresh, held_out), 0.0, 0.03),
-        _between("and where a tenth are copies", space, neighbours.copy_share(of_partly, held_out), 0.05, 1.0),
+        _between("copies among real images, in spreads", space, neighbors.copy_z(of_fresh, held_out), -4.0, math.inf),
+        _between("copies, in spreads", space, neighbors.copy_z(of_copies, held_out), -math.inf, -10.0),
+        _between("share of close images among real ones", space, neighbors.copy_share(of_fresh, held_out), 0.0, 0.03),
+        _between("and where a tenth are copies", space, neighbors.copy_share(of_partly, held_out), 0.05, 1.0),
     ]
     return checks
 

@@ -1,6 +1,6 @@
 """The classifier whose features are the embedding: that of TensorFlow's custom-training tutorial, brought up to date.
 
-Convolutions and pooling, then dense layers of features and of logits; batch normalisation is new. Features are taken
+Convolutions and pooling, then dense layers of features and of logits; batch normalization is new. Features are taken
 before the activation, so that none of them is dead.
 """
 
@@ -35,7 +35,7 @@ def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
             kernel_initializer=weights(),
             name=f"convolve_{level}",
         )(x)
-        x = BatchNormalization(name=f"normalise_{level}")(x)
+        x = BatchNormalization(name=f"normalize_{level}")(x)
         x = keras.layers.ReLU(name=f"relu_{level}")(x)
         x = keras.layers.MaxPooling2D(2, padding="same", name=f"pool_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)

@@ -38,7 +38,7 @@ class CustomNetwork:
         self._channels = shape[3]
         self._require(
             channels in (1, self._channels),
-            f"takes grey images, and the dataset's have {channels} channels; make the dataset with color `grey`, or "
+            f"takes gray images, and the dataset's have {channels} channels; make the dataset with color `gray`, or "
             "give another",
         )
         wanted = config.custom_embedding_size

@@ -35,7 +35,7 @@ def run(config: EmbedConfig) -> StageResult:
     def make() -> None:
         # Here, so that a complete embedding needs no TensorFlow.
         dataset_reader.fetch(config.dataset, manifest, "train", "test")
-        from components.embed.artefact import make_embedding
+        from components.embed.artifact import make_embedding
 
         make_embedding(config, manifest, location, cluster)
 

@@ -34,7 +34,7 @@ _LOG_SECONDS = 5.0
 
 
 class ClassifierStep:
-    """The classifier, its optimiser, and the update that trains it on any number of replicas.
+    """The classifier, its optimizer, and the update that trains it on any number of replicas.
 
     The learning rate falls to 0 over `total_steps` updates by a half cosine.
     """

@@ -108,7 +108,7 @@ def _described(
 
 
 def _only(kind: str, dataset: str, found: list[Found[Described]]) -> Found[Described]:
-    """The only artefact of a dataset, which may lie there under several keys."""
+    """The only artifact of a dataset, which may lie there under several keys."""
     if not found:
         raise DataError(f"the training is of dataset {dataset}, and there is no {kind} of it; give one by --{kind}")
     if len({of.digest for _, of in found}) > 1:

@@ -1,4 +1,4 @@
-"""The inputs of an evaluation: the artefacts given, and the champion to compare with."""
+"""The inputs of an evaluation: the artifacts given, and the champion to compare with."""
 
 import dataclasses
 import logging

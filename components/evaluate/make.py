@@ -122,7 +122,7 @@ def _judge(
         config,
         champion,
         floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-        labelled=reference.groups.kind == "class",
+        labeled=reference.groups.kind == "class",
         checkpoint_digest=inputs.checkpoint.digest,
         image=inputs.manifest.image,
         uncertified=uncertified,

@@ -20,7 +20,7 @@ def run(config: EvaluateConfig) -> StageResult:
     """Judge a checkpoint, or the best of its training, against the registry's champion if there is one.
 
     Returns:
-        evaluation_uri, evaluation_digest: The artefact.
+        evaluation_uri, evaluation_digest: The artifact.
         judged_checkpoint_uri, judged_checkpoint_digest: The checkpoint that was judged.
         verdict: PROMOTE, HOLD or REJECT.
         Metric rows, and the report as a file.

@@ -23,8 +23,8 @@ from components.export.config import ExportConfig
 log = logging.getLogger(__name__)
 
 _CHECK_SEED, _CHECK_COUNT = 20, 70  # more than one batch of serving.BATCH
-_FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a grey level is 8e-3
-_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one grey level: roundings of a value halfway between two levels
+_FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a gray level is 8e-3
+_LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: roundings of a value halfway between two levels
 
 
 def make(config: ExportConfig, checkpoint: checkpoints.Description, location: Location) -> None:

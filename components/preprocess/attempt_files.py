@@ -121,7 +121,7 @@ class BucketFolder:
 
     @property
     def name(self) -> str:
-        """The folder's name within the artefact's."""
+        """The folder's name within the artifact's."""
         return self.uri.rpartition("/")[2]
 
     def is_open(self) -> bool:

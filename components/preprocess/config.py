@@ -40,14 +40,14 @@ class PreprocessConfig:
     color: Annotated[
         str,
         Setting(
-            "Colour of the dataset; `source` keeps that of the source, RGB for image files.",
-            choices=("source", "grey", "rgb"),
+            "Color of the dataset; `source` keeps that of the source, RGB for image files.",
+            choices=("source", "gray", "rgb"),
         ),
     ] = "source"
     resize: Annotated[
         str,
         Setting(
-            "How to resize: `fill` covers the size and crops the centre, `fit` fits inside and pads with black, "
+            "How to resize: `fill` covers the size and crops the center, `fit` fits inside and pads with black, "
             "`pad` does so without enlarging, `stretch` ignores the aspect ratio.",
             choices=("fill", "fit", "pad", "stretch"),
         ),

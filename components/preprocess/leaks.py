@@ -1,9 +1,9 @@
 """Images of the held-out splits that are in `train` as well, or nearly: they make every score on these splits too good.
 
-Exact means the same pixels. Near means that thumbnails, the grey means of 16x16 fields, differ by at most 5 levels of
+Exact means the same pixels. Near means that thumbnails, the gray means of 16x16 fields, differ by at most 5 levels of
 255 (root mean square, without the mean) and by less than a tenth of the standard deviation of either. So a copy that
 is lighter throughout is near, and one saved again as JPEG; one moved by a pixel or mirrored is not, nor a blank image
-unless it is exact. Images that differ only in colour, or within fields, are near.
+unless it is exact. Images that differ only in color, or within fields, are near.
 `python -m benchmarks.data.leaks` counts how many.
 
 Few thumbnails are compared. Means of 4x4 fields differ by no more than thumbnails do, so they dismiss most pairs, and
@@ -78,7 +78,7 @@ def digests(hashes: Sequence[bytes]) -> np.ndarray:
 
 
 def thumbnails(images: np.ndarray) -> np.ndarray:
-    """Return the grey means of 16x16 fields of images; if a side is no multiple of 16, fields share pixels.
+    """Return the gray means of 16x16 fields of images; if a side is no multiple of 16, fields share pixels.
 
     Args:
         images: uint8 [n, height, width, channels].
@@ -94,10 +94,10 @@ def thumbnails(images: np.ndarray) -> np.ndarray:
     at_once = max(1, _BYTES_AT_ONCE // (4 * height * width))
     for start in range(0, count, at_once):
         some = images[start : start + at_once]
-        grey: np.ndarray = some[..., 0].astype(exact)  # channel by channel: a sum along so short an axis is slow
+        gray: np.ndarray = some[..., 0].astype(exact)  # channel by channel: a sum along so short an axis is slow
         for channel in range(1, channels):
-            grey += some[..., channel]
-        sums = down.astype(exact) @ (grey @ across.T.astype(exact))
+            gray += some[..., channel]
+        sums = down.astype(exact) @ (gray @ across.T.astype(exact))
         found[start : start + at_once] = sums.reshape(-1, _FIELDS) * np.float64(_FINENESS) / whole
     return found
 

@@ -140,7 +140,7 @@ def _require_whole(location: Location, manifest: Manifest) -> None:
 
 
 def _plan(config: PreprocessConfig, found: Survey) -> Plan:
-    channels = {"source": found.natural.channels, "grey": 1, "rgb": 3}[config.color]
+    channels = {"source": found.natural.channels, "gray": 1, "rgb": 3}[config.color]
     image = ImageShape(config.height or found.natural.height, config.width or found.natural.width, channels)
     made = made_splits(found.counts, config.test_fraction, config.validation_fraction)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))

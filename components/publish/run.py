@@ -138,8 +138,8 @@ def _judged_card(
 ) -> str:
     numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
     try:
-        judgement = model_card.Judgement(evaluation=evaluation, numbers=numbers, lineage=origin)
-        return model_card.render(model, origin.checkpoint["settings"], judgement)
+        judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
+        return model_card.render(model, origin.checkpoint["settings"], judgment)
     except (jinja2.TemplateError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"evaluation {config.evaluation} lacks what a card tells ({error!r}): an earlier version of this program "

@@ -110,7 +110,7 @@ def _reason(state: str, notes: dict[str, Note], status: tuple[str, str]) -> str:
 
 
 def _made(note: Note | None, digest: str) -> dict[str, Any]:
-    """Return the artefact of a stage, and whether this run made it."""
+    """Return the artifact of a stage, and whether this run made it."""
     outputs = note.outputs if note else {}
     made = note is not None and note.state == DONE
     return {"made": made, digest: outputs.get(digest), "summary": outputs.get("summary")}

@@ -57,7 +57,7 @@ class Subject:
         return 0.0 if self.config.reproducibility == "exact" else self.tolerance
 
     def make(self, strategy: tf.distribute.Strategy) -> WganStep:
-        """Return networks and optimisers; the initial weights are the same on any strategy."""
+        """Return networks and optimizers; the initial weights are the same on any strategy."""
         return WganStep(self.config, self.network, strategy)
 
 
@@ -88,7 +88,7 @@ def check_losses(subject: Subject) -> Finding:
         return network(given, training=True)
 
     latents, weights, numbers = fresh.critic_noise(0)
-    # Under `exact` each virtual shard is normalised by itself.
+    # Under `exact` each virtual shard is normalized by itself.
     shards = single.config.virtual_shards if single.config.reproducibility == "exact" else 1
     parts = zip(*(tf.split(values, shards) for values in (latents, *labels)), strict=True)
     fake = tf.concat([called(fresh.generator, part, of_part) for part, *of_part in parts], axis=0)

@@ -24,7 +24,7 @@ class SelfcheckConfig:
 
     height: Annotated[int, Setting("Image height in pixels.", at_least=1, at_most=1024)] = 28
     width: Annotated[int, Setting("Image width in pixels.", at_least=1, at_most=1024)] = 28
-    channels: Annotated[int, Setting("Channels of an image: 1 grey, 3 RGB.", at_least=1, at_most=4)] = 1
+    channels: Annotated[int, Setting("Channels of an image: 1 gray, 3 RGB.", at_least=1, at_most=4)] = 1
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=2)] = 16
     critic_steps: int = TrainConfig.critic_steps
     constraint: str = TrainConfig.constraint

@@ -14,7 +14,7 @@ _SHIFT, _CUT = 1 / 8, 1 / 2  # of the image's sides: the farthest shift, and the
 def augment(images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Shift each image by some pixels and cut a rectangle out of it, each with `PROBABILITY`.
 
-    What comes in from outside, and what is cut out, is 0, mid-grey: black would hide a shift before a black ground.
+    What comes in from outside, and what is cut out, is 0, mid-gray: black would hide a shift before a black ground.
 
     Args:
         images: [n, height, width, channels], in [-1, 1]. The result has a gradient with respect to them.
@@ -43,5 +43,5 @@ def _shift_matrices(size: int, position: tf.Tensor, dtype: tf.DType) -> tf.Tenso
 
 def _is_inside(size: int, position: tf.Tensor) -> tf.Tensor:
     """Return which pixels of a side lie within the cut-out around each number in [0, 1): bool [n, size]."""
-    centres = tf.range(size, dtype=position.dtype) + 0.5
-    return tf.abs(centres[None, :] - position[:, None] * size) < _CUT * size / 2
+    centers = tf.range(size, dtype=position.dtype) + 0.5
+    return tf.abs(centers[None, :] - position[:, None] * size) < _CUT * size / 2

@@ -85,10 +85,10 @@ class TrainConfig:
         ),
     ] = 32
     critic_normalization: Annotated[
-        str, Setting("Layer normalisation in the critic, with exact second derivatives.", choices=("none", "layer"))
+        str, Setting("Layer normalization in the critic, with exact second derivatives.", choices=("none", "layer"))
     ] = "none"
     generator_normalization: Annotated[
-        str, Setting("Batch normalisation in the generator, across all replicas.", choices=("batch", "none"))
+        str, Setting("Batch normalization in the generator, across all replicas.", choices=("batch", "none"))
     ] = "batch"
     conditioning: Annotated[
         str,
@@ -103,7 +103,7 @@ class TrainConfig:
         str,
         Setting(
             "`geometric`: the critic sees half of all images shifted and half with a rectangle cut out, real and "
-            f"generated alike, so that it does not memorise few images. `auto`: below {FEW_IMAGES:,} training images.",
+            f"generated alike, so that it does not memorize few images. `auto`: below {FEW_IMAGES:,} training images.",
             choices=("auto", "none", "geometric"),
         ),
     ] = "auto"
@@ -118,7 +118,7 @@ class TrainConfig:
         str,
         Setting(
             "`exact`: the same bits on any number of CPU replicas, threads and cores, but slower; batch "
-            "normalisation is per microbatch. Not on a TPU.",
+            "normalization is per microbatch. Not on a TPU.",
             choices=("standard", "exact"),
         ),
     ] = "standard"
@@ -201,13 +201,13 @@ def label_count(config: TrainConfig, manifest: datasets.Manifest) -> int:
         ConfigError: `conditioning` is `class`, and not every training image has a label.
     """
     split = manifest.splits["train"]
-    unlabelled = split.records - sum(split.class_counts)
-    if config.conditioning == "class" and unlabelled:
+    unlabeled = split.records - sum(split.class_counts)
+    if config.conditioning == "class" and unlabeled:
         raise ConfigError(
-            f"conditioning is class, but {unlabelled:,} of the {split.records:,} training images of {config.dataset} "
+            f"conditioning is class, but {unlabeled:,} of the {split.records:,} training images of {config.dataset} "
             "have no label; set conditioning to none, or make the dataset of images with labels (a sub-folder per "
             "class, or IDX files of labels beside those of images)"
         )
-    if config.conditioning == "none" or (config.conditioning == "auto" and (unlabelled or manifest.class_count < 2)):
+    if config.conditioning == "none" or (config.conditioning == "auto" and (unlabeled or manifest.class_count < 2)):
         return 0
     return manifest.class_count

@@ -107,8 +107,8 @@ class Session:
         self._class_counts = manifest.splits["train"].class_counts if self._network.classes else []
         written_folder = folder.path if workers.is_chief else None
         self._progress = Progress(written_folder, config)
-        labelled = [(images, images.labels) for images in splits]
-        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *labelled)
+        labeled = [(images, images.labels) for images in splits]
+        self._monitor = Monitor(written_folder, config, self._wgan, self._class_counts, *labeled)
         self._rollbacks = Rollbacks(config)
         self._batches = batches_of(self._images, network, config)
         self._samples = SampleGrid(config, self._network)
@@ -318,7 +318,7 @@ class Session:
 
 
 def take_networks(wgan: WganStep, initial_checkpoint: str) -> None:
-    """Take the networks and the average of another training; step, optimisers and means stay as new."""
+    """Take the networks and the average of another training; step, optimizers and means stay as new."""
     new = wgan.state_arrays()
     arrays = _of_networks(checkpoints.load_state(initial_checkpoint))
     wrong = checkpoints.differences(_of_networks(new), arrays)

@@ -94,8 +94,8 @@ def location_of(config: TrainConfig, dataset_digest: str) -> Location:
 def _say_which_classes(config: TrainConfig, manifest: datasets.Manifest) -> None:
     """Log whether the networks take classes, and why; refuse `class` without labels."""
     count, split = label_count(config, manifest), manifest.splits["train"]
-    unlabelled = split.records - sum(split.class_counts)
-    why = f"{unlabelled:,} of {split.records:,} training images have no label" if unlabelled else "there is only one"
+    unlabeled = split.records - sum(split.class_counts)
+    why = f"{unlabeled:,} of {split.records:,} training images have no label" if unlabeled else "there is only one"
     chosen = f"the generator draws each of {count} classes" if count else "the generator takes no class"
     log.info("train: %s%s", chosen, "" if count or config.conditioning == "none" else f", as {why}")
 

@@ -20,11 +20,11 @@ _MOMENTS = "its variance has a wrong second derivative in TensorFlow"
 # ResizeBilinearGrad is registered as not differentiable (tensorflow/python/ops/image_grad.py).
 _RESIZE = "resizing has no second derivative in TensorFlow, and drops out of the penalty silently"
 _RANDOM = "the penalty would be that of another critic than the loss's, and the same on every replica"
-_NO_NORMALISATION = "use ExactLayerNormalization of components/core/networks/normalization.py, or none"
+_NO_NORMALIZATION = "use ExactLayerNormalization of components/core/networks/normalization.py, or none"
 _WRONG = {
-    "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALISATION),
-    "GroupNormalization": (_MOMENTS, _NO_NORMALISATION),
-    "LayerNormalization": (_MOMENTS, _NO_NORMALISATION),
+    "BatchNormalization": (f"{_MOMENTS}, and it ties the examples of a batch together", _NO_NORMALIZATION),
+    "GroupNormalization": (_MOMENTS, _NO_NORMALIZATION),
+    "LayerNormalization": (_MOMENTS, _NO_NORMALIZATION),
     "Resizing": (_RESIZE, "use strided convolutions or average pooling"),
     "SpectralNormalization": ("it changes its weights whenever it is called", "use the gradient penalty alone"),
     **dict.fromkeys(

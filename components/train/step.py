@@ -42,7 +42,7 @@ _OF_CRITIC = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0) -> gan.NetworkConfig:
-    """Return the description of both networks, for images of a shape, labelled with so many classes."""
+    """Return the description of both networks, for images of a shape, labeled with so many classes."""
     return gan.NetworkConfig(
         image,
         config.latent_size,
@@ -59,7 +59,7 @@ def seed_after(seed: int, rollbacks: Any) -> Any:
 
 
 class WganStep:
-    """Networks, optimisers and the generator's moving average, and the update that trains them.
+    """Networks, optimizers and the generator's moving average, and the update that trains them.
 
     With `precision` bfloat16 the networks multiply in it; everything else is float32.
     """
@@ -79,8 +79,8 @@ class WganStep:
         # Replicas and virtual shards run side by side already.
         self._halved = _is_one_cpu(strategy) and not exact
         with strategy.scope():
-            # A virtual shard is normalised by itself, as its result may depend on no other.
-            self.generator = gan.build_generator(network, config.seed, synchronised=not exact, precision=precision)
+            # A virtual shard is normalized by itself, as its result may depend on no other.
+            self.generator = gan.build_generator(network, config.seed, synchronized=not exact, precision=precision)
             self.critic = gan.build_critic(network, config.seed, precision=precision)
             second_order.refuse_wrong_layers(self.critic)
             self.average = gan.build_generator(network, config.seed, name="average")

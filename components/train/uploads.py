@@ -192,4 +192,4 @@ class Uploads:
 
 
 def _steps_in_bucket(place: Location) -> list[int]:
-    return checkpoints.steps_named(folder.name for folder in place.artefacts(checkpoints.MANIFEST))
+    return checkpoints.steps_named(folder.name for folder in place.artifacts(checkpoints.MANIFEST))

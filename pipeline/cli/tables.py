@@ -51,7 +51,7 @@ def print_rows(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
 
 
 def print_places(progress: dict[Task, Progress], root: Location) -> None:
-    """Print where the results lie: artefacts by name, samples, report, the registry's champion."""
+    """Print where the results lie: artifacts by name, samples, report, the registry's champion."""
     lines: dict[str, str | Path] = {}
     for found in progress.values():
         for name, place in (found.outputs or {}).items():
@@ -68,7 +68,7 @@ def print_places(progress: dict[Task, Progress], root: Location) -> None:
         print()
     width = max((len(label) for label in lines), default=0)
     for label, place in lines.items():
-        # Printed whole, never wrapped or coloured: a path is there to be copied.
+        # Printed whole, never wrapped or colored: a path is there to be copied.
         print(f"{label:<{width}}  {_relative(place)}")
 
 
@@ -94,7 +94,7 @@ def _table(*columns: str) -> Table:
 
 
 def _print(table: Table) -> None:
-    """Print a table: in colour on a terminal, plain and without trailing spaces in a log."""
+    """Print a table: in color on a terminal, plain and without trailing spaces in a log."""
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(table)

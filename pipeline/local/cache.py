@@ -54,7 +54,7 @@ class Kept(Manifest):
     parts: dict[str, Any]  # of its key
     maker: dict[str, str]  # the libraries or the image that it was made with: for people, and decides nothing
     outputs: dict[str, Any]
-    places: list[str]  # where its artefacts lie, without which the result is worth nothing
+    places: list[str]  # where its artifacts lie, without which the result is worth nothing
 
 
 class Cache:
@@ -64,7 +64,7 @@ class Cache:
         self._folder = root / "cache"
 
     def look_up(self, task: str, parts: dict[str, Any], maker: dict[str, str], unknown: Collection[str] = ()) -> Found:
-        """Find the cached result of a task, if all artefacts that it names are still there.
+        """Find the cached result of a task, if all artifacts that it names are still there.
 
         `maker` names the libraries or the image that it would be made with, `unknown` the inputs in `parts` that are
         not known yet.
@@ -77,7 +77,7 @@ class Cache:
             return Found(None, self._reason(task, parts))
         gone = [place for place in entry.places if not _exists(place)]
         if gone:
-            return Found(None, f"its artefact is gone: {gone[0]}")
+            return Found(None, f"its artifact is gone: {gone[0]}")
         before = {name: value for name, value in entry.maker.items() if name in maker}
         return Found(entry.outputs, "; ".join(cache_key.changes(before, {name: maker[name] for name in before})))
 

@@ -140,7 +140,7 @@ class Containers:
                 try:
                     self._docker.ask("kill", "--signal", str(int(signum)), container, seconds=_LAST_WORD_SECONDS)
                 except StageError as error:
-                    # One that has just ended cannot be signalled; an engine that hangs must not hold us for ever.
+                    # One that has just ended cannot be signaled; an engine that hangs must not hold us for ever.
                     if signum == signal.SIGKILL and "not running" not in str(error):
                         log.error("container %s may still run: %s", container[:12], error)
                         for listener in listeners:

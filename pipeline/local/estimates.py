@@ -67,7 +67,7 @@ class Estimates:
         known = _SHAPES.get(given["source"])
         if not given.get("height"):
             return known
-        channels = {"grey": 1, "rgb": 3}.get(given["color"], known.channels if known else 3)
+        channels = {"gray": 1, "rgb": 3}.get(given["color"], known.channels if known else 3)
         return ImageShape(given["height"], given["width"], channels)
 
 

@@ -36,7 +36,7 @@ _KNOWN_KEYS = {
     "container": "args command image resources",  # a process has what the machine has, so `resources` is ignored
 }
 _NAMES = {
-    "artifacts": "an artefact as input",
+    "artifacts": "an artifact as input",
     "artifactIterator": "ParallelFor (artifactIterator)",
     "importer": "dsl.importer",
     "iteratorPolicy": "ParallelFor (iteratorPolicy)",

@@ -24,7 +24,7 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_PLACE, _CUSTOM_EMBEDDING, _INITIAL_CHECKPOINT = "SOURCE", "CUSTOM_EMBEDDING", "INITIAL_CHECKPOINT"
-# As an artefact records what is not printable in a path; a backslash that is part of the name looks the same.
+# As an artifact records what is not printable in a path; a backslash that is part of the name looks the same.
 _ESCAPE = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 # They decide which steps are kept, where means begin anew, and whether training goes on at all.
 _COURSE = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")

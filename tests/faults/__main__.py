@@ -66,7 +66,7 @@ def main() -> None:
                 wake(stage.name, stage)
             wake("publish, then the next version", first, second)
         # Only now, so that forks of what needs no TensorFlow are quicker.
-        for module in ("train.loop", *(("embed.artefact", "evaluate.make", "export.make") if given.heavy else ())):
+        for module in ("train.loop", *(("embed.artifact", "evaluate.make", "export.make") if given.heavy else ())):
             importlib.import_module(f"components.{module}")
         if given.trainings:
             by_moment = kill_training(given.trainings, chance, training, folder / "trainings")

@@ -1,4 +1,4 @@
-"""Small artefacts of every kind, written as the stages write them, without TensorFlow."""
+"""Small artifacts of every kind, written as the stages write them, without TensorFlow."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -170,5 +170,5 @@ def crown(place: Path, model: Path, version: int) -> None:
 
 def unsealed(manifest: Path) -> dict[str, Any]:
     """Read a manifest without its seal, so that a test can change it and write it again."""
-    value: dict[str, Any] = atomic_files.unsealed(manifest.read_bytes(), manifest, "artefact")[0]
+    value: dict[str, Any] = atomic_files.unsealed(manifest.read_bytes(), manifest, "artifact")[0]
     return value

@@ -1,4 +1,4 @@
-"""Small real artefacts for the tests of the stages that read them."""
+"""Small real artifacts for the tests of the stages that read them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

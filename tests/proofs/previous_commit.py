@@ -1,4 +1,4 @@
-"""Compare what the pipeline makes with what an earlier commit makes of the same images, artefact by artefact.
+"""Compare what the pipeline makes with what an earlier commit makes of the same images, artifact by artifact.
 
 Both run the whole pipeline for 300 steps, on `digits` and on IDX files such as Fashion-MNIST. Files must have the same
 bytes. JSON files must hold the same values, but for those that describe the run rather than its result (`RUN_FIELDS`).
@@ -28,7 +28,7 @@ NOT_COMPARED = ("*/tensorboard/*", "*/.lock", "*.pb.lock", "*/saved_model.pb.tmp
 
 
 def contents(root: Path) -> dict[str, Any]:
-    """Return the content of each artefact file of a run, by its path with keys replaced.
+    """Return the content of each artifact file of a run, by its path with keys replaced.
 
     JSON is parsed, without the fields of the run. Other text has keys and root replaced. Anything else is its sha256.
     """

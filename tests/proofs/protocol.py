@@ -13,7 +13,7 @@ import scipy.stats
 
 from components.core.artifacts import checkpoints, datasets, embeddings
 from components.core.data import dataset_reader
-from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.embed.disturbances import disturbances
 from components.evaluate.scoring import candidates, samples
 from tests.proofs.stages import stage
@@ -33,15 +33,15 @@ def disturbed(
     second: feature_spaces.FeatureSpaces,
     dataset: Path,
     manifest: datasets.Manifest,
-) -> tuple[list[dict[str, float]], dict[str, neighbours.Overlap]]:
-    """Distances of every disturbed set, those of a second classifier beside them; neighbours of some, by name."""
+) -> tuple[list[dict[str, float]], dict[str, neighbors.Overlap]]:
+    """Distances of every disturbed set, those of a second classifier beside them; neighbors of some, by name."""
     test, _ = dataset_reader.load_split(str(dataset), manifest, "test")
     pool, labels = dataset_reader.load_split(str(dataset), manifest, "train")
     random = np.random.default_rng(0)
     test = test[random.permutation(len(test))]
     reference, base = test[:COUNT], test[COUNT : 2 * COUNT]
     references = [embedding.embed(reference)[0] for embedding in (first, second)]
-    balls = neighbours.make_balls(references[0][embeddings.CLASSIFIER])
+    balls = neighbors.make_balls(references[0][embeddings.CLASSIFIER])
     overlaps = {"real images": overlap(first.embed(base)[0], balls)}
     distances = []
     for kind, strength, images in disturbances(base, pool, labels, manifest.class_count, random):
@@ -53,9 +53,9 @@ def disturbed(
     return distances, overlaps
 
 
-def overlap(features: dict[str, np.ndarray], reference: neighbours.Balls) -> neighbours.Overlap:
+def overlap(features: dict[str, np.ndarray], reference: neighbors.Balls) -> neighbors.Overlap:
     """Precision and the like in the classifier's space."""
-    return neighbours.overlap(neighbours.make_balls(features[embeddings.CLASSIFIER]), reference)
+    return neighbors.overlap(neighbors.make_balls(features[embeddings.CLASSIFIER]), reference)
 
 
 def ranked(

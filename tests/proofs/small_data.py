@@ -38,7 +38,7 @@ STEPS = 5000  # of the training, of 20,000 by default, on half of the images
 UNSEEN = 0.45  # share of the official training images that no network is trained on
 COLUMNS = (PROMOTE, HOLD, REJECT)
 _SHIRT, _T_SHIRT = 6, 0
-_GREY = 127.5  # levels to a standard deviation of 1, as networks see pixels
+_GRAY = 127.5  # levels to a standard deviation of 1, as networks see pixels
 _REPEATED = 3  # images that are repeated
 _AVERAGED = 30  # images of one class to a mean
 _DIRECTIONS, _IMAGES_PER_DIRECTION = 64, 10  # as the embed stage has them
@@ -50,7 +50,7 @@ Draw = Callable[
 
 
 def _noisy(images: np.ndarray, deviation: float, random: np.random.Generator) -> np.ndarray:
-    return np.clip(np.rint(images + random.normal(0.0, deviation * _GREY, images.shape)), 0, 255).astype(np.uint8)
+    return np.clip(np.rint(images + random.normal(0.0, deviation * _GRAY, images.shape)), 0, 255).astype(np.uint8)
 
 
 def images_of_pools(
@@ -167,7 +167,7 @@ def verdicts(
             config,
             None,
             floor_errors={space: reference.floor[reference.name("kcd_error", space)] for space in reference.spaces},
-            labelled=True,
+            labeled=True,
             checkpoint_digest="",
             image=embedding.description.image,
             uncertified=f"{count:,} test images" if count < CERTIFIED else "",

@@ -19,7 +19,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels
-from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, grey, png, saved
+from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, gray, png, saved
 
 DOCS = Path(__file__).parents[2] / "docs" / "evidence" / "bad-data.md"
 
@@ -34,14 +34,14 @@ def test_the_table_of_image_files_is_that_of_the_cases() -> None:
     assert rows_of_docs() == cases
 
 
-def test_16_bit_colour_keeps_every_level_and_is_one_off_at_most() -> None:
+def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
     fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
-    for colour, values in ((2, grey(fine)), (6, np.dstack([grey(fine), np.full_like(fine, 65535)]))):
-        content = pixels.from_file(png(values, colour), ImageShape(64, 64, 3), "fill")
+    for color, values in ((2, gray(fine)), (6, np.dstack([gray(fine), np.full_like(fine, 65535)]))):
+        content = pixels.from_file(png(values, color), ImageShape(64, 64, 3), "fill")
         found = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
         assert len(np.unique(found)) == 256
         assert (np.diff(found[..., 0].ravel()) >= 0).all()
-        assert np.abs(found - np.rint(grey(fine) / 257)).max() <= 1
+        assert np.abs(found - np.rint(gray(fine) / 257)).max() <= 1
 
 
 _MEMORY = """
@@ -65,7 +65,7 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
     turned = Image.Exif()
     turned[0x0112] = 6
     largest = {
-        "grey16": blank_png(5000, 0, 16),
+        "gray16": blank_png(5000, 0, 16),
         "alpha16": blank_png(5000, 6, 16, chunk(b"eXIf", turned.tobytes()[6:])),
         "palette": blank_png(5000, 3, 8, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(256))),
         "webp": saved(

@@ -32,14 +32,14 @@ from tests.inputs.limits import NO_LIMITS
 pytestmark = pytest.mark.slow
 
 SIDE, FEATURES = 16, 24
-COLOURED = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="pixels")
+COLORED = tf.TensorSpec([None, SIDE, SIDE, 3], tf.float32, name="pixels")
 
 
 def weights(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(SIDE * SIDE * 3, FEATURES)).astype(np.float32) / SIDE
 
 
-def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLOURED, signed: bool = True, seed: int = 0) -> str:
+def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLORED, signed: bool = True, seed: int = 0) -> str:
     """Saves a projection of the pixels, bent by an operation that has a gradient of its own; or what else is given."""
     module = tf.Module()
     module.weights = tf.Variable(weights(seed))
@@ -55,7 +55,7 @@ def save(folder: Path, features: Any = None, spec: tf.TensorSpec = COLOURED, sig
 
 
 def in_numpy(images: np.ndarray) -> np.ndarray:
-    """What that projection makes of grey images of its own size: float64 [n, 24]."""
+    """What that projection makes of gray images of its own size: float64 [n, 24]."""
     pixels = np.repeat(images.astype(np.float64) / 127.5 - 1, 3, axis=3).reshape(len(images), -1)
     projected = pixels @ weights().astype(np.float64)
     return projected / (1 + np.exp(-projected))
@@ -169,13 +169,13 @@ def test_one_that_tells_faults_badly_fails_its_certificate(make_dataset: Callabl
 
 
 @pytest.fixture(scope="module")
-def coloured(unlabelled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
+def colored(unlabeled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]:
     """Settings for images of 9x16x3 without classes, which have to be resized."""
 
     def config(place: str, embedding: str = "{key}", **changes: Any) -> EmbedConfig:
         return EmbedConfig(
-            dataset=str(unlabelled_dataset),
-            embedding=str(root / "coloured" / embedding),
+            dataset=str(unlabeled_dataset),
+            embedding=str(root / "colored" / embedding),
             custom_embedding=place,
             **{"custom_embedding_name": "mine", **changes},
         )
@@ -183,15 +183,15 @@ def coloured(unlabelled_dataset: Path, root: Path) -> Callable[..., EmbedConfig]
     return config
 
 
-def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(coloured: Callable[..., EmbedConfig], root: Path) -> None:
+def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(colored: Callable[..., EmbedConfig], root: Path) -> None:
     here = save(root / "here")
     there = shutil.copytree(here, root / "there")
-    made = embed.run(coloured(here))
+    made = embed.run(colored(here))
     assert str(made.parameters["summary"]).startswith("mine, custom; ")
-    assert embed.run(coloured(str(there))) == dataclasses.replace(made, reused=True)
+    assert embed.run(colored(str(there))) == dataclasses.replace(made, reused=True)
 
-    # Elsewhere, of the copy, by a new process: the same artefact.
-    config = coloured(str(there), "again")
+    # Elsewhere, of the copy, by a new process: the same artifact.
+    config = colored(str(there), "again")
     flags = [f"--{name}={getattr(config, name)}" for name in ("dataset", "embedding", "custom_embedding")]
     command = [sys.executable, "-m", "components.embed", "--custom_embedding_name=mine", *flags]
     done = programs.run(command)
@@ -199,15 +199,15 @@ def test_what_it_holds_is_in_the_key_and_where_it_lies_is_not(coloured: Callable
     assert f"embedding_digest: {made.parameters['embedding_digest']}" in done.stdout
 
     other = save(root / "other", seed=1)
-    assert embed.run(coloured(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
+    assert embed.run(colored(other)).parameters["embedding_uri"] != made.parameters["embedding_uri"]
     with pytest.raises(ConfigError, match="custom_embedding_digest"):
-        embed.run(coloured(other, "again"))
+        embed.run(colored(other, "again"))
     digest = inputs.digest_of_embedding(here)
     with pytest.raises(DataError, match=digest):
-        embed.run(coloured(other, custom_embedding_digest=digest))
+        embed.run(colored(other, custom_embedding_digest=digest))
     Path(other, inputs.GRAPH).write_bytes(b"no graph")
     with pytest.raises(DataError, match=f"custom_embedding .*{other}"):
-        embed.run(coloured(other))
+        embed.run(colored(other))
 
 
 def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -234,23 +234,23 @@ def _many(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
     ],
 )
 def test_what_cannot_be_used_is_refused(
-    coloured: Callable[..., EmbedConfig],
-    unlabelled_dataset: Path,
+    colored: Callable[..., EmbedConfig],
+    unlabeled_dataset: Path,
     tmp_path: Path,
     saved: dict[str, Any],
     settings: dict[str, Any],
     named: str,
 ) -> None:
-    manifest = datasets.Manifest.of(str(unlabelled_dataset))
-    images = dataset_reader.load_split(str(unlabelled_dataset), manifest, "train")[0]
+    manifest = datasets.Manifest.of(str(unlabeled_dataset))
+    images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")[0]
     place = save(tmp_path, **saved)
     with pytest.raises(DataError, match=named):
-        CustomNetwork(coloured(place, **settings), images)
+        CustomNetwork(colored(place, **settings), images)
 
 
-def test_names_and_the_lack_of_one_are_checked(coloured: Callable[..., EmbedConfig]) -> None:
+def test_names_and_the_lack_of_one_are_checked(colored: Callable[..., EmbedConfig]) -> None:
     for name in ("", "classifier", "untrained", "class", "Mine", "1st", "a b", "x" * 32):
         with pytest.raises(ConfigError, match=f"custom_embedding_name .*'{name}'"):
-            coloured("somewhere", custom_embedding_name=name)
+            colored("somewhere", custom_embedding_name=name)
     with pytest.raises(ConfigError, match=r"custom_embedding_name .*'mine'"):
-        coloured("")
+        colored("")

@@ -78,8 +78,8 @@ def test_a_complete_one_in_a_bucket_fetches_no_images_and_other_settings_are_ref
     assert "classifier_epochs" in other.stderr
 
 
-def test_data_without_classes_gets_an_untrained_network(unlabelled_dataset: Path, tmp_path: Path) -> None:
-    done = embed(unlabelled_dataset, tmp_path / "e")
+def test_data_without_classes_gets_an_untrained_network(unlabeled_dataset: Path, tmp_path: Path) -> None:
+    done = embed(unlabeled_dataset, tmp_path / "e")
     assert done.returncode == 0, done.stderr
     loaded = feature_spaces.load(tmp_path / "e")
     assert [space.name for space in loaded.description.spaces] == ["untrained"]

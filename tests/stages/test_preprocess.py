@@ -80,15 +80,15 @@ def test_digits_are_those_of_scikit_learn(tmp_path: Path) -> None:
 
 def test_folders_of_images_with_and_without_classes(tmp_path: Path) -> None:
     write_images(tmp_path / "pets", 90)
-    run(tmp_path / "pets", tmp_path / "labelled", height=12, width=10)
-    manifest = datasets.Manifest.of(str(tmp_path / "labelled"))
+    run(tmp_path / "pets", tmp_path / "labeled", height=12, width=10)
+    manifest = datasets.Manifest.of(str(tmp_path / "labeled"))
     assert (manifest.image, manifest.classes) == (datasets.ImageShape(12, 10, 3), ["cats", "dogs"])
     assert np.sum([split.class_counts for split in manifest.splits.values()], axis=0).tolist() == [45, 45]
     write_images(tmp_path / "flat", 60, ())
-    result = run(tmp_path / "flat", tmp_path / "unlabelled", color="grey")
+    result = run(tmp_path / "flat", tmp_path / "unlabeled", color="gray")
     assert "images of 64x64x1" in result["summary"]
     assert "classes" not in result["summary"]
-    for _, labels in load(tmp_path / "unlabelled").values():
+    for _, labels in load(tmp_path / "unlabeled").values():
         assert (labels == datasets.NO_LABEL).all()
 
 

@@ -1,7 +1,7 @@
 """make test-pythons: run the tests that depend on Python itself, and one small run, on every supported Python found.
 
 Each Python has an environment of its own (.venv-py311, .venv-py312, .venv-py313). The small runs must agree: the same
-keys, digests and verdict, and the same bytes in every artefact file but TensorBoard's and those of `RUN_FILES`.
+keys, digests and verdict, and the same bytes in every artifact file but TensorBoard's and those of `RUN_FILES`.
 """
 
 import os
@@ -28,7 +28,7 @@ TESTS = (
     "tests/unit/pipeline/cli/test_registry.py",
     "tests/system/test_installation.py",
 )
-ARTEFACTS = ("checkpoints", "datasets", "embeddings", "evaluations", "models", "registry")
+ARTIFACTS = ("checkpoints", "datasets", "embeddings", "evaluations", "models", "registry")
 # Beside their content they record the run: versions, folders, images per second. Digests cover the content.
 RUN_FILES = (
     "**/CARD.md",
@@ -70,7 +70,7 @@ def results(root: Path) -> dict[str, str]:
     """Each digest, the verdict and the version of a run; the sha256 of each file that does not record the run."""
     found = {name: str(value) for name, value in whole_runs.outputs(whole_runs.record_of(root)).items()}
     run_files = {path for pattern in RUN_FILES for path in root.glob(pattern)}
-    for folder in ARTEFACTS:
+    for folder in ARTIFACTS:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file() and "tensorboard" not in path.parts:  # whose names hold the time
                 name = path.relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""From a folder of coloured pictures of mixed sizes, without classes, to a published generator: the real command."""
+"""From a folder of colored pictures of mixed sizes, without classes, to a published generator: the real command."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def states(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `pictures/`: 400 PNG and JPEG files of a coloured disc, and one file that is no picture."""
+    """A folder with `pictures/`: 400 PNG and JPEG files of a colored disc, and one file that is no picture."""
     folder = tmp_path_factory.mktemp("end_to_end")
     (folder / "pictures").mkdir()
     generator = np.random.default_rng(0)

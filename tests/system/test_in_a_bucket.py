@@ -1,4 +1,4 @@
-"""The whole pipeline on this machine with everything in a bucket: the same artefacts as in a folder."""
+"""The whole pipeline on this machine with everything in a bucket: the same artifacts as in a folder."""
 
 import json
 import shutil

@@ -16,8 +16,8 @@ IMAGES = 400
 def discs(count: int, seed: int) -> list[np.ndarray]:
     """Bright discs of many sizes on black: uint8 [12, 12] each."""
     generator, (rows, columns) = np.random.default_rng(seed), np.mgrid[:12, :12]
-    radii, centres = generator.uniform(2, 5, count), generator.uniform(4, 8, (count, 2))
-    inside = [(rows - y) ** 2 + (columns - x) ** 2 < radius**2 for radius, (y, x) in zip(radii, centres, strict=True)]
+    radii, centers = generator.uniform(2, 5, count), generator.uniform(4, 8, (count, 2))
+    inside = [(rows - y) ** 2 + (columns - x) ** 2 < radius**2 for radius, (y, x) in zip(radii, centers, strict=True)]
     return [np.where(each, generator.integers(180, 256), 0).astype(np.uint8) for each in inside]
 
 
@@ -33,7 +33,7 @@ def fill(folder: Path, pictures: list[np.ndarray]) -> None:
 def retrain(source: Path, root: Path, number: int) -> dict[str, Any]:
     """Runs the pipeline; returns its record, whose state it also printed."""
     # What is tested is who wins, not how good anybody is.
-    printed = run(root, source=source, color="grey", latent_size=8, sample_count=400)
+    printed = run(root, source=source, color="gray", latent_size=8, sample_count=400)
     record = record_of(root, number)
     assert f"{record['state']}: " in re.sub(r"\s+", " ", printed)
     return record

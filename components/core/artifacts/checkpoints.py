@@ -1,6 +1,6 @@
-"""Checkpoint artefact: `step-NNNNNNNNNN/` with all that training needs to go on; without TensorFlow.
+"""Checkpoint artifact: `step-NNNNNNNNNN/` with all that training needs to go on; without TensorFlow.
 
-`state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimiser
+`state.npz` holds every variable as an array under its name: both networks, the generator's average, every optimizer
 slot and counter. `checkpoint.json`, written last, has its sha256. The logs of the training up to there lie beside it.
 """
 

@@ -1,4 +1,4 @@
-"""The dataset artefact: TFRecord shards per split, and `dataset.json`, which describes them and is written last.
+"""The dataset artifact: TFRecord shards per split, and `dataset.json`, which describes them and is written last.
 
 A record is a `tf.train.Example` with `image` (height x width x channels uint8, row by row) and `label` (int64, -1 where
 the source has no classes); `tfrecord` encodes it.
@@ -19,7 +19,7 @@ _PIXEL_RANGE = (0, 255)
 
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
-    """Shape of an image, in pixels and channels (1 grey, 3 RGB)."""
+    """Shape of an image, in pixels and channels (1 gray, 3 RGB)."""
 
     height: int
     width: int

@@ -1,4 +1,4 @@
-"""The embedding artefact: the spaces in which images are compared.
+"""The embedding artifact: the spaces in which images are compared.
 
 A SavedModel from pixels to the features of each space, and to logits; `whitening.npz`, which makes the directions of
 each space comparable; `embedding.json`, written last. `components.core.metrics.feature_spaces` loads it.

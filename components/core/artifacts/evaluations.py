@@ -1,4 +1,4 @@
-"""The evaluation artefact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
+"""The evaluation artifact: metrics, samples, report, lineage, curves of the training; `verdict.json` comes last."""
 
 import dataclasses
 from collections.abc import Iterable

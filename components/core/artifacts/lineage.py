@@ -1,6 +1,6 @@
 """Lineage: what an evaluation was made of, and the code, container image and libraries of each stage.
 
-Every stage writes the latter into its artefact, outside its digest. `lineage.json` of an evaluation holds the
+Every stage writes the latter into its artifact, outside its digest. `lineage.json` of an evaluation holds the
 descriptions of dataset, checkpoint and embedding, from which their digests can be computed again.
 
 Standard library only.
@@ -29,7 +29,7 @@ _LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy"
 
 
 def made_with(stage: str, **more: Any) -> dict[str, Any]:
-    """Return how a stage makes an artefact: its code's digest, the container image, libraries, and more."""
+    """Return how a stage makes an artifact: its code's digest, the container image, libraries, and more."""
     return {
         "code": cache_key.source_digest(stage),
         "image": container_images.running_image(),
@@ -59,7 +59,7 @@ class Row:
 
 
 def row(what: str, digest: str, maker: dict[str, Any]) -> Row:
-    """Return the row of an artefact, from its `made_with`, which older artefacts hold in part."""
+    """Return the row of an artifact, from its `made_with`, which older artifacts hold in part."""
     libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
     return Row(what, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Making an artefact unless it exists."""
+"""Making an artifact unless it exists."""
 
 import logging
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Kind = TypeVar("Kind", bound=Manifest)
 def made_once(
     location: Location, kind: type[Kind], identity: dict[str, Any], make: Callable[[], object], whole: bool = True
 ) -> tuple[Kind, bool]:
-    """Return the artefact at a location, and whether it existed; make it if it did not.
+    """Return the artifact at a location, and whether it existed; make it if it did not.
 
-    Its `identity` is what it is made of, as `Manifest.identity` of the finished artefact. Unless `whole`, only the
+    Its `identity` is what it is made of, as `Manifest.identity` of the finished artifact. Unless `whole`, only the
     description of an existing one is fetched.
     """
     fetch = location.fetch if whole else location.fetch_description

@@ -1,4 +1,4 @@
-"""The description of an artefact: a frozen dataclass, kept beside the artefact's files as sealed JSON, written last.
+"""The description of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last.
 
 Standard library only.
 """
@@ -20,13 +20,13 @@ class Incompatible(DataError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The description of an artefact. Each field stands in the file under its name; reading checks its type."""
+    """The description of an artifact. Each field stands in the file under its name; reading checks its type."""
 
     FILE: ClassVar[str]
-    WHAT: ClassVar[str]  # the kind of artefact, for messages
+    WHAT: ClassVar[str]  # the kind of artifact, for messages
     VERSION: ClassVar[int]
     NOT_IN_DIGEST: ClassVar[tuple[str, ...]] = (digests.MADE_WITH,)
-    # Fields that older artefacts do not have: not written while empty, so that those keep their digest.
+    # Fields that older artifacts do not have: not written while empty, so that those keep their digest.
     LEFT_OUT_IF_EMPTY: ClassVar[tuple[str, ...]] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -41,17 +41,17 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """sha256 that names the artefact's content."""
+        """sha256 that names the artifact's content."""
         return digests.digest_of(self.content)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that decided the artefact and the digests of its inputs."""
+        """The settings that decided the artifact and the digests of its inputs."""
         raise NotImplementedError
 
     @property
     def listed(self) -> dict[str, str]:
-        """The sha256 of each file that `of` checks, by its path within the artefact."""
+        """The sha256 of each file that `of` checks, by its path within the artifact."""
         return {}
 
     def write(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Place) -> Self:
-        """Read the description of an artefact, and no other file of it; `DataError` if it is missing or damaged."""
+        """Read the description of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
         path = Location.of(folder) / cls.FILE
         value, sealed = atomic_files.unsealed(atomic_files.read(path, cls.WHAT), path, cls.WHAT)
         try:
@@ -88,12 +88,12 @@ class Manifest:
 
     @classmethod
     def fetch(cls, folder: Place, expected_digest: str = "", whole: bool = True) -> Self:
-        """Read an artefact as `of` does, after fetching it from its bucket: all of it or its description alone."""
+        """Read an artifact as `of` does, after fetching it from its bucket: all of it or its description alone."""
         return cls.of(Location.of(folder).require(cls.FILE, cls.WHAT, whole), expected_digest)
 
     @classmethod
     def of(cls, folder: Place, expected_digest: str = "") -> Self:
-        """Read the description of an artefact and check the listed files, and its digest if one is expected."""
+        """Read the description of an artifact and check the listed files, and its digest if one is expected."""
         found = cls.read(folder)
         for changed in atomic_files.changed_files(Location.of(folder), found.listed):
             raise DataError(f"{cls.WHAT} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")

@@ -1,4 +1,4 @@
-"""The model artefact: a SavedModel that needs nothing of this package, and `MANIFEST.json`, written last."""
+"""The model artifact: a SavedModel that needs nothing of this package, and `MANIFEST.json`, written last."""
 
 import dataclasses
 from pathlib import Path

@@ -120,7 +120,7 @@ def detect() -> str:
 def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
     def refuse(reason: str) -> ConfigError:
         return ConfigError(
-            f"no TPU could be initialised at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
+            f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
             "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
             "--accelerator cpu"
         )

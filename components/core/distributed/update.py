@@ -71,7 +71,7 @@ class LossOutput:
 
     loss: tf.Tensor  # [size]: of each example
     reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)  # further values, [size] each
-    statistics: Sequence[BatchStatistics] = ()  # of the batch normalisations whose moving statistics are to follow
+    statistics: Sequence[BatchStatistics] = ()  # of the batch normalizations whose moving statistics are to follow
 
 
 @dataclasses.dataclass
@@ -99,7 +99,7 @@ class FiniteCheck:
 class Adam(tf.Module):
     """Adam (Kingma & Ba 2015, algorithm 1) over variables whose gradients are already global.
 
-    Keras' optimisers would sum these gradients over replicas once more, which multiplies them by the number of
+    Keras' optimizers would sum these gradients over replicas once more, which multiplies them by the number of
     replicas. This one never communicates.
     """
 
@@ -200,7 +200,7 @@ def apply_update(
         state = replica.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~state, tf.int32)) == 0
     finite = tf.concat([finite, state], axis=0)
     all_finite = tf.reduce_all(finite)
-    # Reported values must be computed before the update too: TensorFlow's graph optimiser has let them read variables
+    # Reported values must be computed before the update too: TensorFlow's graph optimizer has let them read variables
     # that were written already (one reported penalty in some 100 under weight clipping).
     with tf.control_dependencies(list(means.values())):
         optimizer.accept(variables, updated, all_finite)
@@ -227,7 +227,7 @@ def _sum_of_floats(replica: tf.distribute.ReplicaContext, parts: list[Any]) -> t
     (part,) = parts
     total = replica.all_reduce(tf.distribute.ReduceOp.SUM, part)
     means, gradients, moments = total
-    # Squares, because the optimiser squares gradients too.
+    # Squares, because the optimizer squares gradients too.
     squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
     finite = [
         tf.math.is_finite(tf.stack(tf.nest.flatten(means))),

@@ -44,8 +44,8 @@ def moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean [d] and unbiased covariance [d, d] of features [n, d], in two passes."""
     features = checked(features)
     mean = features.mean(axis=0)
-    centred = features - mean
-    return mean, centred.T @ centred / (len(features) - 1)
+    centered = features - mean
+    return mean, centered.T @ centered / (len(features) - 1)
 
 
 def checked(features: np.ndarray) -> np.ndarray:

@@ -62,7 +62,7 @@ def _to_kernel(images: tf.Tensor, features: tf.Tensor, kernel: tf.Tensor) -> tf.
 def _sum_of_patches(features: tf.Tensor, kernel: tf.Tensor, height: int, width: int) -> tf.Tensor:
     """Images [n, height, width, channels]: every feature vector's patch of 4 by 4 pixels, 2 apart, added up.
 
-    Always two at a time: TensorFlow's graph optimiser orders longer sums by the names of operations, and under `exact`
+    Always two at a time: TensorFlow's graph optimizer orders longer sums by the names of operations, and under `exact`
     the last bit then depended on the number of replicas.
     """
     if features.dtype == tf.bfloat16:

@@ -1,10 +1,10 @@
 """Generator and critic for images of any shape, and the conversions between pixels and numbers.
 
-The generator is one dense and a few transposed convolutions with batch normalisation, after DCGAN (Radford et al.
+The generator is one dense and a few transposed convolutions with batch normalization, after DCGAN (Radford et al.
 2016). A residual block (He et al. 2016, "Identity mappings") at half the image's sides and a convolution at full size
 come on top: without them every pixel is a linear mix of features of half the resolution, which shows as blotches. The
-critic is strided convolutions, without batch normalisation, as the gradient penalty is per example (Gulrajani et al.
-2017, section 4). In TensorFlow, Keras' normalisations by moments and resizing have wrong second
+critic is strided convolutions, without batch normalization, as the gradient penalty is per example (Gulrajani et al.
+2017, section 4). In TensorFlow, Keras' normalizations by moments and resizing have wrong second
 derivatives; components/train/second_order.py refuses and measures them.
 
 Both can be conditional on a class: the generator takes it beside the latents, the critic scores by projection (Miyato &
@@ -52,19 +52,19 @@ def build_generator(
     seed: int = 0,
     name: str = "generator",
     *,
-    synchronised: bool = True,
+    synchronized: bool = True,
     precision: str = "float32",
 ) -> keras.Model:
     """Build latents to images: float32 [n, latent_size] to float32 [n, height, width, channels] in [-1, 1].
 
     With classes it takes the two inputs of `with_labels`. Sides that no doubling reaches are cropped from larger ones.
-    If synchronised, batch normalisation spans all replicas. Networks of precision `bfloat16` multiply in it; weights,
-    normalisation and pixels stay float32.
+    If synchronized, batch normalization spans all replicas. Networks of precision `bfloat16` multiply in it; weights,
+    normalization and pixels stay float32.
     """
     levels = doublings(config.image)
     height, width = (math.ceil(side / 2**levels) for side in (config.image.height, config.image.width))
     filters = [2 * config.base_filters] * (levels - 1) + [config.base_filters, max(1, config.base_filters // 2)]
-    layers = _GeneratorLayers(config, seed, synchronised, _dtype(precision))
+    layers = _GeneratorLayers(config, seed, synchronized, _dtype(precision))
 
     inputs = x = keras.Input((config.latent_size,), name="latents")
     if config.classes:
@@ -85,8 +85,8 @@ def build_generator(
 class _GeneratorLayers:
     """The kinds of layers of a generator, each with the next seed for its weights."""
 
-    def __init__(self, config: NetworkConfig, seed: int, synchronised: bool, inner: str | None) -> None:
-        self._normalised, self._synchronised = config.generator_normalization == "batch", synchronised
+    def __init__(self, config: NetworkConfig, seed: int, synchronized: bool, inner: str | None) -> None:
+        self._normalized, self._synchronized = config.generator_normalization == "batch", synchronized
         self._inner, self._seeds = inner, iter(range(seed * 1000, seed * 1000 + 1000))
 
     def dense(self, x: Any, units: int, name: str) -> Any:
@@ -99,8 +99,8 @@ class _GeneratorLayers:
         return keras.layers.Conv2D(filters, 3, 1, "same", name=name, **{**self._with_weights(), **changes})(x)
 
     def activate(self, x: Any, name: str) -> Any:
-        if self._normalised:
-            x = BatchNormalization(synchronised=self._synchronised, name=f"normalise_{name}")(x)
+        if self._normalized:
+            x = BatchNormalization(synchronized=self._synchronized, name=f"normalize_{name}")(x)
         return keras.layers.ReLU(name=f"relu_{name}")(x)
 
     def residual_block(self, x: Any) -> Any:
@@ -111,9 +111,9 @@ class _GeneratorLayers:
         return keras.layers.Add(name="residual")([x, inner])
 
     def _with_weights(self) -> dict[str, Any]:
-        """Return the arguments of a layer that multiplies; normalisation makes a bias useless."""
+        """Return the arguments of a layer that multiplies; normalization makes a bias useless."""
         return {
-            "use_bias": not self._normalised,
+            "use_bias": not self._normalized,
             "kernel_initializer": _normal(next(self._seeds)),
             "dtype": self._inner,
         }
@@ -135,7 +135,7 @@ def build_critic(config: NetworkConfig, seed: int = 0, *, precision: str = "floa
         else:
             x = keras.layers.Conv2D(filters, KERNEL, STRIDE, "same", **of_layer)(x)
         if config.critic_normalization == "layer" and level > 0:
-            x = ExactLayerNormalization(name=f"normalise_{level}")(x)
+            x = ExactLayerNormalization(name=f"normalize_{level}")(x)
         x = LeakyReLU(dtype=inner, name=f"leaky_relu_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
     # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.

@@ -1,6 +1,6 @@
-"""Normalisation layers that are right where Keras' own are not: over replicas, and to second order.
+"""Normalization layers that are right where Keras' own are not: over replicas, and to second order.
 
-Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et al. 2017 ("ghost batch normalisation").
+Source: Ioffe & Szegedy 2015 and Ba et al. 2016; over virtual shards, Hoffer et al. 2017 ("ghost batch normalization").
 """
 
 import contextlib
@@ -15,16 +15,16 @@ _EPSILON = 1e-5
 
 
 class BatchNormalization(keras.layers.Layer):
-    """Batch normalisation over the examples of all replicas, or of this call alone if not synchronised.
+    """Batch normalization over the examples of all replicas, or of this call alone if not synchronized.
 
     Keras' own averages the means of the replicas, which is right only for even shares; this one weights them by their
     counts. It does not move its statistics: `recorded_statistics` collects what it finds in a batch, and the training
     step applies that once, if the update is finite.
     """
 
-    def __init__(self, *, momentum: float = 0.9, synchronised: bool = True, name: str | None = None) -> None:
+    def __init__(self, *, momentum: float = 0.9, synchronized: bool = True, name: str | None = None) -> None:
         super().__init__(name=name)
-        self.momentum, self._synchronised = momentum, synchronised
+        self.momentum, self._synchronized = momentum, synchronized
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         channels = (input_shape[-1],)
@@ -44,13 +44,13 @@ class BatchNormalization(keras.layers.Layer):
             mean, variance = self._moments(inputs)
             _record(BatchStatistics(self, mean, variance))
         scale = tf.convert_to_tensor(self.gamma) * tf.math.rsqrt(variance + _EPSILON)
-        # Centre before scaling: far from zero, the difference of two large products would lose all digits.
+        # Center before scaling: far from zero, the difference of two large products would lose all digits.
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
 
     def _whole_batch_is_here(self) -> bool:
         """Whether a batch of all replicas needs nothing from others."""
         replica = tf.distribute.get_replica_context()
-        return self._synchronised and (replica is None or replica.num_replicas_in_sync == 1)
+        return self._synchronized and (replica is None or replica.num_replicas_in_sync == 1)
 
     def _fused(self, inputs: tf.Tensor) -> tf.Tensor:
         """Do the same with TensorFlow's kernel, which reads the inputs less often; for one replica, [n, h, w, c].
@@ -81,7 +81,7 @@ class BatchNormalization(keras.layers.Layer):
         mean = tf.reduce_mean(inputs, axes)
         variance = tf.reduce_mean(tf.square(inputs - mean), axes)
         replica = tf.distribute.get_replica_context()
-        if not self._synchronised or replica is None or replica.num_replicas_in_sync == 1:
+        if not self._synchronized or replica is None or replica.num_replicas_in_sync == 1:
             return mean, variance
         count = tf.cast(tf.size(inputs) // inputs.shape[-1], inputs.dtype)
         # Each replica fills its own row, and one sum gathers all: every strategy can differentiate a sum.
@@ -96,7 +96,7 @@ class BatchNormalization(keras.layers.Layer):
 
 
 class ExactLayerNormalization(keras.layers.Layer):
-    """Layer normalisation whose second derivatives are right, for critics under a gradient penalty.
+    """Layer normalization whose second derivatives are right, for critics under a gradient penalty.
 
     Over all axes but the first, with one scale and one shift per channel, as in Gulrajani et al. 2017, section 4.
     Keras' own takes its variance from `tf.nn.moments`, which stops the gradient of the mean.
@@ -109,9 +109,9 @@ class ExactLayerNormalization(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         axes = list(range(1, len(inputs.shape)))
-        centred = inputs - tf.reduce_mean(inputs, axes, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), axes, keepdims=True)
-        return centred * tf.math.rsqrt(variance + _EPSILON) * self.scale + self.shift
+        centered = inputs - tf.reduce_mean(inputs, axes, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), axes, keepdims=True)
+        return centered * tf.math.rsqrt(variance + _EPSILON) * self.scale + self.shift
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +143,7 @@ _recordings = threading.local()
 
 @contextlib.contextmanager
 def recorded_statistics() -> Iterator[list[BatchStatistics]]:
-    """Collect, in order, the statistics of the batch normalisations that run within the block."""
+    """Collect, in order, the statistics of the batch normalizations that run within the block."""
     outer = getattr(_recordings, "open", None)
     found: list[BatchStatistics] = []
     _recordings.open = found

@@ -25,7 +25,7 @@ def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> str:
             "bfloat16 is slow on this hardware (on a CPU with AVX2 alone it was 7 times slower than float32); "
             "set precision to auto or float32"
         )
-    log.info("networks multiply in %s; weights, normalisation, penalty, losses and slots are float32", wanted)
+    log.info("networks multiply in %s; weights, normalization, penalty, losses and slots are float32", wanted)
     return wanted
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 _INK = "#333333"
-_COLOURS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b")
+_COLORS = ("#2f7fd1", "#d9822b", "#8a63c9", "#2e9e5b")
 _STYLES = ("-", "--", ":", "-.")
 _WIDE, _NARROW, _DPI = (8.0, 2.8), (4.2, 2.5), 180  # inches, dots per inch
 _SHADES = 64  # enough for a chart; a third of the size
@@ -25,7 +25,7 @@ class Curve:
 
     label: str  # in the legend
     points: Sequence[tuple[float, float]]  # (x, y), at least one
-    colour: int = 0  # of four
+    color: int = 0  # of four
     style: int = 0  # of four
 
 
@@ -36,7 +36,7 @@ def bars(groups: list[str], shares: dict[str, np.ndarray]) -> bytes:
     width = 0.8 / len(shares)
     for index, (name, values) in enumerate(shares.items()):
         places = np.arange(len(groups)) + (index - (len(shares) - 1) / 2) * width
-        axes.bar(places, values, width, label=name, color=_COLOURS[index])
+        axes.bar(places, values, width, label=name, color=_COLORS[index])
     if len(groups) <= _NAMES_AT_MOST:
         names = [_cut(name, _NAME_LENGTH) for name in groups]
         rotation = 30 if len("".join(names)) > 40 else 0
@@ -53,7 +53,7 @@ def lines(curves: Sequence[Curve], logarithmic: bool = False) -> bytes:
         axes.plot(
             *zip(*curve.points, strict=True),
             label=_cut(curve.label, 2 * _LABEL_LENGTH),
-            color=_COLOURS[curve.colour % len(_COLOURS)],
+            color=_COLORS[curve.color % len(_COLORS)],
             linestyle=_STYLES[curve.style % len(_STYLES)],
             marker="o" if len(curve.points) <= 10 else "",
             markersize=3,

@@ -39,7 +39,7 @@ _OF_IMAGES = {
     "wasserstein_estimate_train": "mean critic score of training images minus that of samples",
     "wasserstein_estimate_test": "mean critic score of test images minus that of samples",
     "wasserstein_estimate_error": "standard error of the estimate on test images",
-    "critic_overfit": "share of the Wasserstein estimate that the critic owes to memorised training images",
+    "critic_overfit": "share of the Wasserstein estimate that the critic owes to memorized training images",
 }
 
 

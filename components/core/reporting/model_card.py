@@ -23,7 +23,7 @@ class _Markdown(str):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgment:
     """What was found of a model: the evaluation, the JSON value of its `metrics.json`, and its lineage."""
 
     evaluation: evaluations.Description
@@ -31,7 +31,7 @@ class Judgement:
     lineage: Lineage
 
 
-def render(model: models.Description, settings: dict[str, Any], judged: Judgement | None = None) -> str:
+def render(model: models.Description, settings: dict[str, Any], judged: Judgment | None = None) -> str:
     """Return the card of a model that was trained with these settings."""
     own = lineage.row("model", model.digest, model.made_with)
     stages, counts = {"train": settings}, []

@@ -65,7 +65,7 @@ def _of_scores(trainings: Mapping[str, Mapping[str, Any]]) -> list[charts.Curve]
 
 
 def _curves(series: Sequence[tuple[str, str, str, Rows]], several: bool) -> list[charts.Curve]:
-    """Return a curve for each column that has numbers: a colour each, or with several trainings one of each."""
+    """Return a curve for each column that has numbers: a color each, or with several trainings one of each."""
     found = []
     for name, label, column, rows in series:
         points = [(row["step"], row[column]) for row in rows if column in row]
@@ -76,7 +76,7 @@ def _curves(series: Sequence[tuple[str, str, str, Rows]], several: bool) -> list
         charts.Curve(
             label=f"{name}: {label}" if several else label,
             points=points,
-            colour=names.index(name) if several else labels.index(label),
+            color=names.index(name) if several else labels.index(label),
             style=labels.index(label) if several else 0,
         )
         for name, label, points in found

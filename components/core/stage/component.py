@@ -24,7 +24,7 @@ def component_of(
     """Build the container component of a stage, whose one argument is Kubeflow's executor input.
 
     Args:
-        outputs: The type of each output but the summary: `str`, `int` or a kfp artefact.
+        outputs: The type of each output but the summary: `str`, `int` or a kfp artifact.
         runs_in: Its image in `components.core.container_images`.
         inputs: Settings that Kubeflow fills in, and kfp's types for them.
     """

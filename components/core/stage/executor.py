@@ -27,8 +27,8 @@ class StageResult:
 
     parameters: dict[str, str | int | float]  # with `summary`, one short line for people
     reused: bool = False  # whether an earlier run made all of it
-    metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artefact
-    files: dict[str, Path] = dataclasses.field(default_factory=dict)  # local files of output artefacts, by name
+    metrics: dict[str, float | int | str] = dataclasses.field(default_factory=dict)  # rows of the `metrics` artifact
+    files: dict[str, Path] = dataclasses.field(default_factory=dict)  # local files of output artifacts, by name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ExecutorInput:
         return RunOf(*(str(self.parameters.pop(name)) for name in OF_THE_RUN))
 
     def write_output(self, result: StageResult) -> None:
-        """Write every declared output: parameter files, artefact files, and the executor output itself."""
+        """Write every declared output: parameter files, artifact files, and the executor output itself."""
         for name, path in self._output_parameters.items():
             _write_text(path, str(result.parameters[name]))
         artifacts = {}  # all that are declared, as some backends forget the others
@@ -96,7 +96,7 @@ class ExecutorInput:
 
 
 def local_path(uri: str) -> str:
-    """Return the path at which Kubeflow mounts or copies an artefact in the container."""
+    """Return the path at which Kubeflow mounts or copies an artifact in the container."""
     for scheme, mount in _MOUNTS:
         if uri.startswith(scheme):
             return mount + uri[len(scheme) :]

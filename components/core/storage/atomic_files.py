@@ -149,9 +149,9 @@ def _parse(content: bytes, path: str | os.PathLike[str], what: str) -> Any:
 def require_own_place(
     place: os.PathLike[str], what: str, previous: dict[str, Any] | None, identity: dict[str, Any]
 ) -> None:
-    """Refuse a folder with other files, or with an artefact of other settings and inputs than those of the one to make.
+    """Refuse a folder with other files, or with an artifact of other settings and inputs than those of the one to make.
 
-    `previous` has those of the artefact in the folder; None if absent.
+    `previous` has those of the artifact in the folder; None if absent.
     """
     if previous is None:
         folder = Path(place)

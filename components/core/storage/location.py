@@ -1,11 +1,11 @@
-"""Locations of artefacts: folders of this machine, or of a bucket with a mirror on this machine.
+"""Locations of artifacts: folders of this machine, or of a bucket with a mirror on this machine.
 
 The mirror of `gs://b/x` is TMPDIR/wgan-UID/buckets/b/x. A stage reads and writes there as in any folder; it fetches
 what is in the bucket, and commits what it made, whole or not at all.
 
-An artefact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent.
+An artifact's folder in a bucket, `gs://b/x`, holds `committed.json`, which is created last and only if absent.
 It names a folder beside it with all the files and their sha256: `gs://b/x/DIGEST/...`. Attempts that make different
-bytes write to different folders; the first to commit is the artefact. A folder without `committed.json`, with the files
+bytes write to different folders; the first to commit is the artifact. A folder without `committed.json`, with the files
 themselves in it, is read too: a user copied it there, or it is a version in a registry.
 """
 
@@ -90,9 +90,9 @@ class Location(os.PathLike[str]):
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
     def fetch(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> bool:
-        """Bring an artefact's description, and the wanted ones of its files, to the state of the bucket.
+        """Bring an artifact's description, and the wanted ones of its files, to the state of the bucket.
 
-        By default all files are wanted. Files of an earlier, interrupted fetch are kept. Return whether the artefact is
+        By default all files are wanted. Files of an earlier, interrupted fetch are kept. Return whether the artifact is
         complete.
 
         Raises:
@@ -158,18 +158,18 @@ class Location(os.PathLike[str]):
         return self.fetch(manifest, lambda _: False)
 
     def require(self, manifest: str, what: str, whole: bool = True) -> "Location":
-        """Fetch an artefact, or its description alone; `DataError` if the bucket has none."""
+        """Fetch an artifact, or its description alone; `DataError` if the bucket has none."""
         if self.in_bucket and not (self.fetch if whole else self.fetch_description)(manifest):
             raise DataError(f"no {what} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
     def fetch_intact(self, manifest: str, wanted: Callable[[str], bool] | None = None) -> None:
-        """Fetch every artefact in this folder; log and skip damaged ones."""
-        for artefact in self.artefacts(manifest):
-            artefact.fetch_if_intact(manifest, wanted)
+        """Fetch every artifact in this folder; log and skip damaged ones."""
+        for artifact in self.artifacts(manifest):
+            artifact.fetch_if_intact(manifest, wanted)
 
     def fetch_if_intact(self, manifest: str, wanted: Callable[[str], bool] | None) -> None:
-        """Fetch files of an artefact as `fetch` does, or log that it is damaged."""
+        """Fetch files of an artifact as `fetch` does, or log that it is damaged."""
         try:
             self.fetch(manifest, wanted)
         except DataError as error:
@@ -218,8 +218,8 @@ class Location(os.PathLike[str]):
         if self.in_bucket:
             buckets.put(self.uri, self.path.read_bytes())
 
-    def artefacts(self, manifest: str) -> list["Location"]:
-        """Return the artefacts with such a description in this folder of a bucket; none of a local folder."""
+    def artifacts(self, manifest: str) -> list["Location"]:
+        """Return the artifacts with such a description in this folder of a bucket; none of a local folder."""
         if not self.in_bucket:
             return []
         parts = [name.split("/") for name in files_below(self.uri)]
@@ -235,7 +235,7 @@ class Location(os.PathLike[str]):
         return [self / name for name in sorted(names) if not name.startswith(".")]
 
     def file(self, name: str) -> str:
-        """Return the path or URI of a file of this artefact, for people: in a bucket the committed folder has it."""
+        """Return the path or URI of a file of this artifact, for people: in a bucket the committed folder has it."""
         if not self.in_bucket:
             return str(self.path / name)
         found = self.committed()
@@ -245,7 +245,7 @@ class Location(os.PathLike[str]):
     def new_folder(self, complete: str) -> Iterator[Path]:
         """Do what `atomic_files.new_folder` does, after committing the folder to the bucket.
 
-        If another process committed the same artefact first, that one is kept.
+        If another process committed the same artifact first, that one is kept.
         """
         if not self.in_bucket:
             with atomic_files.new_folder(self.path, complete) as folder:
@@ -266,7 +266,7 @@ class Location(os.PathLike[str]):
         self.fetch(complete)
 
     def commit(self, folder: Path, manifest: str) -> bool:
-        """Commit a complete folder, which nobody writes to any more, as this artefact in the bucket.
+        """Commit a complete folder, which nobody writes to any more, as this artifact in the bucket.
 
         Returns False if one with another description was committed before. When it fails, the next attempt goes on
         with what was sent.
@@ -299,7 +299,7 @@ class Location(os.PathLike[str]):
                 raise TransientError(f"{self}/{folder}/{name} is not what was sent; try again")
 
     def publish(self, folder: str, files: dict[str, dict[str, Any]], manifest: str) -> bool:
-        """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artefact in the bucket.
+        """Make complete files of a folder within this one, each with `bytes` and `sha256`, this artifact in the bucket.
 
         Returns False if one with another description was committed before.
         """
@@ -316,12 +316,12 @@ class Location(os.PathLike[str]):
         return _read_committed(self.uri, found[0]) if found else None
 
     def _committed_sha256(self, name: str) -> str | None:
-        """Return the sha256 of a file of the committed artefact; None if none is committed."""
+        """Return the sha256 of a file of the committed artifact; None if none is committed."""
         found = self.committed()
         return found[1].get(name, (0, ""))[1] if found else None
 
     def remove(self) -> None:
-        """Remove an artefact from the bucket: first `committed.json`, then its files."""
+        """Remove an artifact from the bucket: first `committed.json`, then its files."""
         for stored in sorted(buckets.below(self.uri), key=lambda each: each.uri != f"{self}/{COMMITTED}"):
             buckets.delete(stored)
 
@@ -331,7 +331,7 @@ class Location(os.PathLike[str]):
             buckets.require_writable(self.parent.uri)
 
     def _committed(self, manifest: str) -> dict[str, tuple[Stored, str]] | None:
-        """Return the artefact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
+        """Return the artifact's files in the bucket with their sha256, empty if unknown; None if it is incomplete."""
         found = self.committed()
         if found is None:
             plain = {name: (stored, "") for name, stored in files_below(self.uri).items()}

@@ -94,7 +94,7 @@ def starts_a_record(head: bytes) -> bool:
 
 
 def encode_example(image: bytes, label: int) -> bytes:
-    """Serialise one `tf.train.Example` with the features `image` and `label`, always in that order."""
+    """Serialize one `tf.train.Example` with the features `image` and `label`, always in that order."""
     before, after = _around_image(len(image), label)
     return before + image + after
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from components.core.artifacts import datasets
 from components.core.artifacts.evaluations import FAILED, HELD, PASSED, PROMOTE, follows
-from components.core.metrics import neighbours
+from components.core.metrics import neighbors
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.champion import Champion
@@ -35,7 +35,7 @@ class Scores:
     values: dict[str, float | None]  # by name; None for what could not be computed
     measured: dict[str, Measured] = dataclasses.field(default_factory=dict)  # by the name of the rule on it
     blocks: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)  # kernel distances, by space
-    overlap: neighbours.Overlap | None = None  # with the test images, in the first space
+    overlap: neighbors.Overlap | None = None  # with the test images, in the first space
     shares: np.ndarray | None = None  # of each group of images, [groups]
     count: int = 0  # images that the shares are of
     # Up to 16 samples that are closest to a training image, and that image: indices, int64 [n].
@@ -70,7 +70,7 @@ def judge(
     champion: Champion | None,
     *,
     floor_errors: Mapping[str, float | None],
-    labelled: bool,
+    labeled: bool,
     checkpoint_digest: str,
     image: datasets.ImageShape,
     uncertified: str = "",
@@ -81,13 +81,13 @@ def judge(
     Args:
         champion: Scored in the same run; None only if the registry certainly has none.
         floor_errors: Standard error of the kernel distance of real images in each space, the most important first.
-        labelled: Whether the images have classes, so that there must be scores of classes.
+        labeled: Whether the images have classes, so that there must be scores of classes.
         uncertified: Why the spaces have no certificate; empty if they have.
         remarks: Sentences to add to the reasons.
     """
     rules = _integrity(model)
     if config.distance_limit:
-        rules += _within(config, model.measured, list(floor_errors), labelled)
+        rules += _within(config, model.measured, list(floor_errors), labeled)
     else:
         rules.append(_fact("limits", "are not set", "limits to keep to"))
     if uncertified:
@@ -96,7 +96,7 @@ def judge(
         rules.append(_fact("feature space", f"is uncertified: {uncertified}", expected, outcome))
     if champion is not None:
         unable = incomparable(champion, checkpoint_digest, image)
-        rules += [unable] if unable else _against(champion, model, floor_errors, labelled)
+        rules += [unable] if unable else _against(champion, model, floor_errors, labeled)
     verdict = follows([rule.outcome for rule in rules])
     missing = _missing(model)  # the rule on all scores names them already
     broken = [rule for rule in rules if rule.outcome != PASSED and (rule.value is not None or rule.rule not in missing)]
@@ -136,7 +136,7 @@ def _integrity(model: Scores) -> list[Rule]:
     ]
 
 
-def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: list[str], labelled: bool) -> list[Rule]:
+def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: list[str], labeled: bool) -> list[Rule]:
     """The limits: on distances in every space, on collapse in the first, on classes if there are any, on copies."""
     recall, coverage = (f"{name_of(score, spaces[0], spaces)} against real images" for score in ("recall", "coverage"))
     of_classes = [
@@ -148,14 +148,14 @@ def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: li
         *(_at_most(name_of("fcd_corrected", space, spaces), measured, config.distance_limit) for space in spaces),
         _at_least(recall, measured, config.recall_limit),
         _at_least(coverage, measured, config.coverage_limit),
-        *(of_classes if labelled else []),
+        *(of_classes if labeled else []),
         _at_least("distinct_share", measured, config.distinct_share_limit),
         _at_most("copy_share", measured, config.copy_share_limit),
         _at_most("copy_nearness", measured, config.copy_nearness_limit),
     ]
 
 
-def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float | None], labelled: bool) -> list[Rule]:
+def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float | None], labeled: bool) -> list[Rule]:
     """Not worse than the champion in any space, not less diverse, and better in at least one space."""
     if champion.blocks is None:
         return [_fact("champion", "has no score", "to be compared with")]
@@ -173,7 +173,7 @@ def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float
     less = {f"{score} less the champion's": difference for score, difference in champion.differences.items()}
     for score in ("recall", "coverage"):
         rules.append(_at_least(f"{name_of(score, spaces[0], spaces)} less the champion's", less, -_LESS_DIVERSE))
-    if labelled:
+    if labeled:
         rules.append(_at_most("class_distance less the champion's", less, _LESS_BALANCED))
     outcome = PASSED if best.high < 0 else HELD
     limit = f"below 0, to be better than version {champion.version}"

@@ -58,7 +58,7 @@ _LABELS = {
         "The generator copies training images. Add images, or train with --augmentation geometric.",
     ),
     "copy_nearness": (
-        "No memorising",
+        "No memorizing",
         "Probability that a sample is nearer to training images than a test image is; 0.5 for new images.",
         "The generator copies training images. Add images, or train with --augmentation geometric.",
     ),

@@ -115,13 +115,13 @@ def wasserstein_estimates(
     count = min(config.sample_count, _CRITIC_SAMPLES)
     labels = samples.draw_labels(generator, count, config.seed)
 
-    def drawn() -> Iterator[critic.Labelled]:
+    def drawn() -> Iterator[critic.Labeled]:
         at = 0
         for batch, _ in samples.draw(generator, image, count, config.seed):
             yield batch, None if labels is None else labels[at : at + len(batch)].numpy()
             at += len(batch)
 
-    def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labelled:
+    def some(split: tuple[np.ndarray, np.ndarray]) -> critic.Labeled:
         chosen = np.random.default_rng(config.seed).permutation(len(split[0]))[: config.sample_count]
         return split[0][chosen], split[1][chosen] if classes else None
 

@@ -1,4 +1,4 @@
-"""Whether the critic has learnt training images by heart: its scores of training images, test images and samples."""
+"""Whether the critic has learned training images by heart: its scores of training images, test images and samples."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,11 @@ from components.core.networks import gan
 
 _BATCH = 500
 
-Labelled = tuple[np.ndarray, np.ndarray | None]  # images uint8 [n, height, width, channels]; labels int32 [n], or None
+Labeled = tuple[np.ndarray, np.ndarray | None]  # images uint8 [n, height, width, channels]; labels int32 [n], or None
 
 
 def gaps(
-    critic: keras.Model, classes: int, samples: Iterable[Labelled], train: Labelled, test: Labelled
+    critic: keras.Model, classes: int, samples: Iterable[Labeled], train: Labeled, test: Labeled
 ) -> dict[str, float]:
     """Measure how much higher the critic scores real images than samples.
 
@@ -24,7 +24,7 @@ def gaps(
     Returns:
         wasserstein_estimate_train, wasserstein_estimate_test: Mean score of the real images less that of the samples.
         wasserstein_estimate_error: Standard error of the latter.
-        critic_overfit: Share of the training gap that the test gap lacks; about 0 unless it memorised images.
+        critic_overfit: Share of the training gap that the test gap lacks; about 0 unless it memorized images.
     """
     score = tf.function(lambda inputs: critic(inputs, training=False)[:, 0], reduce_retracing=True)
 

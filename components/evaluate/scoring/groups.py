@@ -16,15 +16,15 @@ class Groups:
 
     kind: str  # `class` for those of a classifier, `bin` for those of a clustering
     count: int
-    centres: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
+    centers: np.ndarray | None = None  # of the bins, float64 [bins, k] in the first space; None for classes
 
     def of(self, features: np.ndarray, logits: np.ndarray | None) -> np.ndarray:
         """The group of each image, int64 [n], by its features [n, k] in the first space or its logits [n, classes]."""
-        if self.centres is None:
+        if self.centers is None:
             if logits is None:
                 raise AssertionError("classes need logits")
             return logits.argmax(axis=1)
-        return scipy.cluster.vq.vq(features, self.centres)[0].astype(np.int64)
+        return scipy.cluster.vq.vq(features, self.centers)[0].astype(np.int64)
 
     def shares(self, members: np.ndarray) -> np.ndarray:
         """Share of each group among the groups of images: [n] to [count], summing to 1."""
@@ -39,5 +39,5 @@ def fit_bins(features: np.ndarray, seed: int) -> Groups:
     with warnings.catch_warnings():
         # An empty bin has no share, and so no weight.
         warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
-        centres, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
-    return Groups("bin", len(centres), centres)
+        centers, _ = scipy.cluster.vq.kmeans2(features, count, minit="++", seed=np.random.default_rng(seed))
+    return Groups("bin", len(centers), centers)

@@ -29,7 +29,7 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
     """Draw samples, rounded to pixels so that they are compared with real images on equal terms.
 
     Two generators with latents of one size get the same latents from a seed. Yields batches uint8
-    [n, height, width, channels], each with how many of its samples have a pixel that is not finite; such are grey.
+    [n, height, width, channels], each with how many of its samples have a pixel that is not finite; such are gray.
     """
     latents, labels = _latents(generator, count, seed), draw_labels(generator, count, seed)
     batch = min(_BATCH_AT_MOST, max(1, _BATCH_PIXELS // (image.height * image.width)))

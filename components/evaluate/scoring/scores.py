@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from components.core.errors import DataError
-from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.reporting.metric_labels import name_of
 from components.evaluate.judging import intervals
 from components.evaluate.judging.intervals import Measured
@@ -77,7 +77,7 @@ class Reference:
 
     embedding: feature_spaces.FeatureSpaces
     seed: int  # decides the halves that standard errors are taken from
-    real: dict[str, neighbours.Balls]  # around the features of the test images, by the name of the space
+    real: dict[str, neighbors.Balls]  # around the features of the test images, by the name of the space
     groups: groups.Groups  # classes, or bins without classes
     members: np.ndarray  # the group of each test image, as the embedding sees it
     pixels: tuple[Measured, Measured]  # mean and standard deviation in the test images, each at half the level
@@ -170,13 +170,13 @@ def measure_reference(
     reference = Reference(
         embedding=embedding,
         seed=seed,
-        real={name: neighbours.make_balls(features) for name, features in test.features.items()},
+        real={name: neighbors.make_balls(features) for name, features in test.features.items()},
         groups=found_groups,
         members=found_groups.of(test.features[first], test.logits),
         pixels=test.pixels,
         searched=np.arange(len(train.digests)),
         train=train.features[first],
-        held_out=neighbours.nearest(test.features[first], train.features[first])[0],
+        held_out=neighbors.nearest(test.features[first], train.features[first])[0],
         floor={},
         noise={},
     )
@@ -192,7 +192,7 @@ def score(reference: Reference, samples: Iterable[np.ndarray], what: str, labels
 def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
     """Score samples that were seen with the embedding of the reference.
 
-    The first samples, as many as there are real images, are compared by distance and neighbours. Copies are searched
+    The first samples, as many as there are real images, are compared by distance and neighbors. Copies are searched
     for among at least 2,000; groups and duplicates are those of all.
     """
     if not seen.finite:
@@ -202,10 +202,10 @@ def score_seen(reference: Reference, seen: Seen, labels: np.ndarray | None = Non
     if labels is not None and seen.logits is not None:
         found.values["class_accuracy"] = float(np.mean(seen.logits.argmax(axis=1) == labels))
     among = seen.features[reference.spaces[0]][: max(reference.count, _COPIES_AMONG)]
-    distances, originals = neighbours.nearest(among, reference.train)
+    distances, originals = neighbors.nearest(among, reference.train)
     nearness = intervals.chance_of_less(distances, reference.held_out)
-    share = intervals.share_below(distances, reference.held_out, neighbours.TAIL)
-    copy_z = neighbours.copy_z(distances, reference.held_out)
+    share = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
+    copy_z = neighbors.copy_z(distances, reference.held_out)
     found.values.update(copy_z=copy_z, copy_nearness=nearness.value, copy_share=share.value)
     found.measured.update(copy_nearness=nearness, copy_share=share)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
@@ -231,8 +231,8 @@ def _measure(reference: Reference, seen: Seen) -> Scores:
     scores: ByName = {}
     measured, blocks, overlaps = {}, {}, {}
     for space in reference.spaces:
-        drawn, real = neighbours.make_balls(seen.features[space][: reference.count]), reference.real[space]
-        overlaps[space] = overlap = neighbours.overlap(drawn, real)
+        drawn, real = neighbors.make_balls(seen.features[space][: reference.count]), reference.real[space]
+        overlaps[space] = overlap = neighbors.overlap(drawn, real)
         kernel = set_distances.kernel_distances(drawn.features, real.features)
         blocks[space] = [float(value) for value in kernel]
         kcd, kcd_error = set_distances.mean_and_error(kernel)

@@ -1,4 +1,4 @@
-"""Bytes of an image file, or pixels as stored, to pixels of the shape and colour asked for. Pure functions.
+"""Bytes of an image file, or pixels as stored, to pixels of the shape and color asked for. Pure functions.
 
 NumPy is imported for 16 bit alone, so that processes that decode start in half the time.
 """
@@ -43,8 +43,8 @@ class UndecodableImage(Exception):
 def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
     """Decodes a PNG, JPEG or WebP file.
 
-    The content decides the kind, not the name. EXIF orientation is applied; transparency lies on white; 16 bit grey is
-    scaled, not clipped; colours are as stored, without colour management. A JPEG file is decoded at a half, a quarter
+    The content decides the kind, not the name. EXIF orientation is applied; transparency lies on white; 16 bit gray is
+    scaled, not clipped; colors are as stored, without color management. A JPEG file is decoded at a half, a quarter
     or an eighth of its size (libjpeg's DCT scaling) where that has `JPEG_OVERSAMPLING` times the size asked for.
 
     Args:
@@ -87,12 +87,12 @@ def of_16_bit(values: "np.ndarray") -> "np.ndarray":
 
 
 def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | None = None) -> Image.Image:
-    """Brings an 8-bit image to a shape: grey as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
+    """Brings an 8-bit image to a shape: gray as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
     Args:
         image: Mode L or RGB.
         shape: The shape asked for.
-        resize: `fill` covers it and crops the centre, `fit` goes inside it and pads with black, `pad` does so without
+        resize: `fill` covers it and crops the center, `fit` goes inside it and pads with black, `pad` does so without
             enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect.
         picture: What to take of the image; all of it if None.
     """
@@ -221,14 +221,14 @@ def _upright_8_bit(image: Image.Image) -> Image.Image:
     image.load()  # what says it may come after the pixels
     if not _SAYING_ORIENTATION.isdisjoint(image.info):  # to look into nothing takes long for so small an image
         ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
-    if image.mode.startswith("I"):  # 16 bit grey: Pillow's own conversion clips at 255
+    if image.mode.startswith("I"):  # 16 bit gray: Pillow's own conversion clips at 255
         import numpy as np
 
         values = np.asarray(image)
-        grey = of_16_bit(values)
+        gray = of_16_bit(values)
         if "transparency" in image.info:  # one value that stands for nothing there
-            grey[values == image.info["transparency"]] = 255
-        return Image.fromarray(grey)
+            gray[values == image.info["transparency"]] = 255
+        return Image.fromarray(gray)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

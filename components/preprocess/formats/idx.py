@@ -23,7 +23,7 @@ from components.preprocess.formats.stacks import Example, Stack, open_unpacked
 _BYTES_TYPE = 0x08
 _MOST_UNPACKED = 1032  # bytes that deflate can make of one
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
-# github.com/zalandoresearch/fashion-mnist, "Labels"; recognised by the sha256 of the training labels.
+# github.com/zalandoresearch/fashion-mnist, "Labels"; recognized by the sha256 of the training labels.
 FASHION_MNIST_CLASSES = [
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 ]  # fmt: skip

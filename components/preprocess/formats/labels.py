@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Where each image of a source belongs."""
 
     place_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
@@ -58,7 +58,7 @@ class Labelled:
             yield split, label_of[class_name]
 
 
-def labelled(place: str, names: Rows[str] | list[str], table: Table | None = None) -> Labelled:
+def labeled(place: str, names: Rows[str] | list[str], table: Table | None = None) -> Labeled:
     """Find the splits and the classes of the images of a source, given by their paths within it.
 
     Classes that are all numbers are in their order, others in that of their names.
@@ -87,7 +87,7 @@ def labelled(place: str, names: Rows[str] | list[str], table: Table | None = Non
     if "train" not in counts:
         expected = "in a folder `train`" if table is None else "to train on"
         raise DataError(f"{place} has images for {' and '.join(counts)} but none {expected}")
-    return Labelled(place_of, classes, counts)
+    return Labeled(place_of, classes, counts)
 
 
 def parsed(name: str, content: bytes) -> Table:

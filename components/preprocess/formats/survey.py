@@ -135,10 +135,10 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"the images of all splits must have one shape: {described}")
-    unlabelled = next((stack.name for stack in found if not stack.values), "")
+    unlabeled = next((stack.name for stack in found if not stack.values), "")
     values = sorted({value for stack in found for value in stack.values})
-    if values and unlabelled:
-        raise DataError(f"{place} has labels, but none for {unlabelled}; add them, or take all labels away")
+    if values and unlabeled:
+        raise DataError(f"{place} has labels, but none for {unlabeled}; add them, or take all labels away")
     counts: dict[str, int] = {}
     for stack in found:
         counts[stack.split] = counts.get(stack.split, 0) + stack.count
@@ -159,7 +159,7 @@ def _survey_stacks(place: str, kind: str, found: Sequence[Stack]) -> Survey:
 def _survey_images(place: str, listing: Listing) -> Survey:
     names = listing.names
     table = label_files.beside(listing.labels)
-    found = labels.labelled(place, names, table)
+    found = labels.labeled(place, names, table)
     empty = _folders_without_images(place, names) if found.classes and table is None else []
     if empty:
         shown = ", ".join(empty[:_NAMES_SHOWN])
@@ -171,13 +171,13 @@ def _survey_images(place: str, listing: Listing) -> Survey:
 class ImageParts:
     """The parts of a source of image files, made while they are iterated, as there may be more than memory holds."""
 
-    def __init__(self, files: Rows[SourceFile], labelled: labels.Labelled) -> None:
-        self._files, self._labelled = files, labelled
+    def __init__(self, files: Rows[SourceFile], labeled: labels.Labeled) -> None:
+        self._files, self._labeled = files, labeled
 
     def __iter__(self) -> Iterator[ImagesPart]:
         files = iter(self._files)
         while some := [*itertools.islice(files, IMAGES_AT_ONCE)]:
-            places = self._labelled.each(file.name for file in some)
+            places = self._labeled.each(file.name for file in some)
             yield ImagesPart(tuple((file, *place) for file, place in zip(some, places, strict=True)))
 
 
@@ -211,7 +211,7 @@ def _survey_archives(place: str, listing: Listing) -> Survey:
         # Archives may hold images of one path: what each says is of its own.
         table = _table_of_archives(place, held, path_of, labels.has_split_folders(names))
         names = [f"{each.file.name}/{path_of(each.file, image.name)}" for each in held for image in each.images]
-    found = labels.labelled(place, names, table)
+    found = labels.labeled(place, names, table)
     split_and_label, parts = found.each(names), list[Part]()
     for file, members, _ in held:
         images = [(member, *next(split_and_label)) for member in members]

@@ -59,7 +59,7 @@ def _examples(file: SourceFile) -> Iterator[Example]:
 
 
 def parsed(record: bytes, where: str) -> Example:
-    """Return the image file and the label of a serialised `tf.train.Example`; a label below 0 stands for none."""
+    """Return the image file and the label of a serialized `tf.train.Example`; a label below 0 stands for none."""
     try:
         features = tfrecord.Example.FromString(record).features.feature
     except DecodeError:

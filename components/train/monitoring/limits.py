@@ -20,7 +20,7 @@ class Diagnostics:
     gradient_norm: float  # mean norm of the critic's gradient at interpolates; 1 or slightly more in a good critic
     gradient_norm_deviation: float  # its standard deviation
     # The norm less the best one for this gap, 1 + W / (2 penalty_weight), where W is the gap over the norm: for c times
-    # as steep a critic the penalised gap is c W - penalty_weight (c - 1)^2.
+    # as steep a critic the penalized gap is c W - penalty_weight (c - 1)^2.
     excess_slope: float
     penalty_share: float  # the weighted penalty over the magnitude of the critic's gap
     wasserstein_estimate: float  # mean score of real images less that of drawn ones

@@ -23,7 +23,7 @@ _NAMES = ("gradient_norm", "penalty", "wasserstein_estimate", "real_score")
 _DOUBTS = "watch/doubts"
 _IMAGES = 512  # real ones, of each split, and drawn ones
 
-Labelled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, channels], labels int32 [n]
+Labeled = tuple[np.ndarray, np.ndarray]  # images uint8 [n, height, width, channels], labels int32 [n]
 
 
 class Monitor:
@@ -117,13 +117,13 @@ class Monitor:
             critic_overfit=overfit,
         )
 
-    def _mean_score(self, images: Labelled) -> float:
+    def _mean_score(self, images: Labeled) -> float:
         labels = tf.constant(images[1]) if self._classes else None
         pixels = gan.to_unit_range(tf.constant(images[0]))
         return float(tf.reduce_mean(self._score(gan.with_labels(pixels, labels, self._classes))))
 
 
-def _some(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labelled:
+def _some(split: tuple[Images | np.ndarray, np.ndarray], seed: int) -> Labeled:
     chosen = np.random.default_rng(seed).permutation(len(split[0]))[:_IMAGES]
     return split[0][chosen], split[1][chosen]
 

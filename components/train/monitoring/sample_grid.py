@@ -21,8 +21,8 @@ class SampleGrid:
         latents = tf.random.stateless_normal([count, config.latent_size], [config.seed, 0], alg="philox")
         self._inputs, self._columns = latents, 0  # 0: nearly square
         if network.classes:
-            labelled = conditioning.rows_by_class(latents, network.classes)
-            self._inputs, self._columns = gan.with_labels(*labelled, network.classes), count
+            labeled = conditioning.rows_by_class(latents, network.classes)
+            self._inputs, self._columns = gan.with_labels(*labeled, network.classes), count
 
     def write(self, generator: keras.Model, folder: Path, step: int) -> None:
         """Write the samples of a step below the training's folder, as PNG."""

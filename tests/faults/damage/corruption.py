@@ -1,4 +1,4 @@
-"""Artefacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
+"""Artifacts with bits of each byte flipped, and cut at each length: the project's readers notice before any use.
 
 A file that a manifest names is guarded by its sha256. A manifest, the champion, a source index and a cached result have
 to guard themselves, even if their reader expects no digest.
@@ -24,8 +24,8 @@ from tests.inputs import artifacts
 
 
 @dataclasses.dataclass(frozen=True)
-class Artefact:
-    """One kind of artefact."""
+class Artifact:
+    """One kind of artifact."""
 
     make: Callable[[Path], object]  # makes one in an empty folder
     part: str  # which of the files there are looked at, as for `Path.glob`
@@ -93,29 +93,29 @@ def _publish(folder: Path) -> None:
 _PARTS = {"stage": "train", "code": "c", "settings": {"steps": 2}, "inputs": {}}
 
 
-ARTEFACTS = {
-    "shard": Artefact(_make_dataset, "*.tfrecord", _read_dataset),
-    "dataset.json": Artefact(_make_dataset, datasets.MANIFEST, _read_dataset),
-    "checkpoint's state": Artefact(_make_checkpoint, "*/state.npz", _read_checkpoint),
-    "checkpoint.json": Artefact(_make_checkpoint, f"*/{checkpoints.MANIFEST}", _read_checkpoint),
-    "embedding's files": Artefact(_make_embedding, "*[!j][!s][!o][!n]", _read_embedding),
-    "embedding.json": Artefact(_make_embedding, embeddings.MANIFEST, _read_embedding),
-    "evaluation's files": Artefact(_publish, "1/evaluation/[!v]*", _read_evaluation),
-    "verdict.json": Artefact(_publish, f"1/evaluation/{evaluations.MANIFEST}", _read_evaluation),
-    "model's files": Artefact(_publish, "registry/versions/1/**/[!MCe]*", writers.read_registry),
-    "model's card": Artefact(_publish, "registry/versions/1/CARD.md", writers.read_registry),
-    "MANIFEST.json": Artefact(_publish, "registry/versions/1/MANIFEST.json", writers.read_registry),
-    "MANIFEST.json alone": Artefact(
+ARTIFACTS = {
+    "shard": Artifact(_make_dataset, "*.tfrecord", _read_dataset),
+    "dataset.json": Artifact(_make_dataset, datasets.MANIFEST, _read_dataset),
+    "checkpoint's state": Artifact(_make_checkpoint, "*/state.npz", _read_checkpoint),
+    "checkpoint.json": Artifact(_make_checkpoint, f"*/{checkpoints.MANIFEST}", _read_checkpoint),
+    "embedding's files": Artifact(_make_embedding, "*[!j][!s][!o][!n]", _read_embedding),
+    "embedding.json": Artifact(_make_embedding, embeddings.MANIFEST, _read_embedding),
+    "evaluation's files": Artifact(_publish, "1/evaluation/[!v]*", _read_evaluation),
+    "verdict.json": Artifact(_publish, f"1/evaluation/{evaluations.MANIFEST}", _read_evaluation),
+    "model's files": Artifact(_publish, "registry/versions/1/**/[!MCe]*", writers.read_registry),
+    "model's card": Artifact(_publish, "registry/versions/1/CARD.md", writers.read_registry),
+    "MANIFEST.json": Artifact(_publish, "registry/versions/1/MANIFEST.json", writers.read_registry),
+    "MANIFEST.json alone": Artifact(
         _publish, "1/model/MANIFEST.json", lambda folder: models.Description.of(folder / "1/model")
     ),
-    "champion.json": Artefact(_publish, "registry/champion.json", writers.read_registry),
-    "cached result": Artefact(
+    "champion.json": Artifact(_publish, "registry/champion.json", writers.read_registry),
+    "cached result": Artifact(
         lambda folder: Cache(folder).keep("train", _PARTS, {"keras": "3"}, {"checkpoint_digest": "d"}, 1),
         "cache/**/*.json",
         lambda folder: Cache(folder).look_up("train", _PARTS, {}).outputs,
         optional=True,
     ),
-    "source's index": Artefact(
+    "source's index": Artifact(
         writers.BY_NAME["source's index"].prepare, "index/*.index", writers.read_index, optional=True
     ),
 }
@@ -131,30 +131,30 @@ def damages(content: bytes, every: int = 1, bits: Sequence[int] = ()) -> Iterato
 
 @quiet()
 def damage_everywhere(kind: str, folder: Path, every: int = 1, bits: Sequence[int] = ()) -> Counts:
-    """Damage each file of one of ARTEFACTS in each way of `damages`, in an empty folder, and read the artefact."""
-    counts, artefact = Counts(), ARTEFACTS[kind]
+    """Damage each file of one of ARTIFACTS in each way of `damages`, in an empty folder, and read the artifact."""
+    counts, artifact = Counts(), ARTIFACTS[kind]
     folder.mkdir(parents=True)
-    artefact.make(folder)
-    whole = repr(artefact.read(folder))
-    for path in sorted(path for path in folder.glob(artefact.part) if path.is_file()):
+    artifact.make(folder)
+    whole = repr(artifact.read(folder))
+    for path in sorted(path for path in folder.glob(artifact.part) if path.is_file()):
         content = path.read_bytes()
         for damage, left in (*damages(content, every, bits), ("made longer", content + b"\n")):
             path.write_bytes(left)
-            problem = _problem_of(artefact, folder, path.name, whole)
+            problem = _problem_of(artifact, folder, path.name, whole)
             counts.add(left != content, f"{kind}, {path.name}, {damage}: {problem}" if problem else "")
         path.write_bytes(content)
-    assert repr(artefact.read(folder)) == whole
+    assert repr(artifact.read(folder)) == whole
     return counts
 
 
-def _problem_of(artefact: Artefact, folder: Path, name: str, whole: str) -> str:
+def _problem_of(artifact: Artifact, folder: Path, name: str, whole: str) -> str:
     try:
-        found = artefact.read(folder)
+        found = artifact.read(folder)
     except DataError as error:
         logged = str(error)
         return "" if name in logged and logged.isprintable() else f"its message is {logged!r}"
     except Exception as error:
         return f"it is no error for the user: {type(error).__name__}: {error}"
-    if artefact.optional and (not found or repr(found) == whole):
+    if artifact.optional and (not found or repr(found) == whole):
         return ""
     return f"it is taken for {found!r}"[:300]

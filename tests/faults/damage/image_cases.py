@@ -45,24 +45,24 @@ def chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
-def png_of(width: int, height: int, bits: int, colour: int, data: bytes, *extra: bytes, interlace: int = 0) -> bytes:
+def png_of(width: int, height: int, bits: int, color: int, data: bytes, *extra: bytes, interlace: int = 0) -> bytes:
     """A PNG file by the specification, of rows that are compressed; Pillow does not write all kinds."""
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, interlace))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlace))
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(extra) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-def png(values: np.ndarray, colour: int, *extra: bytes, interlace: int = 0) -> bytes:
+def png(values: np.ndarray, color: int, *extra: bytes, interlace: int = 0) -> bytes:
     rows = (b"\0" + row.astype(row.dtype.newbyteorder(">")).tobytes() for row in values)
     height, width, bits = *values.shape[:2], 8 * values.itemsize
-    return png_of(width, height, bits, colour, zlib.compress(b"".join(rows)), *extra, interlace=interlace)
+    return png_of(width, height, bits, color, zlib.compress(b"".join(rows)), *extra, interlace=interlace)
 
 
-def blank_png(side: int, colour: int, bits: int, *extra: bytes) -> bytes:
+def blank_png(side: int, color: int, bits: int, *extra: bytes) -> bytes:
     """A large PNG file of zeros, made a row at a time."""
-    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
     packer, row = zlib.compressobj(1), bytes(1 + side * channels * bits // 8)
     data = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
-    return png_of(side, side, bits, colour, data, *extra)
+    return png_of(side, side, bits, color, data, *extra)
 
 
 def sized(width: int, height: int) -> bytes:
@@ -76,15 +76,15 @@ def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def one_colour(mode: str, colour: tuple[int, ...], kind: str, **options: Any) -> bytes:
-    return saved(Image.new(mode, (16, 16), colour), kind, quality=100, **options)
+def one_color(mode: str, color: tuple[int, ...], kind: str, **options: Any) -> bytes:
+    return saved(Image.new(mode, (16, 16), color), kind, quality=100, **options)
 
 
 def animated(kind: str) -> bytes:
     return saved(Image.fromarray(NOISE), kind, save_all=True, append_images=[Image.fromarray(NOISE[::-1])])
 
 
-def grey(values: np.ndarray) -> np.ndarray:
+def gray(values: np.ndarray) -> np.ndarray:
     return np.repeat(values[..., None], 3, axis=2)
 
 
@@ -101,8 +101,8 @@ def ycck(file: bytes) -> bytes:
 
 def rgb_of_ycck(y: int, cb: int, cr: int, k: int) -> np.ndarray:
     """By Adobe's Technical Note 5116: YCbCr is made of 255 minus each of C, M, Y, which like K are stored inverted."""
-    colours = [y + 1.402 * (cr - 128), y - 0.344136 * (cb - 128) - 0.714136 * (cr - 128), y + 1.772 * (cb - 128)]
-    return (255 - np.clip(colours, 0, 255)) * k / 255
+    colors = [y + 1.402 * (cr - 128), y - 0.344136 * (cb - 128) - 0.714136 * (cr - 128), y + 1.772 * (cb - 128)]
+    return (255 - np.clip(colors, 0, 255)) * k / 255
 
 
 @functools.cache
@@ -127,45 +127,45 @@ GIF = saved(Image.fromarray(NOISE), "GIF")
 ALPHA = LEVELS.astype(np.uint8)
 SHORT = "cannot be decoded: "
 CASES: dict[str, Case] = {
-    "PNG, 8 bit grey": Case(lambda: png(ALPHA, 0), grey(LEVELS)),
-    "PNG, 8 bit colour": Case(lambda: png(NOISE, 2), NOISE),
-    "PNG, 16 bit grey": Case(lambda: png(RAMP, 0), grey(LEVELS)),
-    "PNG, 16 bit grey, one value transparent": Case(
+    "PNG, 8 bit gray": Case(lambda: png(ALPHA, 0), gray(LEVELS)),
+    "PNG, 8 bit color": Case(lambda: png(NOISE, 2), NOISE),
+    "PNG, 16 bit gray": Case(lambda: png(RAMP, 0), gray(LEVELS)),
+    "PNG, 16 bit gray, one value transparent": Case(
         lambda: png(RAMP, 0, chunk(b"tRNS", struct.pack(">H", RAMP[2, 3]))),
-        grey(np.where(LEVELS[2, 3] == LEVELS, 255, LEVELS)),
+        gray(np.where(LEVELS[2, 3] == LEVELS, 255, LEVELS)),
     ),
-    "PNG, 16 bit colour": Case(lambda: png(grey(RAMP), 2), grey(LEVELS)),
-    "PNG, 16 bit grey with alpha": Case(lambda: png(np.dstack([RAMP, np.full_like(RAMP, 65535)]), 4), grey(LEVELS)),
-    "PNG, 16 bit colour with alpha": Case(
-        lambda: png(np.dstack([grey(RAMP), RAMP[::-1]]), 6), on_white(grey(LEVELS), LEVELS[::-1]), 1
+    "PNG, 16 bit color": Case(lambda: png(gray(RAMP), 2), gray(LEVELS)),
+    "PNG, 16 bit gray with alpha": Case(lambda: png(np.dstack([RAMP, np.full_like(RAMP, 65535)]), 4), gray(LEVELS)),
+    "PNG, 16 bit color with alpha": Case(
+        lambda: png(np.dstack([gray(RAMP), RAMP[::-1]]), 6), on_white(gray(LEVELS), LEVELS[::-1]), 1
     ),
-    "PNG, 8 bit colour with alpha": Case(lambda: png(np.dstack([NOISE, ALPHA]), 6), on_white(NOISE, LEVELS), 1),
-    "PNG, 8 bit grey with alpha": Case(
-        lambda: png(np.dstack([ALPHA[::-1], ALPHA]), 4), on_white(grey(LEVELS[::-1]), LEVELS), 1
+    "PNG, 8 bit color with alpha": Case(lambda: png(np.dstack([NOISE, ALPHA]), 6), on_white(NOISE, LEVELS), 1),
+    "PNG, 8 bit gray with alpha": Case(
+        lambda: png(np.dstack([ALPHA[::-1], ALPHA]), 4), on_white(gray(LEVELS[::-1]), LEVELS), 1
     ),
     "PNG, palette with transparency": Case(
         lambda: png(ALPHA, 3, chunk(b"PLTE", NOISE.tobytes()), chunk(b"tRNS", bytes(range(256)))),
         on_white(NOISE, LEVELS),
         1,
     ),
-    "PNG, 1 bit": Case(lambda: saved(Image.fromarray(LEVELS % 3 == 0), "PNG"), grey(np.where(LEVELS % 3 == 0, 255, 0))),
+    "PNG, 1 bit": Case(lambda: saved(Image.fromarray(LEVELS % 3 == 0), "PNG"), gray(np.where(LEVELS % 3 == 0, 255, 0))),
     "PNG, interlaced": Case(lambda: png(NOISE[:1, :1], 2, interlace=1), NOISE[0, 0]),
     "PNG named .jpg": Case(lambda: png(NOISE, 2), NOISE),
-    "JPEG, grey": Case(lambda: saved(Image.fromarray(ALPHA), "JPEG", quality=100), grey(LEVELS), 2),
-    "JPEG, progressive": Case(lambda: one_colour("RGB", (200, 30, 90), "JPEG", progressive=True), [200, 30, 90], 2),
-    "JPEG, CMYK": Case(lambda: one_colour("CMYK", (255, 0, 0, 0), "JPEG"), [0, 255, 255], 2),
+    "JPEG, gray": Case(lambda: saved(Image.fromarray(ALPHA), "JPEG", quality=100), gray(LEVELS), 2),
+    "JPEG, progressive": Case(lambda: one_color("RGB", (200, 30, 90), "JPEG", progressive=True), [200, 30, 90], 2),
+    "JPEG, CMYK": Case(lambda: one_color("CMYK", (255, 0, 0, 0), "JPEG"), [0, 255, 255], 2),
     "JPEG, CMYK as Adobe inverts it": Case(
-        lambda: one_colour("CMYK", (51, 102, 0, 51), "JPEG"), [204 * 0.8, 153 * 0.8, 204], 3
+        lambda: one_color("CMYK", (51, 102, 0, 51), "JPEG"), [204 * 0.8, 153 * 0.8, 204], 3
     ),
     "JPEG, YCCK": Case(
         # Pillow writes 255 minus each value, so that these are Y 180, Cb 100, Cr 150, K 204 in the file.
-        lambda: ycck(one_colour("CMYK", (75, 155, 105, 51), "JPEG")),
+        lambda: ycck(one_color("CMYK", (75, 155, 105, 51), "JPEG")),
         rgb_of_ycck(180, 100, 150, 204),
         4,
     ),
     "JPEG with a flipped bit that decodes": Case(lambda: flipped(JPEG, len(JPEG) - 40), None),
     "WebP, lossless": Case(lambda: WEBP, NOISE),
-    "WebP, lossy": Case(lambda: one_colour("RGB", (200, 30, 90), "WEBP"), [200, 30, 90], 3),
+    "WebP, lossy": Case(lambda: one_color("RGB", (200, 30, 90), "WEBP"), [200, 30, 90], 3),
     "WebP, lossless with alpha": Case(
         lambda: saved(Image.fromarray(np.dstack([NOISE, ALPHA])), "WEBP", lossless=True, exact=True),
         on_white(NOISE, LEVELS),

@@ -1,18 +1,18 @@
-"""Artefacts with a bit of each byte flipped and cut at each length, every kind of bad image, decoders that crash."""
+"""Artifacts with a bit of each byte flipped and cut at each length, every kind of bad image, decoders that crash."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.faults.damage.bad_images import crash_decoders, decode_each_kind
-from tests.faults.damage.corruption import ARTEFACTS, damage_everywhere
+from tests.faults.damage.corruption import ARTIFACTS, damage_everywhere
 
 # Every byte of these; of the others, which are guarded by the sha256 in one of these, some here, and every one in
 # `make soak`. One module seals every manifest: every bit of one of them is enough.
-MANIFESTS = [kind for kind in ARTEFACTS if kind.endswith((".json", "alone", "result", "index"))]
+MANIFESTS = [kind for kind in ARTIFACTS if kind.endswith((".json", "alone", "result", "index"))]
 
 
-@pytest.mark.parametrize("kind", ARTEFACTS)
+@pytest.mark.parametrize("kind", ARTIFACTS)
 def test_no_damage_is_taken_for_what_was_written(kind: str, tmp_path: Path) -> None:
     bits = range(8) if kind == "dataset.json" else ()
     counts = damage_everywhere(kind, tmp_path / "work", 1 if kind in (*MANIFESTS, "shard") else 29, bits)

@@ -1,4 +1,4 @@
-"""Broken variants of how artefacts are written, for tests of the tests: each must be caught."""
+"""Broken variants of how artifacts are written, for tests of the tests: each must be caught."""
 
 import contextlib
 import dataclasses

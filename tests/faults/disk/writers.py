@@ -1,4 +1,4 @@
-"""What writes artefacts without TensorFlow: for each, an old state, the code that makes the new one, and a reader.
+"""What writes artifacts without TensorFlow: for each, an old state, the code that makes the new one, and a reader.
 
 Writers and readers are the project's own, one for each way in which something comes to a disk; test_writers.py
 lists who else writes. Whole stages are killed by tests/faults/stages/kills.py.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.faults.counts import Counts
 from tests.faults.damage.bad_images import decode_everything
-from tests.faults.damage.corruption import ARTEFACTS, damage_everywhere
+from tests.faults.damage.corruption import ARTIFACTS, damage_everywhere
 from tests.faults.disk.every_call import fail_everywhere, kill_everywhere
 from tests.faults.disk.mutants import CATCHES, MUTANTS, mutated
 from tests.faults.disk.power_loss import lose_power_everywhere
@@ -52,7 +52,7 @@ PARTS: dict[str, Callable[[Amount, Path], dict[str, Counts]]] = {
     "killed at every system call": _writers(kill_everywhere),
     "power lost after every system call": _writers(lose_power_everywhere),
     "every system call failing": _writers(fail_everywhere),
-    "every byte damaged": lambda amount, folder: {kind: damage_everywhere(kind, folder / kind) for kind in ARTEFACTS},
+    "every byte damaged": lambda amount, folder: {kind: damage_everywhere(kind, folder / kind) for kind in ARTIFACTS},
     "bad images": lambda amount, folder: decode_everything(folder),
     "stages killed": _kills,
     "processes that wake late": lambda amount, folder: _stages("zombies", amount, zombies=max(1, amount.kills // 20)),

@@ -1,4 +1,4 @@
-"""Artefacts and checkpoints on their way to a bucket, with everything going wrong at every request.
+"""Artifacts and checkpoints on their way to a bucket, with everything going wrong at every request.
 
 The result must be that of a transfer that nothing goes wrong with.
 """
@@ -31,11 +31,11 @@ _WITH_CONTENT = ("flip-upload", "flip-download")  # they can only fire where con
 
 def exhaust(folder: Path) -> dict[str, Counts]:
     """Try every kind of fault at every request, by what is transferred."""
-    return {"artefact": artefacts(folder / "artefacts"), "checkpoints": trainings(folder / "trainings")}
+    return {"artifact": commits(folder / "artifacts"), "checkpoints": trainings(folder / "trainings")}
 
 
-def artefacts(folder: Path) -> Counts:
-    """Commits of an artefact of three files."""
+def commits(folder: Path) -> Counts:
+    """Commits of an artifact of three files."""
     source = folder / "source"
     atomic_files.write_file(source / "one", b"1")
     atomic_files.write_file(source / "sub/two", b"2")

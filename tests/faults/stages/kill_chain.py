@@ -2,7 +2,7 @@
 
 The emissary is process 1 of a namespace of its own. It hands SIGTERM on to the group of its child, Kubeflow's launcher,
 which knows no signals and dies; the emissary sees that at its next look and ends, and with it the kernel kills all that
-is left: the stage. Components of Kubeflow are modelled by forks of this process, the stage is real.
+is left: the stage. Components of Kubeflow are modeled by forks of this process, the stage is real.
 """
 
 import ctypes

@@ -90,7 +90,7 @@ class Reference:
 
 
 def content(place: Path) -> dict[str, bytes]:
-    """What a training or an artefact consists of, by path, but for how fast it was made."""
+    """What a training or an artifact consists of, by path, but for how fast it was made."""
     found = {}
     for path in sorted(place.rglob("*")):
         name = path.relative_to(place).as_posix()

@@ -119,8 +119,8 @@ def test_a_training_in_a_bucket(
     gcs.create_bucket("b")
     for name in (datasets.MANIFEST, embeddings.MANIFEST, checkpoints.MANIFEST):
         for manifest in root.rglob(name):
-            artefact = manifest.parent
-            Location.of(f"gs://b/runs/{artefact.relative_to(root)}").commit(artefact, name)
+            artifact = manifest.parent
+            Location.of(f"gs://b/runs/{artifact.relative_to(root)}").commit(artifact, name)
     score("gs://b/runs/checkpoints/one")
     lines = capsys.readouterr().out.splitlines()
     kept = gcs.objects["b"]["runs/checkpoints/one/scores.jsonl"].content

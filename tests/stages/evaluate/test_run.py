@@ -17,7 +17,7 @@ from components.core.artifacts import checkpoints, datasets, embeddings, evaluat
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError, TransientError
-from components.core.metrics import feature_spaces, neighbours, set_distances
+from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.core.networks import checkpoint_networks, gan
 from components.core.registry import registry
 from components.core.stage.executor import StageResult
@@ -129,7 +129,7 @@ def test_numbers_are_those_of_the_definitions(
     for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
         drawn_some, real = features[space][:count], real_features[space]
         assert found[f"{prefix}fcd"] == pytest.approx(set_distances.frechet_distance(drawn_some, real), rel=1e-6)
-        shared = neighbours.overlap(neighbours.make_balls(drawn_some), neighbours.make_balls(real))
+        shared = neighbors.overlap(neighbors.make_balls(drawn_some), neighbors.make_balls(real))
         assert found[f"{prefix}precision"] == shared.precision
         assert found[f"{prefix}coverage"] == shared.covered.mean()
     assert found["fcd"] != pytest.approx(found["untrained_fcd"])

@@ -1,4 +1,4 @@
-"""SIGTERM in every phase of a training: honoured within one block and a save; twice: at once; and always on the way."""
+"""SIGTERM in every phase of a training: honored within one block and a save; twice: at once; and always on the way."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ BLOCK = 10
 
 
 @pytest.mark.long
-def test_sigterm_in_every_phase_is_honoured_and_shows_nowhere(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path, tmp_path: Path) -> None:
     """One after another in one folder, each where the training has come to; the last attempt ends it."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     phases = ["load", "compile", "block", "window", "row", "samples", "save", "saved"]

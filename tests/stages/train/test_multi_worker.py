@@ -17,7 +17,7 @@ from components.core.artifacts import checkpoints
 from tests import programs
 
 # The train stage; worker 1 gets SIGTERM as its eighth block begins.
-WORKER_1_SIGNALLED = """
+WORKER_1_SIGNALED = """
 import json, os, signal, sys
 from tests.stages.train import attempts
 second = json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1
@@ -62,7 +62,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(
     tiny_dataset: Path, two_workers: Any, tmp_path: Path
 ) -> None:
     place, stopped, finished = (tmp_path / name for name in ("together", "stopped", "finished"))
-    command = [sys.executable, "-c", WORKER_1_SIGNALLED, *stage(tiny_dataset, place)[3:]]
+    command = [sys.executable, "-c", WORKER_1_SIGNALED, *stage(tiny_dataset, place)[3:]]
     with two_workers(stopped, command) as processes:
         pass
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, said(stopped)

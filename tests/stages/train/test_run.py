@@ -208,8 +208,8 @@ def test_its_grid_has_a_class_in_each_row(conditional: Path) -> None:
     assert np.mean(classes_seen(np.stack(cells)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
 
 
-def test_conditional_training_without_labels_is_refused(unlabelled_dataset: Path, tmp_path: Path) -> None:
-    done = train(unlabelled_dataset, tmp_path / "new", conditioning="class")
+def test_conditional_training_without_labels_is_refused(unlabeled_dataset: Path, tmp_path: Path) -> None:
+    done = train(unlabeled_dataset, tmp_path / "new", conditioning="class")
     assert done.returncode == errors.BAD_CONFIGURATION
     assert "conditioning is class, " in done.stderr
     assert "Traceback" not in done.stderr

@@ -22,7 +22,7 @@ _MARK = "WGAN_TEST_STAGE"
 
 
 def write_idx(folder: Path, images: int) -> Path:
-    """IDX files of grey noise of 28x28 in 10 classes: so many images to train on, and a tenth to test on."""
+    """IDX files of gray noise of 28x28 in 10 classes: so many images to train on, and a tenth to test on."""
     generator = np.random.default_rng(0)
     folder.mkdir(parents=True)
     for split, count in (("train", images), ("t10k", images // 10)):

@@ -30,7 +30,7 @@ def batches(dataset: str, steps: int, batch: int = 16) -> tuple[np.ndarray, np.n
 
 
 def arrays_of(trained: training.ClassifierStep) -> dict[str, np.ndarray]:
-    """Every variable of classifier and optimiser."""
+    """Every variable of classifier and optimizer."""
     variables = {variable.path: variable.value for variable in trained.model.variables}
     adam = trained._adam.state("adam", [variable.path for variable in trained.model.trainable_variables])
     return {name: variable.numpy() for name, variable in {**variables, **adam}.items()}
@@ -54,7 +54,7 @@ def test_replicas_do_not_change_the_trajectory(on_replicas: Callable[..., Any], 
     A batch of 10 is shared evenly by 2, and unevenly by 4 (3, 3, 2, 2) and 8.
     """
     one = on_replicas(__file__, "trajectory", 1, str(tiny_dataset), 10)
-    assert {"normalise_0/moving_mean", "adam/second/logits/kernel", "reported/accuracy"} <= one.keys()
+    assert {"normalize_0/moving_mean", "adam/second/logits/kernel", "reported/accuracy"} <= one.keys()
     for count in (2, 4, 8):
         many = on_replicas(__file__, "trajectory", count, str(tiny_dataset), 10)
         assert one.keys() == many.keys()

@@ -14,7 +14,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess import leaks
 from components.preprocess.leaks import Leak, ShardSignatures
 
-GREY, COLOUR, SMALL, SQUARE = (ImageShape(*each) for each in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
+GRAY, COLOR, SMALL, SQUARE = (ImageShape(*each) for each in ((28, 28, 1), (20, 17, 3), (8, 8, 1), (16, 16, 1)))
 
 
 def signed(split: str, number: int, images: np.ndarray) -> ShardSignatures:
@@ -25,8 +25,8 @@ def signed(split: str, number: int, images: np.ndarray) -> ShardSignatures:
 def fields_of(images: np.ndarray) -> np.ndarray:
     """Means of 16x16 fields in 16ths of a level, rounded down: of pixels repeated 16x16, of which fields share none."""
     count, height, width, channels = images.shape
-    grey = images.sum(axis=3, dtype=np.int64).repeat(16, axis=1).repeat(16, axis=2)
-    sums = grey.reshape(count, 16, height, 16, width).sum(axis=(2, 4))
+    gray = images.sum(axis=3, dtype=np.int64).repeat(16, axis=1).repeat(16, axis=2)
+    sums = gray.reshape(count, 16, height, 16, width).sum(axis=(2, 4))
     return sums.reshape(count, 256) * 16 // (channels * height * width)
 
 
@@ -93,7 +93,7 @@ def all_pairs(
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("image", [GREY, COLOUR, SMALL], ids=str)
+@pytest.mark.parametrize("image", [GRAY, COLOR, SMALL], ids=str)
 def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape, seed: int) -> None:
     random = np.random.default_rng(seed)
     held_images = [pictures(random, count, image) for count in (40, 30, 25)]
@@ -133,7 +133,7 @@ def test_what_is_found_is_what_a_comparison_of_all_pairs_finds(image: ImageShape
     ids=["copy", "two levels lighter", "19 levels lighter", "JPEG", "noise", "moved", "mirrored", "less contrast"],
 )
 def test_what_is_near(change: Callable[[np.ndarray], np.ndarray], near: bool) -> None:
-    images = pictures(np.random.default_rng(0), 20, GREY)
+    images = pictures(np.random.default_rng(0), 20, GRAY)
     images = images[images.std(axis=(1, 2, 3)) > 45]
     train = signed("train", 0, np.stack([change(image) for image in images]))
     found = leaks.find(leaks.hold([signed("test", 0, images)]), train)
@@ -190,8 +190,8 @@ def test_blank_images_are_leaks_only_where_they_are_the_same() -> None:
 
 def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() -> None:
     random = np.random.default_rng(0)
-    alike = pictures(random, 2, GREY)[1] + random.integers(0, 5, (300, 28, 28, 1), dtype=np.uint8)
-    training = np.concatenate([pictures(random, 30, GREY), alike[[299, 7]]])
+    alike = pictures(random, 2, GRAY)[1] + random.integers(0, 5, (300, 28, 28, 1), dtype=np.uint8)
+    training = np.concatenate([pictures(random, 30, GRAY), alike[[299, 7]]])
     held, train = leaks.hold([signed("test", 0, alike)]), signed("train", 0, training)
     numbers, rows = leaks._near(held, train, 0)
     assert np.bincount(rows, minlength=32).tolist() == [0] * 30 + [32, 32]
@@ -203,7 +203,7 @@ def test_a_crowd_of_alike_images_takes_bounded_work_and_hides_no_exact_copy() ->
 
 def test_near_copies_are_looked_for_of_some_and_exact_ones_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaks, "MOST_HELD", 30)
-    images = pictures(np.random.default_rng(0), 100, GREY)
+    images = pictures(np.random.default_rng(0), 100, GRAY)
     held = leaks.hold([signed("test", number, images[number::2]) for number in range(2)])
     hashes = [hashlib.sha256(image.tobytes()).digest() for image in images]
     chosen = {(f"test-{n % 2:05d}", n // 2) for n in sorted(range(100), key=lambda n: hashes[n])[:30]}
@@ -213,7 +213,7 @@ def test_near_copies_are_looked_for_of_some_and_exact_ones_of_all(monkeypatch: p
 
 
 def test_nothing_to_compare() -> None:
-    images = pictures(np.random.default_rng(0), 10, GREY)
+    images = pictures(np.random.default_rng(0), 10, GRAY)
     some, none = signed("train", 0, images), signed("test", 0, images[:0])
     for held, train in (([], some), ([none], some), ([some], none)):
         assert leaks.find(leaks.hold(held), train) == []

@@ -26,7 +26,7 @@ FAULTS = (
     "reduced twice",
     "local batch as the divisor",
     "noise per replica",
-    "BN unsynchronised",
+    "BN unsynchronized",
 )
 
 
@@ -53,15 +53,15 @@ def _plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def same_noise_everywhere(self: BatchShard, of_global: tf.Tensor) -> tf.Tensor:
         return of_share(self, of_global) if of_global.dtype == tf.uint8 else of_global[: self.size]
 
-    def unsynchronised(*given: Any, synchronised: bool = True, **settings: Any) -> keras.Model:
-        return build(*given, synchronised=False, **settings)
+    def unsynchronized(*given: Any, synchronized: bool = True, **settings: Any) -> keras.Model:
+        return build(*given, synchronized=False, **settings)
 
     places: tuple[tuple[object, str, Any], ...] = (
         (context, "all_reduce", mean_instead_of_sum),
         (context, "all_reduce", reduced_twice),
         (step, "apply_update", by_local_batch),
         (BatchShard, "of", same_noise_everywhere),
-        (gan, "build_generator", unsynchronised),
+        (gan, "build_generator", unsynchronized),
     )
     if fault in FAULTS:
         monkeypatch.setattr(*places[FAULTS.index(fault)])

@@ -10,15 +10,15 @@ from components.train.config import FEW_IMAGES, TrainConfig, label_count, with_a
 from tests.inputs import artifacts
 
 
-def dataset_of(classes: int, unlabelled: int = 0) -> datasets.Manifest:
+def dataset_of(classes: int, unlabeled: int = 0) -> datasets.Manifest:
     """Ten training images of each class, and some without a label."""
     manifest = artifacts.dataset(classes=[str(label) for label in range(classes)])
-    train = datasets.Split(10 * classes + unlabelled, [10] * classes, [])
+    train = datasets.Split(10 * classes + unlabeled, [10] * classes, [])
     return dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
 
 
 @pytest.mark.parametrize(
-    ("conditioning", "classes", "unlabelled", "expected"),
+    ("conditioning", "classes", "unlabeled", "expected"),
     [
         ("auto", 3, 0, 3),
         ("auto", 3, 1, 0),
@@ -30,10 +30,10 @@ def dataset_of(classes: int, unlabelled: int = 0) -> datasets.Manifest:
     ],
 )
 def test_networks_take_classes_where_every_image_has_a_label(
-    conditioning: str, classes: int, unlabelled: int, expected: int
+    conditioning: str, classes: int, unlabeled: int, expected: int
 ) -> None:
     config = TrainConfig(dataset="-", checkpoints="-", conditioning=conditioning)
-    assert label_count(config, dataset_of(classes, unlabelled)) == expected
+    assert label_count(config, dataset_of(classes, unlabeled)) == expected
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def critic_with(make: Callable[[], keras.layers.Layer]) -> keras.Model:
 
 RIGHT = {
     "none": lambda: keras.layers.Activation("linear"),
-    "exact layer normalisation": normalization.ExactLayerNormalization,
+    "exact layer normalization": normalization.ExactLayerNormalization,
     "strided convolution": lambda: keras.layers.Conv2D(4, 4, 2, padding="same"),
     "average pooling": lambda: keras.layers.AveragePooling2D(2),
     "depthwise convolution": lambda: keras.layers.DepthwiseConv2D(3),
@@ -100,7 +100,7 @@ def test_keras_makes_float32_again_afterwards() -> None:
     assert keras.layers.Dense(1).compute_dtype == "float32"
 
 
-def test_the_exact_normalisation_normalises() -> None:
+def test_the_exact_normalization_normalizes() -> None:
     layer = normalization.ExactLayerNormalization()
     values = layer(keras.random.normal((5, 6, 7, 3), mean=4.0, stddev=3.0, seed=1)).numpy()
     assert abs(values.mean(axis=(1, 2, 3))).max() < 1e-5

@@ -59,7 +59,7 @@ CASES = {
     "float32": Case((2,), 1e-4, "float32", 10),
     "penalty": Case((2, 8), 1e-9, "float64", 50),
     "clipping": Case((2,), 1e-9, "float64", 50, {"constraint": "weight_clipping"}),
-    "normalised in the critic alone, rates that decay": Case(
+    "normalized in the critic alone, rates that decay": Case(
         (4,),
         1e-9,
         "float64",
@@ -150,7 +150,7 @@ def test_replicas_do_not_change_the_trajectory(
 
 @pytest.mark.slow
 def test_exact_trains_as_standard_does_but_for_its_batch_statistics(here: tf.distribute.Strategy) -> None:
-    """Without batch normalisation the two differ by the rounding of a fixed point only."""
+    """Without batch normalization the two differ by the rounding of a fixed point only."""
     set_float("float32")
     settings = {"generator_normalization": "none", "critic_learning_rate": 1e-4, "generator_learning_rate": 1e-4}
     standard, exact = make(here, **settings), make(here, **settings, reproducibility="exact", virtual_shards=4)

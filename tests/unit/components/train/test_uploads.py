@@ -49,7 +49,7 @@ def content(server: Server) -> dict[str, bytes]:
 
 
 def in_bucket() -> list[int]:
-    return [int(path.name.removeprefix("step-")) for path in Location.of(URI).artefacts(checkpoints.MANIFEST)]
+    return [int(path.name.removeprefix("step-")) for path in Location.of(URI).artifacts(checkpoints.MANIFEST)]
 
 
 def test_nothing_is_sent_of_a_folder_of_this_machine(bucket: Server, tmp_path: Path) -> None:

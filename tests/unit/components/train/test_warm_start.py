@@ -174,7 +174,7 @@ def refusal(dataset: Path, folder: Path, champion: Path | str, **changes: Any) -
 
 
 def test_networks_of_another_kind_are_refused_with_every_difference(
-    tiny_dataset: Path, unlabelled_dataset: Path, champion: Path, tmp_path: Path
+    tiny_dataset: Path, unlabeled_dataset: Path, champion: Path, tmp_path: Path
 ) -> None:
     new = tmp_path / "new"
     said = refusal(tiny_dataset, new, champion, latent_size=9, base_filters=8, generator_normalization="none")
@@ -183,7 +183,7 @@ def test_networks_of_another_kind_are_refused_with_every_difference(
     assert "generator_normalization is batch there and none here; give the settings" in said
     said = refusal(tiny_dataset, new, champion, conditioning="none", critic_normalization="layer")
     assert "critic_normalization is none there and layer here; conditioning is class there and none here; " in said
-    assert "image is 12x10x1 there and 9x16x3 here" in refusal(unlabelled_dataset, new, champion)
+    assert "image is 12x10x1 there and 9x16x3 here" in refusal(unlabeled_dataset, new, champion)
 
 
 def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_dataset: Path, tmp_path: Path) -> None:

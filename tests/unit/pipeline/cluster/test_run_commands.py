@@ -63,17 +63,17 @@ def test_waiting_with_sigint_ignored_ends_on_sigterm_alone(
     ]
     with ignoring(signal.SIGINT):
         process = subprocess.Popen([*command, "--source", "digits", "--root", "/data/runs", "--wait"])
-    signalled: list[Request] = []
+    signaled: list[Request] = []
 
     def interrupt(request: Request) -> None:
-        if request.method == "GET" and request.path.startswith(f"{_RUNS}/") and not signalled:
+        if request.method == "GET" and request.path.startswith(f"{_RUNS}/") and not signaled:
             process.send_signal(signum)
-            signalled.append(request)
+            signaled.append(request)
             server.set_run(newest(server), "SUCCEEDED")
 
     server.before = interrupt
     assert process.wait() == code
-    assert signalled
+    assert signaled
 
 
 def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(

@@ -80,7 +80,7 @@ def test_every_setting_is_read(read: Reads) -> None:
         "time_zone": "Europe/Berlin",
         "concurrency": 3,
         "catch_up": True,
-        "pipeline_root": "gs://bucket/artefacts",
+        "pipeline_root": "gs://bucket/artifacts",
         "service_account": "trainer",
         "parameters": {"source": "digits", "root": "/r", "steps": 500, "critic_learning_rate": 0.001, "seed": 7},
     }

@@ -252,14 +252,14 @@ def test_the_umask_and_the_temporary_folder_are_the_runs(engine: str, desk: Desk
 
 def test_the_code_that_keys_cover_is_the_images_or_this_working_trees(tmp_path: Path) -> None:
     task = Task(name="train", container={"image": IMAGE, "command": ["python", "-m", "components.train"]})
-    labelled = Image(IMAGE, "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
+    labeled = Image(IMAGE, "d", "sha256:1", "linux/amd64", "1", {"train": "c"})
 
     def code(image: Image, dev: bool = False) -> str:
         return containers.Containers(Docker(), {IMAGE: image}, [], tmp_path, [], dev).code(task)
 
-    assert code(labelled) == "c"
-    assert code(labelled, dev=True) == cache_key.source_digest("train")
-    assert code(dataclasses.replace(labelled, code={})) == "sha256:1"
+    assert code(labeled) == "c"
+    assert code(labeled, dev=True) == cache_key.source_digest("train")
+    assert code(dataclasses.replace(labeled, code={})) == "sha256:1"
 
 
 def test_images_that_cannot_run_are_reported_all_at_once_before_anything_runs(

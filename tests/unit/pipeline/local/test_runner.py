@@ -126,7 +126,7 @@ def test_missing_program_is_reported(desk: Desk) -> None:
     assert "Traceback" not in found.stderr
 
 
-def test_artefacts_are_written_into_the_folder_of_the_stage(desk: Desk) -> None:
+def test_artifacts_are_written_into_the_folder_of_the_stage(desk: Desk) -> None:
     @dsl.container_component
     def write(model: dsl.Output[dsl.Model]) -> dsl.ContainerSpec:
         script = """import json, sys

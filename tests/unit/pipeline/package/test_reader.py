@@ -90,7 +90,7 @@ def without_values(parts: Parts) -> Callable[..., None]:
     return pipeline
 
 
-def reading_an_artefact(parts: Parts) -> Callable[..., None]:
+def reading_an_artifact(parts: Parts) -> Callable[..., None]:
     def pipeline() -> None:
         use(model=write().outputs["model"])
 
@@ -127,7 +127,7 @@ def branching(parts: Parts) -> Callable[..., None]:
         ),
         (ignoring_failure, ["shell-2: "]),
         (without_values, ["parameter word: ", "parameter on: BOOLEAN"]),
-        (reading_an_artefact, ["use: "]),
+        (reading_an_artifact, ["use: "]),
         (branching, [f"condition-{number}: condition " for number in (1, 2, 3, 4)]),
     ],
 )

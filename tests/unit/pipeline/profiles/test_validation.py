@@ -19,24 +19,24 @@ class Inner(validation.Settings):
 class Outer(validation.Settings):
     """The file."""
 
-    colour: Annotated[str, validation.matching("[a-z]+", "small letters")]
+    color: Annotated[str, validation.matching("[a-z]+", "small letters")]
     parts: dict[str, Inner] = Field(default_factory=dict)
     one: Inner | None = None
 
 
 def test_what_fits_is_read() -> None:
-    found = validation.read(Outer, b"colour: red\nparts: {a: {size: 2}}\none: {name: y}\n", "own.yaml")
-    assert found == Outer(colour="red", parts={"a": Inner(size=2)}, one=Inner(name="y"))
+    found = validation.read(Outer, b"color: red\nparts: {a: {size: 2}}\none: {name: y}\n", "own.yaml")
+    assert found == Outer(color="red", parts={"a": Inner(size=2)}, one=Inner(name="y"))
 
 
 @pytest.mark.parametrize(
     ("text", "paths"),
     [
-        ("{}", ["colour"]),
-        ("colour: RED", ["colour"]),
-        ("colour: 7\nparts: {a: {size: two, name: ' '}}", ["colour", "parts.a.size", "parts.a.name"]),
-        ("colour: red\none: {sise: 2}\nparts: []", ["one.sise", "parts"]),
-        ("colour: red\nparts: {7: {}}", ["parts.7"]),
+        ("{}", ["color"]),
+        ("color: RED", ["color"]),
+        ("color: 7\nparts: {a: {size: two, name: ' '}}", ["color", "parts.a.size", "parts.a.name"]),
+        ("color: red\none: {sise: 2}\nparts: []", ["one.sise", "parts"]),
+        ("color: red\nparts: {7: {}}", ["parts.7"]),
         ("[]", ["the"]),
     ],
 )

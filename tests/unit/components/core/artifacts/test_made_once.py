@@ -1,4 +1,4 @@
-"""An artefact is made once; what is there already is found, or refused if it is another."""
+"""An artifact is made once; what is there already is found, or refused if it is another."""
 
 from pathlib import Path
 

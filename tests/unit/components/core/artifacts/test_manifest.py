@@ -1,4 +1,4 @@
-"""One artefact of each kind: its bytes and digests stay, unless its schema version grows."""
+"""One artifact of each kind: its bytes and digests stay, unless its schema version grows."""
 
 import hashlib
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def _model(folder: Path) -> Manifest:
         ),
     ],
 )
-def test_the_bytes_and_the_digest_of_an_artefact_stay(
+def test_the_bytes_and_the_digest_of_an_artifact_stay(
     make: Callable[[Path], Manifest],
     digest: str,
     content: str,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from components.core.metrics import neighbours, set_distances
+from components.core.metrics import neighbors, set_distances
 from components.core.metrics.whitening import fit_whitening
 
 
@@ -30,7 +30,7 @@ def test_whitening_gives_unit_covariance_and_leaves_out_what_hardly_varies() -> 
 
 MEASURES: dict[str, Callable[[np.ndarray], object]] = {
     "whitening": lambda rows: fit_whitening(rows, 3),
-    "balls": neighbours.make_balls,
+    "balls": neighbors.make_balls,
     "Fréchet": lambda rows: set_distances.frechet_distance(_gaussian(30, 3), rows),
     "kernel": lambda rows: set_distances.kernel_distances(_gaussian(30, 3), rows),
 }

@@ -11,7 +11,7 @@ import tensorflow as tf
 from components.core.networks.normalization import BatchNormalization, recorded_statistics
 
 
-def normalise(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
+def normalize(layer: BatchNormalization, inputs: tf.Tensor, other: tf.Tensor) -> list[tf.Tensor]:
     """Outputs, batch mean and variance, and the gradients to inputs, scale and shift."""
     points = tf.convert_to_tensor(inputs)
     variables = [points, layer.gamma.value, layer.beta.value]
@@ -29,7 +29,7 @@ def test_xla_computes_the_same() -> None:
     layer.build((None, 3, 3, 2))
     inputs, other = tf.random.stateless_normal([2, 4, 3, 3, 2], [0, 0])
     plain, compiled = (
-        tf.function(lambda *arrays: normalise(layer, *arrays), jit_compile=jit)(inputs, other) for jit in (False, True)
+        tf.function(lambda *arrays: normalize(layer, *arrays), jit_compile=jit)(inputs, other) for jit in (False, True)
     )
     assert len(plain) == 6
     for expected, found in zip(plain, compiled, strict=True):
@@ -48,8 +48,8 @@ def test_one_replica_in_float32_computes_what_float64_does(shape: tuple[int, ...
         layer.dtype_policy = number
         layer.build((None, *shape[1:]))
         layer.set_weights([gamma, beta, *layer.get_weights()[2:]])
-    exact = normalise(layers["float64"], inputs, other)
-    fused = normalise(layers["float32"], inputs.astype("float32"), other.astype("float32"))
+    exact = normalize(layers["float64"], inputs, other)
+    fused = normalize(layers["float32"], inputs.astype("float32"), other.astype("float32"))
     for expected, found in zip(exact, fused, strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
     axes = (0, 1, 2)
@@ -73,19 +73,19 @@ def far_inputs(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
     return inputs.astype("float32"), random.normal(size=inputs.shape).astype("float32")
 
 
-def normalised_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
-    """What `normalise` returns in float32 by case and number of replicas, put together again over the replicas."""
+def normalized_on_replicas(strategy: tf.distribute.Strategy) -> dict[str, list[Any]]:
+    """What `normalize` returns in float32 by case and number of replicas, put together again over the replicas."""
     found = {}
     for replicas in REPLICAS:
         # TensorFlow numbers the groups of each strategy from this on; two groups of one number must not meet.
         tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas
         some = tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
         for case, (mean, deviation) in enumerate(FAR_FROM_ZERO):
-            for synchronised in (True, False) if replicas == 1 else (True,):
+            for synchronized in (True, False) if replicas == 1 else (True,):
                 with some.scope():
-                    layer = BatchNormalization(synchronised=synchronised)
+                    layer = BatchNormalization(synchronized=synchronized)
                     layer.build((None, 4, 4, 3))
-                found[f"{case} {replicas} {synchronised}"] = _on(some, layer, *far_inputs(mean, deviation))
+                found[f"{case} {replicas} {synchronized}"] = _on(some, layer, *far_inputs(mean, deviation))
     return found
 
 
@@ -96,7 +96,7 @@ def _on(
 
     def on_one() -> tuple[tf.Tensor, ...]:
         index = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
-        return tuple(normalise(layer, *(tf.constant(share[index]) for share in shares)))
+        return tuple(normalize(layer, *(tf.constant(share[index]) for share in shares)))
 
     values = tf.function(functools.partial(strategy.run, on_one))()
     outputs, mean, variance, to_inputs, to_scale, to_shift = (
@@ -110,18 +110,18 @@ def _on(
 
 @pytest.fixture(scope="module")
 def far_from_zero(on_replicas: Callable[..., Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = on_replicas(__file__, "normalised_on_replicas", max(REPLICAS))
+    found: dict[str, list[Any]] = on_replicas(__file__, "normalized_on_replicas", max(REPLICAS))
     return found
 
 
 @pytest.mark.parametrize("case", range(len(FAR_FROM_ZERO)))
-@pytest.mark.parametrize(("replicas", "synchronised"), [*((count, True) for count in REPLICAS), (1, False)])
+@pytest.mark.parametrize(("replicas", "synchronized"), [*((count, True) for count in REPLICAS), (1, False)])
 def test_float32_is_accurate_far_from_zero(
-    far_from_zero: dict[str, list[Any]], case: int, replicas: int, synchronised: bool
+    far_from_zero: dict[str, list[Any]], case: int, replicas: int, synchronized: bool
 ) -> None:
     """Outputs, statistics and gradients against the closed form in float64 (Ioffe & Szegedy 2015, section 3).
 
-    Unsynchronised is what each virtual shard computes under `exact`.
+    Unsynchronized is what each virtual shard computes under `exact`.
     """
     inputs, other = (array.astype("float64") for array in far_inputs(*FAR_FROM_ZERO[case]))
     axes = (0, 1, 2)
@@ -137,7 +137,7 @@ def test_float32_is_accurate_far_from_zero(
         "gradient to scale": (other * unit).sum(axes),
         "gradient to shift": other.sum(axes),
     }
-    found = far_from_zero[f"{case} {replicas} {synchronised}"]
+    found = far_from_zero[f"{case} {replicas} {synchronized}"]
     for (what, value), ours in zip(expected.items(), found, strict=True):
         error = np.abs(np.array(ours) - value).max() / np.abs(value).max()
         assert error < 1e-4, what

@@ -35,7 +35,7 @@ NUMBERS: dict[str, Any] = {
 }
 
 
-def judgement(**changes: Any) -> model_card.Judgement:
+def judgment(**changes: Any) -> model_card.Judgment:
     dataset = {
         "source": {"kind": HOSTILE, "fingerprint": "3" * 64},
         "splits": {name: {"records": 1000} for name in ("train", "validation", "test")},
@@ -50,11 +50,11 @@ def judgement(**changes: Any) -> model_card.Judgement:
     )
     given = {"reasons": [HOSTILE], "rules": [artifacts.RULE], "settings": {"sample_count": 10000}, **changes}
     evaluation = artifacts.evaluation(**{name: value for name, value in given.items() if name != "numbers"})
-    return model_card.Judgement(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
+    return model_card.Judgment(evaluation=evaluation, numbers=changes.get("numbers", NUMBERS), lineage=origin)
 
 
 def test_the_card_tells_what_was_found_beside_real_images() -> None:
-    shown = tables(model_card.render(MODEL, {"steps": 1200}, judgement()))
+    shown = tables(model_card.render(MODEL, {"steps": 1200}, judgment()))
     assert shown["Metrics"] == [
         ["metric", "name", "this model", "real against real", "noise"],
         ["Fréchet distance", "fcd", "1.235", "0.5", "30"],
@@ -64,24 +64,24 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
     assert ["train", "steps", "1200"] in shown["Configuration"]
     assert ["evaluate", "sample_count", "10000"] in shown["Configuration"]
     found = {row[0]: row[1:] for row in shown["Lineage"]}
-    assert found["dataset"][0] == digests.digest_of_record(judgement().lineage.dataset)
+    assert found["dataset"][0] == digests.digest_of_record(judgment().lineage.dataset)
     assert found["model"] == [MODEL.digest, lineage.UNKNOWN, lineage.UNKNOWN]
     assert "champion" not in "".join(found)
 
 
 def test_what_the_training_began_with_is_reported_before_and_after_it_is_judged() -> None:
     begun = {"steps": 1200, "initial_checkpoint_digest": "7" * 64}
-    judged = judgement()
+    judged = judgment()
     judged = dataclasses.replace(judged, lineage=dataclasses.replace(judged.lineage, checkpoint={"settings": begun}))
     for found in (None, judged):
         shown = tables(model_card.render(MODEL, begun, found))
         assert ["initial checkpoint", "7" * 64, "", ""] in shown["Lineage"]
-    assert "initial checkpoint" not in model_card.render(MODEL, {"steps": 1200}, judgement())
+    assert "initial checkpoint" not in model_card.render(MODEL, {"steps": 1200}, judgment())
 
 
 def test_the_champion_that_it_was_compared_with_has_a_column() -> None:
     numbers = {**NUMBERS, "champion": {"fcd": 2.5}}
-    text = model_card.render(MODEL, {}, judgement(numbers=numbers, champion_version=3, champion_digest="6" * 64))
+    text = model_card.render(MODEL, {}, judgment(numbers=numbers, champion_version=3, champion_digest="6" * 64))
     assert tables(text)["Metrics"][:2] == [
         ["metric", "name", "this model", "champion then, version 3", "real against real", "noise"],
         ["Fréchet distance", "fcd", "1.235", "2.5", "0.5", "30"],
@@ -96,10 +96,10 @@ def test_a_card_of_a_model_that_nobody_judged_has_no_metrics() -> None:
 
 
 def test_hostile_text_keeps_its_place() -> None:
-    found = dataclasses.replace(judgement(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
+    found = dataclasses.replace(judgment(), numbers={**NUMBERS, "names": [["fcd", HOSTILE]]})
     text = model_card.render(MODEL, {HOSTILE: HOSTILE}, found)
     allowed = types(
-        model_card.render(dataclasses.replace(MODEL, classes=["a", "b"]), {"a": "b"}, judgement(reasons=["good"]))
+        model_card.render(dataclasses.replace(MODEL, classes=["a", "b"]), {"a": "b"}, judgment(reasons=["good"]))
     )
     assert types(text) <= allowed | {"text_special"}
     assert not types(text) & {"html_inline", "html_block", "link_open", "image", "s_open", "em_open"}
@@ -113,4 +113,4 @@ def test_hostile_text_keeps_its_place() -> None:
 def test_what_evaluations_always_hold_is_asked_for(name: str) -> None:
     numbers = {other: value for other, value in NUMBERS.items() if other != name}
     with pytest.raises((jinja2.UndefinedError, TypeError)):
-        model_card.render(MODEL, {}, judgement(numbers=numbers))
+        model_card.render(MODEL, {}, judgment(numbers=numbers))

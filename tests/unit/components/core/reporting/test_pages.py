@@ -37,8 +37,8 @@ CONTRAST = 4.5  # of text, as WCAG 2.2 AA asks for
 # What can be seen of a page: that nothing in it acts, that all of it is there, and what it looks like.
 PROBE = """(() => {
   const all = [...document.querySelectorAll('*')], images = [...document.images];
-  const light = (colour) => {
-    const parts = colour.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
+    const parts = color.match(/[\\d.]+/g).map(Number);
     const linear = parts.slice(0, 3).map(c => c / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
     return parts[3] === 0 ? null : .2126 * linear[0] + .7152 * linear[1] + .0722 * linear[2];
   };
@@ -103,7 +103,7 @@ def evaluation(
     make_embedding: Callable[..., Path],
     make_checkpoint: Callable[..., Path],
 ) -> Path:
-    """A real evaluation of small grey images in three classes, everything about which is hostile."""
+    """A real evaluation of small gray images in three classes, everything about which is hostile."""
     root = tmp_path_factory.mktemp("hostile")
     dataset = make_dataset(root / "dataset", {"train": 300, "test": 60}, classes=[*hostile[:2], hostile[6]])
     _spoil(dataset, hostile)
@@ -150,7 +150,7 @@ def _spoil(dataset: str, hostile: list[str]) -> None:
 def large_evaluation(
     tmp_path_factory: pytest.TempPathFactory, make_embedding: Callable[..., Path], make_checkpoint: Callable[..., Path]
 ) -> Path:
-    """A real evaluation of coloured images of 64x64 in a hundred classes, with a long log."""
+    """A real evaluation of colored images of 64x64 in a hundred classes, with a long log."""
     root = tmp_path_factory.mktemp("large")
     shape = ImageShape(64, 64, 3)
     dataset = str(write_dataset(root / "dataset", shape, {"train": 200, "validation": 0, "test": 40}, 100))
@@ -294,8 +294,8 @@ def test_a_page_is_readable(page_of: dict[str, Path], browser: Chromium, name: s
     assert ground < 0.05 if dark else ground > 0.9
     left, top, wide, high = (round(number) for number in seen["chart"])
     chart = look[top : top + high, left : min(left + wide, width)]
-    grey = luminance(chart[np.ptp(chart, axis=2) < 40])  # axes and their numbers, not the curves
-    ink = grey.max() if dark else grey.min()
+    gray = luminance(chart[np.ptp(chart, axis=2) < 40])  # axes and their numbers, not the curves
+    ink = gray.max() if dark else gray.min()
     assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) >= CONTRAST
 
 

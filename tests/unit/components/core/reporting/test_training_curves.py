@@ -13,11 +13,11 @@ def training(*rows: dict[str, float], **scores: list[dict[str, float]]) -> dict[
     return {"log": rows, "scores": scores}
 
 
-def pixels_of_colour(png: bytes, colour: str) -> int:
-    """Pixels near a colour, as charts are drawn with few."""
+def pixels_of_color(png: bytes, color: str) -> int:
+    """Pixels near a color, as charts are drawn with few."""
     with Image.open(io.BytesIO(png)) as image:
         pixels = np.asarray(image.convert("RGBA")).astype(int)
-    wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    wanted = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
     near = (np.abs(pixels[..., :3] - wanted).max(axis=2) < 12) & (pixels[..., 3] > 200)
     return int(near.sum())
 
@@ -35,14 +35,14 @@ def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
     assert training_curves.draw({"t": training(validation=[{"step": 1, "fcd": 3.0}])}, distances=False) == []
 
 
-def test_a_line_each_and_in_the_same_axes_a_colour_for_each_training() -> None:
+def test_a_line_each_and_in_the_same_axes_a_color_for_each_training() -> None:
     one = training({"step": 1, "critic_loss": 1.0}, {"step": 2, "critic_loss": 2.0})
     two = training(*({**row, "generator_loss": 1.5} for row in one["log"]))
     drawn = {
         name: training_curves.draw(trainings)[0]["png"]
         for name, trainings in {"one": {"A": one}, "two": {"A": two}, "both": {"A": one, "B": one}}.items()
     }
-    assert pixels_of_colour(drawn["one"], BLUE) > 300
-    assert pixels_of_colour(drawn["one"], ORANGE) == 0
-    assert pixels_of_colour(drawn["two"], ORANGE) > 300
-    assert pixels_of_colour(drawn["both"], ORANGE) > 300
+    assert pixels_of_color(drawn["one"], BLUE) > 300
+    assert pixels_of_color(drawn["one"], ORANGE) == 0
+    assert pixels_of_color(drawn["two"], ORANGE) > 300
+    assert pixels_of_color(drawn["both"], ORANGE) > 300

@@ -39,10 +39,10 @@ def test_kubeflow_hands_values_in_and_takes_outputs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "summary").read_text() == "all is well"
     assert json.loads((tmp_path / "output.json").read_text())["parameterValues"] == {"summary": "all is well"}
-    message["inputs"]["parameterValues"] = {"source": "", "colour": "red"}
+    message["inputs"]["parameterValues"] = {"source": "", "color": "red"}
     done = program("--executor-input", json.dumps(message))
     assert done.returncode == 64
-    assert "unknown setting colour" in done.stderr
+    assert "unknown setting color" in done.stderr
     both = program("--executor-input", "{}", "--source", "new")
     assert (both.returncode, "stands alone" in both.stderr) == (64, True)
 

@@ -112,5 +112,5 @@ def test_outputs_that_could_not_be_written_are_refused_before_the_work(tmp_path:
         ("/local/a", "/local/a"),
     ],
 )
-def test_where_artefacts_lie_in_a_container(uri: str, path: str) -> None:
+def test_where_artifacts_lie_in_a_container(uri: str, path: str) -> None:
     assert executor.local_path(uri) == path

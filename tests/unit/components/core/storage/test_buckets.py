@@ -91,7 +91,7 @@ def test_an_object_of_a_listing(bucket: Server, name: str) -> None:
         buckets.content_of(listed)
 
 
-def test_a_listing_has_pages_and_no_neighbours(bucket: Server) -> None:
+def test_a_listing_has_pages_and_no_neighbors(bucket: Server) -> None:
     names = [f"x/{number:02d}" for number in range(23)]
     for name in [*names, "x", "xy/1"]:
         buckets.create(f"gs://b/{name}", name.encode())

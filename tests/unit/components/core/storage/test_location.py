@@ -1,4 +1,4 @@
-"""Places in buckets: mirrors, artefacts that appear whole, whoever commits first."""
+"""Places in buckets: mirrors, artifacts that appear whole, whoever commits first."""
 
 import collections
 import itertools
@@ -31,7 +31,7 @@ def bucket(gcs: Server) -> Server:
 
 
 def make(place: str, text: str = "1") -> Path:
-    """Make an artefact of two files and a description."""
+    """Make an artifact of two files and a description."""
     location = Location.of(place)
     with location.new_folder(MANIFEST) as folder:
         atomic_files.write_file(folder / "one", text.encode())
@@ -79,7 +79,7 @@ def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> Non
         Location.of("gs://b/x")
 
 
-def test_an_artefact_made_here_is_read_elsewhere(bucket: Server) -> None:
+def test_an_artifact_made_here_is_read_elsewhere(bucket: Server) -> None:
     made = files(make("gs://b/things/1"))
     assert set(made) == {"one", "sub/two", MANIFEST}
     said = json.loads(bucket.objects["b"]["things/1/committed.json"].content)
@@ -189,7 +189,7 @@ def downloads(bucket: Server) -> list[str]:
 
 
 def copied(count: int) -> Location:
-    """An artefact that a user copied to the bucket: files of 1,000 bytes, called 0, 1, ..., and a description."""
+    """An artifact that a user copied to the bucket: files of 1,000 bytes, called 0, 1, ..., and a description."""
     for number in range(count):
         buckets.put(f"gs://b/x/{number}", bytes([number]) * 1000)
     buckets.put(f"gs://b/x/{MANIFEST}", b"{}")
@@ -295,7 +295,7 @@ def test_single_files(bucket: Server) -> None:
     assert not (notes / "none.json").fetch_file()
 
 
-def test_artefacts_beside_each_other(bucket: Server) -> None:
+def test_artifacts_beside_each_other(bucket: Server) -> None:
     make("gs://b/things/1")
     make("gs://b/things/2", "2")
     buckets.put("gs://b/things/plain/thing.json", b"{}")
@@ -305,12 +305,12 @@ def test_artefacts_beside_each_other(bucket: Server) -> None:
     things = Location.of("gs://b/things")
     things.fetch_intact(MANIFEST)
     assert sorted(path.name for path in things.path.iterdir()) == ["1", "2", "plain"]
-    assert Location.of("things").artefacts(MANIFEST) == []
+    assert Location.of("things").artifacts(MANIFEST) == []
 
 
 @pytest.mark.slow
 def test_every_fault_at_every_request_of_a_commit(tmp_path: Path) -> None:
-    counts = transfers.artefacts(tmp_path)
+    counts = transfers.commits(tmp_path)
     assert counts.violations == []
     assert counts.fired == counts.tried > 12 * 8
 

@@ -93,7 +93,7 @@ def _judge(
     known = {name: value for name, value in {**GOOD, **(measured or {})}.items() if name not in without}
     own: dict[str, float | None] = {"bad_samples": 0, **{name: value.value for name, value in known.items()}}
     model = Scores({**own, **(scores or {})}, known, _moved(-0.005) if blocks is None else blocks)
-    given = {"floor_errors": FLOOR_ERRORS, "labelled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
+    given = {"floor_errors": FLOOR_ERRORS, "labeled": True, "checkpoint_digest": "new", "image": SHAPE, **changes}
     return judge(model, config, champion, **given)
 
 
@@ -217,7 +217,7 @@ def test_a_difference_from_the_champion_that_is_missing_rejects(name: str) -> No
 
 
 def test_limits_on_classes_are_left_out_without_classes() -> None:
-    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labelled=False, remarks=["a remark"])
+    found = _judge(without=["class_distance", "class_ratio", "class_coverage"], labeled=False, remarks=["a remark"])
     assert found.verdict == PROMOTE
     assert not [rule.rule for rule in found.rules if "class" in rule.rule]
     assert found.reasons[-1] == "a remark"

@@ -1,4 +1,4 @@
-"""Resizing, grey, orientation and damage of decoded images; kinds of files are in `test_bad_data`."""
+"""Resizing, gray, orientation and damage of decoded images; kinds of files are in `test_bad_data`."""
 
 import io
 import struct
@@ -29,16 +29,16 @@ def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, 
     return np.frombuffer(found, np.uint8).reshape(height, width, channels)
 
 
-def luma(colours: np.ndarray) -> np.ndarray:
+def luma(colors: np.ndarray) -> np.ndarray:
     """ITU-R 601, as Pillow documents it for mode L."""
-    return (colours.astype(np.float64) @ [299, 587, 114]) / 1000
+    return (colors.astype(np.float64) @ [299, 587, 114]) / 1000
 
 
-def test_colour_becomes_grey_by_luma_and_grey_becomes_colour_by_repetition() -> None:
-    grey = decoded(encoded(Image.fromarray(RAMP)), channels=1)
-    np.testing.assert_allclose(grey[..., 0], luma(RAMP), atol=1)
-    back = decoded(encoded(Image.fromarray(grey[..., 0])))
-    np.testing.assert_array_equal(back, grey.repeat(3, axis=2))
+def test_color_becomes_gray_by_luma_and_gray_becomes_color_by_repetition() -> None:
+    gray = decoded(encoded(Image.fromarray(RAMP)), channels=1)
+    np.testing.assert_allclose(gray[..., 0], luma(RAMP), atol=1)
+    back = decoded(encoded(Image.fromarray(gray[..., 0])))
+    np.testing.assert_array_equal(back, gray.repeat(3, axis=2))
 
 
 def test_palettes() -> None:
@@ -189,8 +189,8 @@ def test_shrinking_is_antialiased() -> None:
 def test_plain_pixels_take_the_same_way() -> None:
     shape = ImageShape(2, 4, 3)
     assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill") == RAMP.tobytes()
-    grey = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
-    assert grey == decoded(encoded(Image.fromarray(RAMP)), channels=1).tobytes()
+    gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
+    assert gray == decoded(encoded(Image.fromarray(RAMP)), channels=1).tobytes()
     large = pixels.from_pixels(bytes(12), ImageShape(3, 4, 1), ImageShape(6, 8, 3), "stretch")
     assert large == bytes(6 * 8 * 3)
 

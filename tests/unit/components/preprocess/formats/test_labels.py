@@ -59,18 +59,18 @@ def test_wrong_tables_are_refused(content: bytes, words: str) -> None:
 
 def test_a_table_decides_and_folders_do_not() -> None:
     names = ["x/1.png", "x/2.png", "y/3.png"]
-    found = labels.labelled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
+    found = labels.labeled("src", names, table(b"file,label\nx/1.png,dog\ny/3.png,cat\nx/2.png,cat\n"))
     assert ([*found.each(names)], found.classes) == ([("train", 1), ("train", 0), ("train", 0)], ["cat", "dog"])
     given = table(b"file,label,split\nx/1.png,dog,\ny/3.png,cat,val\nx/2.png,cat,test\n")
     expected = [("train", 1), ("test", 0), ("validation", 0)]
-    assert [*labels.labelled("src", names, given).each(names)] == expected
-    without = labels.labelled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
+    assert [*labels.labeled("src", names, given).each(names)] == expected
+    without = labels.labeled("src", names, table(b"file,label\nx/1.png,\ny/3.png,\nx/2.png,\n"))
     assert (without.classes, next(without.each(names))) == ([], ("train", datasets.NO_LABEL))
 
 
 def test_splits_come_from_folders_where_the_table_has_none() -> None:
     names = ["test/1.png", "train/2.png"]
-    found = labels.labelled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
+    found = labels.labeled("src", names, table(b"file,label\ntest/1.png,a\ntrain/2.png,a\n"))
     assert [*found.each(names)] == [("test", 0), ("train", 0)]
     assert found.counts == {"test": 1, "train": 1}
 
@@ -86,10 +86,10 @@ def test_splits_come_from_folders_where_the_table_has_none() -> None:
 )
 def test_a_table_of_other_files_is_refused(content: bytes, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        labels.labelled("src", ["1.png", "2.png"], table(content))
+        labels.labeled("src", ["1.png", "2.png"], table(content))
 
 
 def test_classes_that_are_numbers_are_in_their_order() -> None:
     names = [f"{number}/x.png" for number in (10, 9, 100)]
-    assert labels.labelled("src", names).classes == ["9", "10", "100"]
-    assert labels.labelled("src", [*names, "a/x.png"]).classes == ["10", "100", "9", "a"]
+    assert labels.labeled("src", names).classes == ["9", "10", "100"]
+    assert labels.labeled("src", [*names, "a/x.png"]).classes == ["10", "100", "9", "a"]

@@ -70,7 +70,7 @@ def test_values_of_16_bit_become_8_as_those_of_png_files_do() -> None:
     assert (pixels.of_16_bit(values).ravel() == expected).all()
 
 
-def test_splits_are_recognised_by_the_names_of_arrays_or_of_files(tmp_path: Path) -> None:
+def test_splits_are_recognized_by_the_names_of_arrays_or_of_files(tmp_path: Path) -> None:
     names = {"train_images": 4, "val_images": 2, "test_images": 3, "other": 1}
     arrays: dict[str, Any] = {name: IMAGES[:count] for name, count in names.items()}
     assert held(tmp_path / "medmnist.npz", saved(True, **arrays))[0].counts == {"test": 3, "train": 4, "validation": 2}

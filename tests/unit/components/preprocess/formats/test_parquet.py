@@ -83,7 +83,7 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
     assert (found.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
 
 
-def test_splits_are_recognised_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
+def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
     for name, labels in (("train-00000-of-00001", ["b", "a"]), ("test-00000-of-00001", ["c"]), ("validation", ["a"])):
         (tmp_path / f"{name}.parquet").write_bytes(written(image=IMAGES[: len(labels)], label=labels))
     (tmp_path / "train-empty.parquet").write_bytes(

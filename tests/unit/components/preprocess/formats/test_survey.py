@@ -19,20 +19,20 @@ from tests.inputs.sources import held
 def files(folder: Path) -> None:
     """A source of each kind, in a folder of its name."""
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
-    for kind in ("npz", "tfrecord", "zip", "labelled"):
+    for kind in ("npz", "tfrecord", "zip", "labeled"):
         (folder / kind).mkdir(parents=True)
     np.savez(folder / "npz" / "train.npz", images=images, labels=np.arange(5))
     np.savez_compressed(folder / "npz" / "test.npz", images=images[:2], labels=np.arange(2))
     for split, content in (("train", JPEG), ("test", WEBP)):
         example = tfrecord.encode_example(content, 4)
         (folder / "tfrecord" / f"{split}.tfrecord").write_bytes(b"".join(tfrecord.frame([example])))
-    (folder / "labelled" / "a.jpg").write_bytes(JPEG)
-    (folder / "labelled" / "b.webp").write_bytes(WEBP)
-    (folder / "labelled" / sources.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")
-    shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labelled")
+    (folder / "labeled" / "a.jpg").write_bytes(JPEG)
+    (folder / "labeled" / "b.webp").write_bytes(WEBP)
+    (folder / "labeled" / sources.LABELS).write_bytes(b"file,label,split\na.jpg,x,\nb.webp,y,test\n")
+    shutil.make_archive(str(folder / "zip" / "photos"), "zip", folder / "labeled")
 
 
-@pytest.mark.parametrize("place", ["npz", "tfrecord", "zip", "labelled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
+@pytest.mark.parametrize("place", ["npz", "tfrecord", "zip", "labeled", "zip/photos.zip", "tfrecord/t*.tfrecord"])
 def test_a_format_in_a_bucket(gcs: Server, tmp_path: Path, place: str) -> None:
     files(tmp_path)
     gcs.create_bucket("photos")

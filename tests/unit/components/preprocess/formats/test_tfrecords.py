@@ -27,7 +27,7 @@ def png(seed: int) -> bytes:
     return file.getvalue()
 
 
-def serialised(**features: Any) -> bytes:
+def serialized(**features: Any) -> bytes:
     """TensorFlow's own encoding of an example; `/` is written `__` here."""
     import tensorflow as tf
 
@@ -64,8 +64,8 @@ values = (
 def test_examples_are_read_as_tensorflow_writes_them(
     image: bytes, image_name: str, label: int, label_name: str, others: dict[str, Any]
 ) -> None:
-    labelled = {label_name: label} if label_name else {}
-    content = serialised(**others, **{image_name: image}, **labelled)
+    labeled = {label_name: label} if label_name else {}
+    content = serialized(**others, **{image_name: image}, **labeled)
     assert tfrecords.parsed(content, "x") == (image, label if label_name and label >= 0 else None)
 
 
@@ -76,7 +76,7 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
     for packing, name in (("", "x.tfrecord"), ("GZIP", "y.tfrecord")):
         with tf.io.TFRecordWriter(str(tmp_path / name), packing) as writer:
             for number, image in enumerate(images):
-                writer.write(serialised(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
+                writer.write(serialized(image__encoded=image, image__class__label=5 + number % 3, image__height=3))
         found, read_images = held(tmp_path / name)
         assert (found.kind, found.classes, found.counts) == (sources.TFRECORDS, ["5", "6", "7"], {"train": 250})
         assert read_images == [(f"{name}[{n}]", "train", n % 3, image) for n, image in enumerate(images)]
@@ -85,13 +85,13 @@ def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
 
 def test_a_record_whose_length_begins_as_gzip_does(tmp_path: Path) -> None:
     image = png(0)
-    padding = 0x088B1F - len(serialised(image=image, pad=bytes(500_000))) + 500_000
-    example = serialised(image=image, pad=bytes(padding))
+    padding = 0x088B1F - len(serialized(image=image, pad=bytes(500_000))) + 500_000
+    example = serialized(image=image, pad=bytes(padding))
     assert len(example) == 0x088B1F
     assert held(tmp_path / "x.tfrecord", framed(example))[1] == [("x.tfrecord[0]", "train", -1, image)]
 
 
-def test_splits_are_recognised_by_the_names_of_files(tmp_path: Path) -> None:
+def test_splits_are_recognized_by_the_names_of_files(tmp_path: Path) -> None:
     for name, count in (
         ("mnist-train.tfrecord-00000-of-00002", 3),
         ("mnist-train.tfrecord-00001-of-00002", 2),
@@ -99,7 +99,7 @@ def test_splits_are_recognised_by_the_names_of_files(tmp_path: Path) -> None:
         ("val/x.tfrecord", 1),
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(framed(*(serialised(image=png(n), label=n) for n in range(count))))
+        (tmp_path / name).write_bytes(framed(*(serialized(image=png(n), label=n) for n in range(count))))
     found = survey(str(tmp_path))
     assert (found.counts, found.classes) == ({"test": 1, "train": 5, "validation": 1}, ["0", "1", "2"])
     splits = [part.split for part in found.parts if isinstance(part, Stack)]
@@ -107,7 +107,7 @@ def test_splits_are_recognised_by_the_names_of_files(tmp_path: Path) -> None:
 
 
 IMAGE = png(0)
-RECORD = framed(serialised(image=IMAGE, label=1))
+RECORD = framed(serialized(image=IMAGE, label=1))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ RECORD = framed(serialised(image=IMAGE, label=1))
         (framed(b"no example"), "x.tfrecord: record 0 at byte 0 is no tf.train.Example"),
         (RECORD + b"more", f"record 1 at byte {len(RECORD)}"),
         (tfrecord._head(1 << 40), "1,099,511,627,776 bytes"),
-        (RECORD + framed(serialised(image=IMAGE, label=-1)), "none for record 1"),
+        (RECORD + framed(serialized(image=IMAGE, label=-1)), "none for record 1"),
         # A shard of a dataset of this pipeline.
         (framed(tfrecord.encode_example(bytes(64), 3)), "image of 64 bytes"),
     ],
@@ -139,12 +139,12 @@ def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
 )
 def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=f"^x .*{words}"):
-        tfrecords.parsed(serialised(**features), "x")
+        tfrecords.parsed(serialized(**features), "x")
 
 
 def test_no_file_to_train_on(tmp_path: Path) -> None:
     for name in ("test", "val"):
-        (tmp_path / f"{name}.tfrecord").write_bytes(framed(serialised(image=IMAGE)))
+        (tmp_path / f"{name}.tfrecord").write_bytes(framed(serialized(image=IMAGE)))
     with pytest.raises(DataError, match="test and validation"):
         survey(str(tmp_path))
 
@@ -158,7 +158,7 @@ def test_no_file_to_train_on(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_changed_after_it_was_surveyed(tmp_path: Path, now: list[int], message: str) -> None:
-    found, _ = held(tmp_path / "x.tfrecord", framed(*(serialised(image=IMAGE, label=label) for label in (1, 2))))
-    (tmp_path / "x.tfrecord").write_bytes(framed(*(serialised(image=IMAGE, label=label) for label in now)))
+    found, _ = held(tmp_path / "x.tfrecord", framed(*(serialized(image=IMAGE, label=label) for label in (1, 2))))
+    (tmp_path / "x.tfrecord").write_bytes(framed(*(serialized(image=IMAGE, label=label) for label in now)))
     with pytest.raises(DataError, match=message):
         [*itertools.chain.from_iterable(map(read, found.parts))]

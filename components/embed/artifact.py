@@ -1,4 +1,4 @@
-"""From a dataset to the embedding artefact: the networks and their accuracy, whitenings, certificate, description."""
+"""From a dataset to the embedding artifact: the networks and their accuracy, whitenings, certificate, description."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ _CHANCE_LEVEL = 0.01  # at which a classifier must be better than chance
 def make_embedding(
     config: EmbedConfig, manifest: datasets.Manifest, location: Location, cluster: Cluster | None
 ) -> None:
-    """Train the classifier, if the dataset has classes, measure its accuracy, and write the artefact.
+    """Train the classifier, if the dataset has classes, measure its accuracy, and write the artifact.
 
     With a cluster, every worker trains and the chief alone writes; each returns when all are done.
     """

@@ -1,4 +1,4 @@
-"""Tests for neighbours.py, against plain double loops and closed forms."""
+"""Tests for neighbors.py, against plain double loops and closed forms."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from components.core.metrics import neighbours
+from components.core.metrics import neighbors
 
 K = 5
 
@@ -40,7 +40,7 @@ def test_overlap_against_a_double_loop(case: str) -> None:
         drawn = np.concatenate([real[:25], random.normal(size=(25, 3))])
     else:
         drawn, real = np.repeat(random.normal(size=(1, 3)), 50, axis=0), random.normal(size=(50, 3))
-    found = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
+    found = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
     precision, recall, density, covered = _plain(drawn, real)
     assert (found.precision, found.recall) == (precision, recall)
     assert found.density == pytest.approx(density)
@@ -52,21 +52,19 @@ def test_the_same_however_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     drawn, real = random.normal(size=(60, 4)), random.normal(size=(60, 4))
 
     def measure() -> tuple[object, ...]:
-        found = neighbours.overlap(neighbours.make_balls(drawn), neighbours.make_balls(real))
-        distances, indices = neighbours.nearest(drawn, real)
+        found = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
+        distances, indices = neighbors.nearest(drawn, real)
         return found.precision, found.recall, found.density, *found.covered, *indices, *distances.round(12)
 
     whole = measure()
-    monkeypatch.setattr(neighbours, "_ELEMENTS", 7 * 60)
+    monkeypatch.setattr(neighbors, "_ELEMENTS", 7 * 60)
     assert measure() == whole
 
 
 def test_one_distribution_has_the_expected_coverage_and_density() -> None:
     """Coverage 1 - prod (n - i) / (2n - i) for i from 1 to 5, and density 1 (Naeem et al., 2020)."""
     random, n = np.random.default_rng(0), 1000
-    found = [
-        neighbours.overlap(*(neighbours.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)
-    ]
+    found = [neighbors.overlap(*(neighbors.make_balls(random.normal(size=(n, 8))) for _ in range(2))) for _ in range(5)]
     expected = 1 - math.prod((n - i) / (2 * n - i) for i in range(1, K + 1))
     assert np.mean([one.covered.mean() for one in found]) == pytest.approx(expected, abs=0.01)
     assert np.mean([one.density for one in found]) == pytest.approx(1, abs=0.05)
@@ -74,14 +72,14 @@ def test_one_distribution_has_the_expected_coverage_and_density() -> None:
 
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(ValueError, match=r"7 .* 6"):
-        neighbours.make_balls(np.zeros((6, 2)))
+        neighbors.make_balls(np.zeros((6, 2)))
 
 
 def test_the_nearest_against_a_double_loop() -> None:
     random = np.random.default_rng(1)
     rows, others = random.normal(size=(20, 3)), random.normal(size=(30, 3))
     others[7] = rows[4]
-    distances, indices = neighbours.nearest(rows, others)
+    distances, indices = neighbors.nearest(rows, others)
     for row, distance, index in zip(rows, distances, indices, strict=True):
         plain = [math.dist(row, other) ** 2 for other in others]
         assert index == int(np.argmin(plain))
@@ -95,22 +93,22 @@ def test_copy_z_is_the_statistic_of_mann_and_whitney() -> None:
         (random.normal(size=80), random.normal(size=120)),
         (random.integers(0, 5, 80).astype(float), random.integers(0, 6, 120).astype(float)),
     ):
-        z = neighbours.copy_z(drawn, held_out)
+        z = neighbors.copy_z(drawn, held_out)
         judged = scipy.stats.mannwhitneyu(drawn, held_out, method="asymptotic", use_continuity=False)
         assert 2 * scipy.stats.norm.sf(abs(z)) == pytest.approx(judged.pvalue, rel=1e-9)
         assert (z > 0) == (judged.statistic > 80 * 120 / 2)
-    assert neighbours.copy_z(np.zeros(5), np.zeros(5)) == 0
+    assert neighbors.copy_z(np.zeros(5), np.zeros(5)) == 0
 
 
 def test_copies_are_distinguished_from_fresh_samples_and_a_tenth_of_copies_by_their_share() -> None:
     random = np.random.default_rng(4)
     train, held_out, fresh = (random.normal(size=(1000, 6)) for _ in range(3))
-    to_train = neighbours.nearest(held_out, train)[0]
+    to_train = neighbors.nearest(held_out, train)[0]
     partly = np.concatenate([train[:100] + 0.01, fresh[100:]])
-    of_fresh, of_partly, of_copies = (neighbours.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01))
-    assert abs(neighbours.copy_z(of_fresh, to_train)) < 4
-    assert neighbours.copy_z(of_copies, to_train) < -30
-    assert neighbours.copy_share(of_fresh, to_train) == pytest.approx(0.01, abs=0.015)
-    assert neighbours.copy_share(of_partly, to_train) == pytest.approx(0.11, abs=0.02)
-    assert neighbours.copy_share(of_copies, to_train) == 1
-    assert neighbours.copy_share(to_train, to_train) == pytest.approx(0.01, abs=0.002)
+    of_fresh, of_partly, of_copies = (neighbors.nearest(rows, train)[0] for rows in (fresh, partly, train + 0.01))
+    assert abs(neighbors.copy_z(of_fresh, to_train)) < 4
+    assert neighbors.copy_z(of_copies, to_train) < -30
+    assert neighbors.copy_share(of_fresh, to_train) == pytest.approx(0.01, abs=0.015)
+    assert neighbors.copy_share(of_partly, to_train) == pytest.approx(0.11, abs=0.02)
+    assert neighbors.copy_share(of_copies, to_train) == 1
+    assert neighbors.copy_share(to_train, to_train) == pytest.approx(0.01, abs=0.002)

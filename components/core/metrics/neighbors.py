@@ -1,4 +1,4 @@
-"""Nearest neighbours of features: how two sets overlap, and whether samples are copies.
+"""Nearest neighbors of features: how two sets overlap, and whether samples are copies.
 
 NumPy in float64, a few rows at a time, so that memory does not grow with the product of two sets.
 """
@@ -11,7 +11,7 @@ import scipy.stats
 
 from components.core.metrics.whitening import checked
 
-_NEIGHBOUR = 5  # whose distance is the radius of a ball: Naeem et al. (2020) take the fifth of 10,000
+_NEIGHBOR = 5  # whose distance is the radius of a ball: Naeem et al. (2020) take the fifth of 10,000
 _ELEMENTS = 2**22  # of a matrix of distances at a time
 _ROUNDING = 1e-12  # of the squared norms; a smaller squared distance is that of duplicates
 TAIL = 0.01  # share of held-out images that count as close to the training images
@@ -19,7 +19,7 @@ TAIL = 0.01  # share of held-out images that count as close to the training imag
 
 @dataclasses.dataclass(frozen=True)
 class Balls:
-    """A ball around each row of `features` [n, d]: `radii` [n] are squared distances to its fifth neighbour."""
+    """A ball around each row of `features` [n, d]: `radii` [n] are squared distances to its fifth neighbor."""
 
     features: np.ndarray
     radii: np.ndarray
@@ -48,15 +48,15 @@ class Overlap:
 
 
 def make_balls(features: np.ndarray) -> Balls:
-    """Make balls around features [n, d], n at least 7, each as far as its fifth neighbour in the set."""
+    """Make balls around features [n, d], n at least 7, each as far as its fifth neighbor in the set."""
     features = checked(features)
-    if len(features) < _NEIGHBOUR + 2:
-        raise ValueError(f"neighbours need at least {_NEIGHBOUR + 2} rows, got {len(features)}")
+    if len(features) < _NEIGHBOR + 2:
+        raise ValueError(f"neighbors need at least {_NEIGHBOR + 2} rows, got {len(features)}")
     radii = np.empty(len(features))
     for at, distances in _squared_distances(features, features):
         rows = np.arange(len(distances))
         distances[rows, at + rows] = -1.0  # itself, before any duplicate
-        radii[at : at + len(distances)] = np.partition(distances, _NEIGHBOUR, axis=1)[:, _NEIGHBOUR]
+        radii[at : at + len(distances)] = np.partition(distances, _NEIGHBOR, axis=1)[:, _NEIGHBOR]
     return Balls(features, radii)
 
 
@@ -72,7 +72,7 @@ def overlap(drawn: Balls, real: Balls) -> Overlap:
     return Overlap(
         precision=float(np.mean(within_real > 0)),
         recalled=recalled,
-        density=float(within_real.mean() / _NEIGHBOUR),
+        density=float(within_real.mean() / _NEIGHBOR),
         covered=covered,
     )
 

@@ -1,16 +1,16 @@
-"""Colour pictures of 64x64 to train on, as folders of PNG files, and what is known of the drawn ones.
+"""Color pictures of 64x64 to train on, as folders of PNG files, and what is known of the drawn ones.
 
 `photographs`: crops of 64x64 at random places of scikit-learn's two photographs, without labels. Crops of the test
 split overlap those of the training split, so copies mean nothing there.
 
-`shapes`: one disc, square or triangle, labelled, of equal areas, on a ground that darkens downwards. These are known:
+`shapes`: one disc, square or triangle, labeled, of equal areas, on a ground that darkens downwards. These are known:
 
 - hue of the ground: uniform;
 - hue of the shape: opposite;
 - radius of the disc of the same area: uniform from 10 to 20 pixels, so that areas are pi r^2;
-- centre: uniform where the disc fits in.
+- center: uniform where the disc fits in.
 
-    python -m benchmarks.judging.colour --output pictures
+    python -m benchmarks.judging.color --output pictures
     python -m components.preprocess --source pictures/shapes --height 64 --width 64 --dataset shapes
     python -m components.embed --dataset shapes --embedding shapes-embedding
     python -m benchmarks.judging.quality --dataset shapes --embedding shapes-embedding --shapes ...
@@ -50,7 +50,7 @@ def shapes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     for index, kind in enumerate(kinds):
         hue, radius = random.uniform(0, 1), random.uniform(*_RADII)
         mask = _mask(kind, radius, random.uniform(radius, SIDE - radius, 2))[..., np.newaxis]
-        drawn[index] = np.rint(255 * (mask * _colour(hue + 0.5) + (1 - mask) * shade * _colour(hue)))
+        drawn[index] = np.rint(255 * (mask * _color(hue + 0.5) + (1 - mask) * shade * _color(hue)))
     return drawn, kinds
 
 
@@ -60,7 +60,7 @@ def measure(images: np.ndarray) -> dict[str, float]:
     `hues`: total variation between the hues of the ground and the uniform distribution, in twelve bins.
     `opposite`: share of images whose shape is within 30 degrees of the opposite hue.
     `area`, `area_deviation`: mean and standard deviation of the shape's area, in multiples of the known ones.
-    `centre_deviation`: standard deviation of its centre, in multiples of the known one.
+    `center_deviation`: standard deviation of its center, in multiples of the known one.
     """
     hues = _hues(images)
     edge = np.ones((SIDE, SIDE), bool)
@@ -74,20 +74,20 @@ def measure(images: np.ndarray) -> dict[str, float]:
     bins = np.histogram(np.angle(ground), _BINS, (-np.pi, np.pi))[0] / len(images)
     rows = (mask.sum(axis=2) @ np.arange(SIDE))[seen] / area[seen]
     radii = np.random.default_rng(0).uniform(*_RADII, 1_000_000)
-    areas, centres = np.pi * radii**2, SIDE / 2 - radii  # half of the interval of the centre
+    areas, centers = np.pi * radii**2, SIDE / 2 - radii  # half of the interval of the center
     return {
         "hues": float(np.abs(bins - 1 / _BINS).sum() / 2),
         "opposite": float((np.abs(angle) < 30).sum() / len(images)),
         "area": float(area.mean() / areas.mean()),
         "area_deviation": float(area.std() / areas.std()),
-        "centre_deviation": float(rows.std() / np.sqrt((centres**2).mean() / 3)),
+        "center_deviation": float(rows.std() / np.sqrt((centers**2).mean() / 3)),
     }
 
 
-def _mask(kind: int, radius: float, centre: np.ndarray) -> np.ndarray:
+def _mask(kind: int, radius: float, center: np.ndarray) -> np.ndarray:
     """Return the part of each pixel that a shape of the area of a disc covers, float64 [64, 64]."""
     at = (np.arange(SIDE * _FINER) + 0.5) / _FINER
-    y, x = at[:, np.newaxis] - centre[0], at[np.newaxis] - centre[1]
+    y, x = at[:, np.newaxis] - center[0], at[np.newaxis] - center[1]
     if kind == 0:
         inside = y**2 + x**2 < radius**2
     elif kind == 1:
@@ -99,7 +99,7 @@ def _mask(kind: int, radius: float, centre: np.ndarray) -> np.ndarray:
     return np.asarray(inside.reshape(SIDE, _FINER, SIDE, _FINER).mean(axis=(1, 3)))
 
 
-def _colour(hue: float) -> np.ndarray:
+def _color(hue: float) -> np.ndarray:
     """Return red, green and blue from 0.2 to 1 of a hue in turns, by three cosines."""
     return 0.6 + 0.4 * np.cos(2 * np.pi * (hue - np.arange(3) / 3))
 
