@@ -81,8 +81,8 @@ class TorchWgan:
         self.critic = build_critic(filters).to(memory_format=torch.channels_last)
         self._generator_weights = list(self.generator.parameters())
         self._critic_weights = list(self.critic.parameters())
-        self._generator_adam = torch.optim.Adam(self._generator_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
-        self._critic_adam = torch.optim.Adam(self._critic_weights, 2.4e-3, _BETAS, eps=1e-7, fused=True)
+        self._generator_adam = torch.optim.Adam(self._generator_weights, 6e-4, _BETAS, eps=1e-7, fused=True)
+        self._critic_adam = torch.optim.Adam(self._critic_weights, 1.2e-3, _BETAS, eps=1e-7, fused=True)
         self._critic_gradients = torch.compile(self._critic_terms) if compiled else self._critic_terms
         self._generator_gradients = torch.compile(self._generator_terms) if compiled else self._generator_terms
 

@@ -51,11 +51,11 @@ class TrainConfig:
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=1)] = 64
     critic_steps: Annotated[int, Setting("Critic updates per generator update.", at_least=1, at_most=100)] = 1
     critic_learning_rate: Annotated[float, Setting("Adam's learning rate for the critic.", above=0.0, at_most=1.0)] = (
-        2.4e-3
+        1.2e-3
     )
     generator_learning_rate: Annotated[
         float, Setting("Adam's learning rate for the generator.", above=0.0, at_most=1.0)
-    ] = 1.2e-3
+    ] = 6e-4
     beta_1: Annotated[float, Setting("Adam's beta_1, the decay of the first moment.", at_least=0.0, below=1.0)] = 0.0
     beta_2: Annotated[float, Setting("Adam's beta_2, the decay of the second moment.", at_least=0.0, below=1.0)] = 0.99
     learning_rate_decay: Annotated[

@@ -30,10 +30,10 @@ def test_shares_in_words(batch_size: int, replicas: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
-        ("grpc://127.0.0.1:{open},grpc://127.0.0.1:{closed}", "nobody answers there: connection refused"),
-        ("grpc://no-such-host.invalid", "nobody answers there: "),
-        ("grpc://127.0.0.1:99999", "nobody answers there: "),
+        ("grpc://127.0.0.1:{closed}", "nothing answers there: connection refused"),
+        ("grpc://127.0.0.1:{open},grpc://127.0.0.1:{closed}", "nothing answers there: connection refused"),
+        ("grpc://no-such-host.invalid", "nothing answers there: "),
+        ("grpc://127.0.0.1:99999", "nothing answers there: "),
         ("grpc://127.0.0.1:many", "'grpc://127.0.0.1:many' is not grpc://HOST:PORT"),
         ("https://127.0.0.1", "'https://127.0.0.1' is not grpc://HOST:PORT"),
     ],
