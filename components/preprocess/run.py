@@ -264,7 +264,7 @@ def _result(location: Location, manifest: Manifest, reused: bool) -> StageResult
     summary += f" in {manifest.class_count} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
     summary += f", {quarantined:,} quarantined" if quarantined else ""
-    reused = manifest.made_with.get("reused", {}).get("images", 0)
-    summary += f", {reused:,} reused from earlier datasets" if reused else ""
+    images = manifest.made_with.get("reused", {}).get("images", 0)
+    summary += f", {images:,} reused from earlier datasets" if images else ""
     digest = {"dataset_uri": location.uri, "dataset_digest": manifest.digest}
     return StageResult(parameters={**digest, "summary": summary}, reused=reused)

@@ -21,18 +21,6 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pixels
 from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, gray, png, saved
 
-DOCS = Path(__file__).parents[2] / "docs" / "evidence" / "bad-data.md"
-
-
-def rows_of_docs() -> dict[str, str]:
-    table = DOCS.read_text(encoding="utf-8").split("| image file | verdict |\n|---|---|\n")[1]
-    return dict(line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|"))
-
-
-def test_the_table_of_image_files_is_that_of_the_cases() -> None:
-    cases = {name: "quarantined" if isinstance(case.expected, str) else "used" for name, case in CASES.items()}
-    assert rows_of_docs() == cases
-
 
 def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
     fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)

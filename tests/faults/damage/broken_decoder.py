@@ -65,8 +65,8 @@ REASONS = {
     "exit": "exit status 3",
     "loop": "1 s of processor",
     "memory": "512 MiB",
-    "nonsense": "nonsense",
-    "too many pixels": "nonsense",
+    "nonsense": "garbage",
+    "too many pixels": "garbage",
 }
 
 

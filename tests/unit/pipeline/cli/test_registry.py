@@ -52,7 +52,7 @@ def publish_version(
         "step": step,
         "classes": dataset.classes,
         "dataset_digest": dataset.digest,
-        "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0024, "beta_1": 0.25},
+        "settings": {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0012, "beta_1": 0.25},
         "made_with": {**maker, "code": code or maker["code"]},
     }
     if initial:

@@ -49,7 +49,7 @@ PROBE = """(() => {
   };
   const texts = all.filter(node => document.body.contains(node) &&
     [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim()));
-  const plain = /^(HTML|HEAD|META|TITLE|STYLE|BODY|H[123]|P|DIV|TABLE|TBODY|T[RHD]|STRONG|IMG|DETAILS|SUMMARY|FIG.*)$/;
+  const plain = /^(HTML|HEAD|META|TITLE|STYLE|BODY|H[123]|P|DIV|TABLE|TBODY|T[RHD]|STRONG|CODE|IMG|DET.*|SUM.*|FIG.*)$/;
   const isLoaded = image => image.src.startsWith('data:image/png;base64,') && image.complete && image.naturalWidth > 1;
   const chart = document.querySelector('.chart img').getBoundingClientRect();
   return {
@@ -245,7 +245,17 @@ def test_nothing_acts_nothing_is_fetched_and_everything_is_shown(
     browser.open(framed_as_kubeflow_does(page.read_text(), tmp_path) if framed else page)
     seen = browser.evaluate(PROBE, in_frame=framed)
     assert seen["active"] == []
-    assert set(seen["attributes"]) <= {"alt", "charset", "class", "content", "http-equiv", "lang", "name", "src"}
+    assert set(seen["attributes"]) <= {
+        "alt",
+        "charset",
+        "class",
+        "colspan",
+        "content",
+        "http-equiv",
+        "lang",
+        "name",
+        "src",
+    }
     assert seen["title"] in ("REJECT: evaluation of step 100", "Two evaluations side by side")
     assert seen["images"] == seen["loaded"] == IMAGES[name]
     assert {address.split(":")[0] for address in browser.requests} == {"file", "data"}

@@ -31,7 +31,7 @@ def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
     (chart,) = training_curves.draw({"t": training(*rows)})
     assert chart["caption"].startswith("Gradient penalty")
     both = training_curves.draw({"t": training(*rows, validation=[{"step": 1, "fcd": 3.0}, {"step": 2, "fcd": 1.0}])})
-    assert [chart["caption"].split()[0] for chart in both] == ["Penalty", "Fréchet"]
+    assert [chart["caption"].split()[0] for chart in both] == ["Gradient", "Fréchet"]
     assert training_curves.draw({"t": training(validation=[{"step": 1, "fcd": 3.0}])}, distances=False) == []
 
 
