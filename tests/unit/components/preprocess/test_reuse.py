@@ -204,8 +204,8 @@ def test_datasets_that_have_nothing_to_offer(
     with caplog.at_level(logging.INFO):
         run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
         run(tmp_path / "pets", tmp_path / "third", previous_datasets=str(tmp_path / "nowhere"))
-    assert caplog.text.count("passed over") == 1
-    assert f"passed over {kept / 'larger'}: " in caplog.text
+    assert caplog.text.count("skipped /") == 1
+    assert f"skipped {kept / 'larger'}: " in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 reused\n") == 2
     assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
 

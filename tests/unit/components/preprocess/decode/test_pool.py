@@ -44,7 +44,7 @@ def process_id() -> int:
 def test_what_waits_without_an_end_costs_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "LIMITS", pool.Limits(seconds=3))
     found = pool.decode([png(0), png(1, "sleep"), png(2)], SHAPE, "fill")
-    assert "does nothing for 3 s" in str(found[1])
+    assert "no progress for 3 s" in str(found[1])
     assert [found[0], found[2]] == [decoded_here(png(0)), decoded_here(png(2))]
 
 
