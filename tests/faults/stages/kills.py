@@ -115,7 +115,7 @@ def _moment(name: str, place: Path, log: Path, seconds: float) -> Callable[[], b
     compiled_long: list[Callable[[], bool]] = []
 
     def compiling() -> bool:
-        if not compiled_long and "compiling the first block" in log.read_text():
+        if not compiled_long and "compiling the first" in log.read_text():
             compiled_long.append(forks.passed(seconds / 10))
         return any(long() for long in compiled_long)
 
