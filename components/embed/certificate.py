@@ -1,4 +1,4 @@
-"""Whether distances in an embedding can be trusted: they must show the known faults of disturbed real images.
+"""Certificate of an embedding: its distances must detect known faults of disturbed real images.
 
 The checks are those of the literature on metrics (Heusel et al., 2017; Xu et al., 2018; Naeem et al., 2020), made for
 whitened features of any network.

@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """Which step was chosen among which, and why, in a sentence."""
+        """A sentence that says which step was chosen among which, and why."""
         first, last = self.rows[0], self.rows[-1]
         if first is last:
             return f"step {last.step:,} is judged: it is the only checkpoint"
@@ -114,7 +114,7 @@ class Scorer:
         )
 
     def _fits(self, training: Location, folder: Location, description: checkpoints.Description) -> bool:
-        """Whether a checkpoint belongs to the training; logs one that does not."""
+        """Return whether a checkpoint belongs to the training; log one that does not."""
         if description.dataset_digest != self.manifest.digest:
             log.error("skipped: checkpoint %s was made of another dataset than %s", folder, self.dataset)
             return False

@@ -43,11 +43,11 @@ class Folder:
         return str(self.path)
 
     def is_open(self) -> bool:
-        """Whether the attempt goes on: its driver has neither ended it nor died, and no work failed."""
+        """Return whether the attempt goes on: its driver has neither ended it nor died, and no work failed."""
         return self.path.is_dir() and not (self.path / FAILED).exists()
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return (self.path / name).exists()
 
     def read(self, name: str) -> bytes:

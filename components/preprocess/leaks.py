@@ -43,7 +43,7 @@ COMPARED = ("test", "train")  # splits; what of a source is validation is usuall
 
 
 class ShardSignatures(NamedTuple):
-    """What is kept of the images of a shard to compare them with others."""
+    """Signatures of the images of a shard, to compare them with others."""
 
     shard: str  # its file name, which begins with its split
     thumbnails: np.ndarray  # of each image, as `thumbnails` makes them: int16 [n, 256]

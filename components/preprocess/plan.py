@@ -22,7 +22,7 @@ _WORDS = 4  # of 64 bits in a sha256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How the images of a source become examples."""
+    """Decisions about how images of a source become examples."""
 
     stored: ImageShape | None  # of plain pixels; None for image files
     image: ImageShape  # of the examples

@@ -58,7 +58,7 @@ class CachedPixels(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DatasetCache:
-    """Where the pixels of images are in earlier datasets. Small to send to workers, which read the table themselves."""
+    """Location of pixels in earlier datasets. Small to send to workers, which read the table themselves."""
 
     table: str  # SQLite file, whose name is used once
     shards: tuple[str, ...]  # by their number in the table

@@ -52,7 +52,7 @@ class Quarantined(NamedTuple):
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of the images of a chunk."""
+    """Outcome of the images of a chunk."""
 
     places: dict[str, list[Place]] = dataclasses.field(default_factory=dict)  # of rows, by the name of their shard
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`

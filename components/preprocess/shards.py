@@ -31,7 +31,7 @@ SIGNED, LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 @dataclasses.dataclass(frozen=True)
 class ShardFacts:
-    """What the description of a dataset needs of one shard.
+    """Facts about one shard for the description of the dataset.
 
     All copies of an image in one split are in one shard, since the shard follows from the image's content.
     """
@@ -48,7 +48,7 @@ class ShardFacts:
 
 @dataclasses.dataclass
 class BuildResult:
-    """What came of a source."""
+    """Result of building a dataset."""
 
     shards: list[ShardFacts]  # by file name
     outcome: Outcome  # of all chunks, but for its places

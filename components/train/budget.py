@@ -1,4 +1,4 @@
-"""How many steps fit into a time budget, measured at the start of a training."""
+"""Number of steps that fit into a time budget, measured at the start of a training."""
 
 import logging
 import statistics

@@ -66,7 +66,7 @@ class Rollbacks:
         return len(self._done)
 
     def in_force(self, step: int) -> int:
-        """How many count for what follows a step."""
+        """Return the number of rollbacks that count for what follows a step."""
         return sum(found.step <= step for found in self._done)
 
     def targets(self, step: int) -> range:
@@ -89,7 +89,7 @@ class Rollbacks:
         ]
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps; nothing if there was none."""
+        """Return the state for a checkpoint; nothing without rollbacks."""
         if not self._done:
             return {}
         return {STATE: np.array([[found.step, found.nonfinite] for found in self._done], np.int64)}

@@ -319,7 +319,7 @@ class WganStep:
 
 
 def _is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process trains on a CPU that is one device."""
+    """Return whether this process trains on a CPU that is one device."""
     devices = strategy.extended.worker_devices
     return len(devices) == 1 and "CPU" in devices[0].upper()
 

@@ -1,4 +1,4 @@
-"""What a run or a plan shows at its end: a table, and where the results lie."""
+"""Output at the end of a run or plan: a table, and the locations of the results."""
 
 import os
 from pathlib import Path

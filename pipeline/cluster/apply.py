@@ -19,7 +19,7 @@ _DONE = {CREATE: "created", REPLACE: "replaced", PAUSE: "paused", RESUME: "resum
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
-    """What is to be done for one name of a schedule."""
+    """Change to the schedules of one name."""
 
     name: str
     action: str  # one of the words above; DELETE where the file has no such schedule

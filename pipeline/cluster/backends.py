@@ -15,7 +15,7 @@ from pipeline.profiles.profiles import KFP, VERTEX
 
 
 class Backend(NamedTuple):
-    """What a folder offers, and what is different there."""
+    """A backend: what its folder offers, and how it differs."""
 
     title: str  # of its flags in the help
     flags: dict[str, tuple[str, str]]  # that say where it is and whom we are there: by name, metavar and help

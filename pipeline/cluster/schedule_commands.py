@@ -29,7 +29,7 @@ _DEFAULT_FILE = Path("schedules.yaml")
 
 
 class _Place(NamedTuple):
-    """Where schedules are, and those that the file wants there."""
+    """A server with schedules, and those that the file wants there."""
 
     target: str
     schedules: Schedules

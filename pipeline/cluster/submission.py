@@ -1,4 +1,4 @@
-"""What is sent to a cluster: a package that was read, the run's parameters, its name and experiment.
+"""Submission to a cluster: a package, the run's parameters, its name and experiment.
 
 A server is never sent what it would choke on: Kubeflow 2.16 and 2.17 never answer an upload that is not YAML, and
 accept packages whose runs then fail.

@@ -68,7 +68,7 @@ def wait(place: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
 
 
 def duration(started: datetime.datetime | None, finished: datetime.datetime | None) -> str:
-    """How long something took, or has taken up to now, as text; empty if it has not begun."""
+    """Return how long something took, or has taken up to now, as text; empty if it has not begun."""
     if started is None:
         return ""
     end = finished or datetime.datetime.now(datetime.UTC)

@@ -34,7 +34,7 @@ def key_parts(task: Task, inputs: dict[str, Any], code: Callable[[Task], str]) -
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Whether the cache has the result of a task."""
+    """Answer of the cache about a task."""
 
     outputs: dict[str, Any] | None  # if it need not run
     # Why it must run; empty if that depends on inputs that are not known yet. If it need not run, which libraries or

@@ -48,7 +48,7 @@ CODE_LABEL = "wgan.code"
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """What an engine says of an image that it has."""
+    """Description of an image by the engine that has it."""
 
     reference: str  # by which it was asked for
     digest: str  # of the registry's manifest where it came from one, else the engine's own

@@ -1,4 +1,4 @@
-"""How long stages will take: as long as when they last ran under a root, and a training as its settings say."""
+"""Estimates of how long stages take: as long as last time under a root, and training by its settings."""
 
 import contextlib
 import statistics

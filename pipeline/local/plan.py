@@ -1,4 +1,4 @@
-"""Which stages a run would run, and why, without running them."""
+"""Plan of a run: which stages would run and why, without running them."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ _READING_STAGE = "decide"
 
 
 class Planned(NamedTuple):
-    """What will happen to a task."""
+    """Planned action for a task."""
 
     task: str
     outcome: str  # `runs`, `unchanged`, `skipped` or `perhaps`

@@ -37,7 +37,7 @@ _STARTUP_NOISE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a stage is started with."""
+    """Command and environment of a stage."""
 
     task: Task
     words: list[str]  # its command and arguments

@@ -48,7 +48,7 @@ _SIGNAL_SECONDS = 0.5  # at most, until a signal is noticed
 
 @dataclasses.dataclass
 class Progress:
-    """How far a task is."""
+    """Progress of a task."""
 
     state: str = WAITING  # one of the words above
     reason: str = ""  # why it was skipped or is not run again

@@ -1,4 +1,4 @@
-"""What lasts as long as a run: its temporary folder, and the processes and containers that it starts.
+"""Session of a run: its temporary folder, and the processes and containers that it starts.
 
 A runner that is killed cannot clean up. Its temporary folder is locked while it lives, and the next run removes folders
 whose lock is free. What it started is ended at once by `pipeline.local.reaper`.

@@ -1,4 +1,4 @@
-"""What a package says of how it was compiled: target, profile, service account.
+"""Origin of a package: target, profile and service account of its compilation.
 
 It stands in the pipeline's description, the one text of a package that servers keep and people see.
 """

@@ -48,7 +48,7 @@ _NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Retries:
-    """How often a failed task is tried again; waits are in seconds."""
+    """Retry policy of a task; waits are in seconds."""
 
     count: int = 0
     first_wait: float = 0.0
@@ -84,7 +84,7 @@ class Output:
 
 @dataclasses.dataclass(frozen=True)
 class FinalStatus:
-    """How the tasks within an exit handler ended; `graph` is their graph's name."""
+    """Outcome of the tasks within an exit handler; `graph` is their graph's name."""
 
     graph: str
     tasks: tuple["Task", ...]

@@ -1,4 +1,4 @@
-"""What a profile gives a stage on a Kubernetes cluster, and which of it cannot work there."""
+"""Hardware of a stage on a Kubernetes cluster, and checks of combinations that cannot work."""
 
 import math
 from typing import Literal, Self
@@ -43,7 +43,7 @@ class KubernetesStage(Settings):
 
     @property
     def replicas(self) -> int:
-        """How many replicas train: one on each device; 0 without devices."""
+        """Number of replicas that train: one on each device; 0 without devices."""
         return self.accelerator_count
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What a profile gives a stage, written into the package for a Kubernetes cluster.
+"""Settings of a profile, written into the package for a Kubernetes cluster.
 
 Processor, memory and accelerator are part of Kubeflow's own message. Everything else is for Kubernetes alone and makes
 a second document of the package, so each is written only where the profile asks for it.

@@ -89,7 +89,7 @@ class Toleration(Settings):
 
 
 class Retries(Settings):
-    """How often a failed stage is tried again, and the seconds before that, which grow by `factor`."""
+    """Retry policy of a stage; waits in seconds grow by `factor`."""
 
     count: int = Field(ge=0, le=100)
     first_wait: int = Field(default=0, ge=0, le=_LONGEST_WAIT)

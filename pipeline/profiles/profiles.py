@@ -25,7 +25,7 @@ _SHIPPED = "profiles.yaml"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What every stage gets on one target."""
+    """Hardware of every stage on one target."""
 
     name: str
     target: str  # kfp or vertex

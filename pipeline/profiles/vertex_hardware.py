@@ -1,4 +1,4 @@
-"""What a profile gives a stage on Vertex AI, and which of it cannot work there.
+"""Hardware of a stage on Vertex AI, and checks of combinations that cannot work.
 
 A stage is either a step of the pipeline, for which Vertex chooses a machine, or a custom job on a named machine. Vertex
 itself checks which GPUs a machine can have.
@@ -37,7 +37,7 @@ class VertexStage(Settings):
 
     @property
     def replicas(self) -> int:
-        """How many replicas train: one on each device; 0 without devices."""
+        """Number of replicas that train: one on each device; 0 without devices."""
         return chips_of(self.tpu_topology) if self.tpu_topology else self.accelerator_count
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What a profile gives a stage, written into the package for Vertex AI; a custom job where it names a machine."""
+"""Settings of a profile, written into the package for Vertex AI; a custom job where it names a machine."""
 
 import json
 from typing import Any

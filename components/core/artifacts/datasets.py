@@ -27,7 +27,7 @@ class ImageShape:
 
     @property
     def size(self) -> int:
-        """How many values an image has."""
+        """Number of values in an image."""
         return self.height * self.width * self.channels
 
     def __str__(self) -> str:

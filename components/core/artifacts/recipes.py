@@ -16,7 +16,7 @@ RUN, SKIP = "RUN", "SKIP"  # decisions about a run
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(Manifest):
-    """What decides the result of a run."""
+    """Everything that decides the result of a run."""
 
     FILE = "recipe.json"
     WHAT = "recipe"

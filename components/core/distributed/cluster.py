@@ -38,7 +38,7 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes the results."""
+        """True if this process writes the results."""
         return self.number == 0
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class Agreement:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes."""
+        """True if this process writes."""
         return self._cluster is None or self._cluster.is_chief
 
     def all_gather(self, values: list[int]) -> np.ndarray:

@@ -32,7 +32,7 @@ class BatchShard:
 
 @dataclasses.dataclass(frozen=True)
 class BatchPartition:
-    """How replicas share the global batch.
+    """Partition of the global batch among replicas.
 
     Without virtual shards each computes one shard; sums are in floating point, and replica counts agree up to rounding.
     With them each computes some of so many equal shards (microbatches), and sums are those of integers, which have no
@@ -67,7 +67,7 @@ class BatchPartition:
 
 @dataclasses.dataclass(frozen=True)
 class LossOutput:
-    """What a loss function returns for one shard."""
+    """Output of a loss function for one shard."""
 
     loss: tf.Tensor  # [size]: of each example
     reported: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)  # further values, [size] each
@@ -216,7 +216,7 @@ def apply_update(
 
 
 def _are_finite(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Whether each tensor is finite, bool [values], by its sum, which is finite if all numbers are, unless enormous."""
+    """Return whether each tensor is finite, bool [values], by its sum; enormous finite numbers count as infinite."""
     if not values:
         return tf.ones([0], tf.bool)
     return tf.math.is_finite(tf.stack([tf.reduce_sum(value) for value in values]))

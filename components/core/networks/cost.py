@@ -1,4 +1,4 @@
-"""How much a training computes, from its settings alone: without TensorFlow, so that a plan can estimate its time."""
+"""Cost of a training from its settings alone, without TensorFlow, so that a plan can estimate its time."""
 
 import itertools
 import math

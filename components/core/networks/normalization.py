@@ -48,7 +48,7 @@ class BatchNormalization(keras.layers.Layer):
         return (inputs - mean) * scale + tf.convert_to_tensor(self.beta)
 
     def _whole_batch_is_here(self) -> bool:
-        """Whether a batch of all replicas needs nothing from others."""
+        """True if normalization needs nothing from other replicas."""
         replica = tf.distribute.get_replica_context()
         return self._synchronized and (replica is None or replica.num_replicas_in_sync == 1)
 

@@ -24,7 +24,7 @@ class _Markdown(str):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgment:
-    """What was found of a model: the evaluation, the JSON value of its `metrics.json`, and its lineage."""
+    """Evaluation of a model, the JSON value of its `metrics.json`, and its lineage."""
 
     evaluation: evaluations.Description
     numbers: dict[str, Any]

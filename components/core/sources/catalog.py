@@ -20,7 +20,7 @@ _SOURCE_FILE = "name, place, bytes, CASE checksum WHEN '' THEN stamp ELSE '' END
 
 
 class Checksum(NamedTuple):
-    """What stands for the content of a file, with the stamp that the file had before it was read."""
+    """Checksum of a file's content, with the stamp that the file had before it was read."""
 
     name: str
     stamp: str

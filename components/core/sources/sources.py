@@ -1,4 +1,4 @@
-"""Where images come from: what a source holds, and the fingerprint that tells whether it holds something else now.
+"""Sources of images: their contents, and the fingerprint that changes with them.
 
 A source is `digits`, `fashion-mnist`, or files of one kind (`_KINDS`): a folder of them, a glob, or one file, on this
 machine or in a bucket (gs://). Standard library only for what lies on this machine.
@@ -104,7 +104,7 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a source holds, as far as it is known without decoding."""
+    """Contents of a source, as far as they are known without decoding."""
 
     fingerprint: str  # 64 hexadecimal digits over each file's name and content, wherever the source lies
     summary: str  # one short line for people
@@ -112,12 +112,12 @@ class Contents:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file is taken for an image by its name."""
+    """Return whether a file is an image by its name."""
     return name.lower().endswith(_IMAGE_SUFFIXES)
 
 
 def is_labels_name(name: str) -> bool:
-    """Whether a file is taken for one of labels by its name."""
+    """Return whether a file holds labels by its name."""
     return name in LABEL_NAMES or name.rpartition("/")[2] in METADATA
 
 

@@ -1,4 +1,4 @@
-"""What users give a run, a source of images and an embedding of their own. Standard library only."""
+"""Inputs of users: a source of images and a custom embedding. Standard library only."""
 
 from typing import Annotated
 

@@ -58,7 +58,7 @@ class Stored:
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is in a bucket."""
+    """Return whether a location is in a bucket."""
     return place.startswith(SCHEME)
 
 

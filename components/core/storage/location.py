@@ -386,7 +386,7 @@ def _is_same(path: Path, stored: Stored, sha256: str) -> bool:
 
 
 def _is_here(stored: Stored, path: Path, sha256: str) -> bool:
-    """Whether a mirror has a file of the bucket; if the bucket is mounted, link to the file there."""
+    """Return whether a mirror has a file of the bucket; if the bucket is mounted, link to the file there."""
     if _is_same(path, stored, sha256):
         return True
     if not os.environ.get(MOUNTED):

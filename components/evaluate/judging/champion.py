@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Champion:
-    """What is known of the champion."""
+    """The champion, as far as it could be read."""
 
     version: int = 0  # in the registry; 0 if even that could not be read
     checkpoint_digest: str = ""

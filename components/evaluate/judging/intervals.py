@@ -108,7 +108,7 @@ def total_variation(p: np.ndarray, n: int, q: np.ndarray, m: int) -> Measured:
 
 
 def total_variation_difference(p: np.ndarray, n: int, other: np.ndarray, k: int, q: np.ndarray, m: int) -> Measured:
-    """How much further p is from q in total variation than `other` is (delta method).
+    """Return how much further p is from q in total variation than `other` is (delta method).
 
     All three are shares of classes, [classes], in samples of n, m and k.
     Both estimates are biased upwards where shares are nearly equal, as the mean of a folded normal distribution is. The

@@ -156,7 +156,7 @@ def _within(config: EvaluateConfig, measured: Mapping[str, Measured], spaces: li
 
 
 def _against(champion: Champion, model: Scores, floor_errors: Mapping[str, float | None], labeled: bool) -> list[Rule]:
-    """Not worse than the champion in any space, not less diverse, and better in at least one space."""
+    """Return the rules against the champion: not worse in any space, not less diverse, better in at least one space."""
     if champion.blocks is None:
         return [_fact("champion", "has no score", "to be compared with")]
     rules, best, spaces = [], around(math.inf, 0.0), list(floor_errors)

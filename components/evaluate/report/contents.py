@@ -1,4 +1,4 @@
-"""What the report shows of the scores, of the images and of the inputs."""
+"""Sections of the report on scores, images and inputs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the report shows of the dataset: sheets of its images, how many there are, and what is wrong with them."""
+"""Section of the report on the dataset: sheets of its images, their counts and faults."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What each rule of a verdict means for a reader of the report, and what to do when it does not pass."""
+"""Names, meaning and advice for the rules of a verdict, for readers of the report."""
 
 from typing import NamedTuple
 

@@ -20,7 +20,7 @@ FILE = training_log.SCORES
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the scores of two checkpoints must have in common to be comparable."""
+    """Conditions under which scores of two checkpoints are comparable."""
 
     dataset_digest: str
     split: str

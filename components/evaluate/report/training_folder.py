@@ -1,4 +1,4 @@
-"""What the folder of a training tells of the way to a checkpoint: its log, its checkpoints' scores, its samples.
+"""Logs, scores and samples in the folder of a training, up to a checkpoint.
 
 The report shows it, and nothing is decided by it: missing or damaged parts are left out.
 """

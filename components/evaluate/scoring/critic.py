@@ -1,4 +1,4 @@
-"""Whether the critic has learned training images by heart: its scores of training images, test images and samples."""
+"""Memorization by the critic: its scores of training images, test images and samples."""
 
 from collections.abc import Iterable
 

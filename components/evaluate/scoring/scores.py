@@ -73,7 +73,7 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """What samples are compared with."""
+    """Real images and noise that samples are compared with."""
 
     embedding: feature_spaces.FeatureSpaces
     seed: int  # decides the halves that standard errors are taken from
@@ -93,7 +93,7 @@ class Reference:
 
     @property
     def count(self) -> int:
-        """How many images of each kind are compared: the bias of the distance depends on it."""
+        """Number of images of each kind that are compared; the bias of the distance depends on it."""
         return len(self.members)
 
     @property
@@ -103,7 +103,7 @@ class Reference:
 
     @property
     def formula_floors(self) -> dict[str, float]:
-        """What the floor of each space would be if its features were Gaussian."""
+        """Floor of each space if its features were Gaussian."""
         return {
             name: set_distances.frechet_floor(self.count, self.count, size) for name, size in self.components.items()
         }
@@ -124,7 +124,7 @@ class Reference:
 
 
 def image_count(sample_count: int, train: int, held_out: int, split: str = "test") -> int:
-    """How many images of each kind are compared, of training images and of another split; refuses too few."""
+    """Return the number of images of each kind to compare; refuse too few."""
     count = min(sample_count, held_out, train)
     if count < LEAST:
         raise DataError(

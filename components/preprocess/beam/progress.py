@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES, _IN_A_BUCKET = 5, 30  # where a look is a request for ea
 
 
 class Done(NamedTuple):
-    """How much is done."""
+    """Progress of the work."""
 
     images: int  # made into examples
     quarantined: int

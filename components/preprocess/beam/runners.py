@@ -156,7 +156,7 @@ def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
 
 
 def is_in_process(beam_options: str) -> bool:
-    """Whether the one worker is a thread of this process, as by default."""
+    """Return whether the one worker is a thread of this process, as by default."""
     return _is_in_memory(chosen(beam_options)[0])
 
 
@@ -166,7 +166,7 @@ def decoders(options: PipelineOptions) -> int:
 
 
 def _is_in_memory(options: PipelineOptions) -> bool:
-    """Whether the one worker is a thread of this process, as by default."""
+    """Return whether the one worker is a thread of this process, as by default."""
     local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     return local and options.view_as(DirectOptions).direct_running_mode == "in_memory"
 

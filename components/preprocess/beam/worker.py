@@ -30,7 +30,7 @@ _WORKER_FLAGS = (
 
 
 def is_worker(arguments: list[str]) -> bool:
-    """Whether the arguments are those that a Beam runner gives a worker's container."""
+    """Return whether the arguments are those that a Beam runner gives a worker's container."""
     return any(name in _WORKER_FLAGS for name in _flags(arguments))
 
 
@@ -53,7 +53,7 @@ def _flags(arguments: list[str]) -> list[str]:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody listens on a port; pools would share it silently, as gRPC sets SO_REUSEPORT."""
+    """Return whether a port is free; pools would share it silently, as gRPC sets SO_REUSEPORT."""
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     try:
         socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6).close()

@@ -71,7 +71,7 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> bytes:
 
 
 def is_image_file(content: bytes) -> bool:
-    """Whether a file begins as a PNG, JPEG or WebP file does."""
+    """Return whether a file begins as a PNG, JPEG or WebP file does."""
     return content.startswith((_PNG, _JPEG)) or _is_webp(content)
 
 

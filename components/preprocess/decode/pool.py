@@ -42,7 +42,7 @@ decoder_process.main(handle, memory, seconds)
 
 
 class Limits(NamedTuple):
-    """What decoding one image may take: bytes of memory, seconds of processor time, seconds without an answer.
+    """Limits for decoding one image: bytes of memory, seconds of processor time, seconds without an answer.
 
     Processor time decides, so that a busy machine quarantines no image; the last is for what waits and does nothing.
     """

@@ -83,7 +83,7 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
 
 
 def has_ranges(file: SourceFile) -> bool:
-    """Whether some members can be read without those before them."""
+    """True if some members can be read without those before them."""
     if buckets.is_uri(file.place):
         return False
     with open_archive(file) as (_, is_zip):

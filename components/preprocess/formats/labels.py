@@ -23,14 +23,14 @@ _COLUMNS = (["file", "label"], ["file", "label", "split"])
 
 
 class Row(NamedTuple):
-    """What a file of labels says of an image."""
+    """Split and label of an image in a file of labels."""
 
     label: str  # the name of its class; empty for none
     split: str | None  # None if it says nothing of splits
 
 
 class Table(NamedTuple):
-    """What a file of labels says."""
+    """Contents of a file of labels."""
 
     name: str  # of the file, for messages
     rows: dict[str, Row] | None  # by the paths of images; None if it says that no image has a label
@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Labeled:
-    """Where each image of a source belongs."""
+    """Split and class of each image of a source."""
 
     place_of: Callable[[str], tuple[str, str]]  # the split and the name of the class of an image
     classes: list[str]  # names of the classes by label
@@ -110,7 +110,7 @@ def parsed(name: str, content: bytes) -> Table:
 
 
 def has_split_folders(names: Iterable[str]) -> bool:
-    """Whether the folders at the top are splits."""
+    """Return whether the folders at the top are splits."""
     return any("/" in name and name.split("/")[0] in SPLIT_FOLDERS for name in names)
 
 

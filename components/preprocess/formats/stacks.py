@@ -37,7 +37,7 @@ class Original(NamedTuple):
 
     @property
     def is_unread(self) -> bool:
-        """Whether it is a file that is too large to be decoded; its content is empty."""
+        """True if the file is too large to be decoded; its content is empty."""
         return self.file is not None and self.file.bytes > pixels.LARGEST_FILE
 
 

@@ -75,7 +75,7 @@ Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one wo
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What a source holds."""
+    """Images of a source, with classes and counts."""
 
     kind: str  # `digits`, or that of the source's `Listing`
     parts: Iterable[Part]

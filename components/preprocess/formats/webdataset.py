@@ -28,7 +28,7 @@ def labels_of(file: SourceFile, images: list[Member], others: list[Member]) -> d
 
 
 def is_label(name: str) -> bool:
-    """Whether a member of an archive may have a label, by its name."""
+    """Return whether a member of an archive may hold a label, by its name."""
     return _sample(name)[1] in ENDINGS
 
 

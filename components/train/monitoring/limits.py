@@ -85,7 +85,7 @@ def window_steps(config: TrainConfig) -> int:
 
 
 def is_warm(step: int, config: TrainConfig) -> bool:
-    """Whether a window that ends at a step is past the beginning, where every training has wild numbers."""
+    """Return whether a window that ends at a step is past the beginning, where every training has wild numbers."""
     return step - window_steps(config) >= max(_WARM_UP_STEPS, _WARM_UP_SHARE * config.steps)
 
 

@@ -57,7 +57,7 @@ class Monitor:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the latest window was failing, so that no checkpoint should replace a good one."""
+        """True if the latest window was failing, so that no checkpoint should replace a good one."""
         return self._failing > 0
 
     def state(self) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ def forget(run_id: str) -> None:
 
 
 def has(run_id: str, began: str) -> bool:
-    """Whether a run was canceled in that attempt, and not in one before it."""
+    """Return whether a run was canceled in that attempt, and not in one before it."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         noted = _note(run_id).read_text()
         return not began or noted in ("", began)

@@ -1,4 +1,4 @@
-"""How to reach a Kubeflow server: its address, whom we are there, and a client that gives up in seconds.
+"""Connection to a Kubeflow server: address, credentials, and a client that gives up in seconds.
 
 `kfp.Client` retries for twenty seconds with tracebacks when it is refused, waits without end for a server that does not
 answer, and prefers the cluster around it to the host that was named. So we use the generated API beneath it.

@@ -222,7 +222,7 @@ def _stages(run: Any, state: str) -> tuple[StageStatus, ...]:
 
 
 def _began(run: Any) -> str:
-    """When the run's present attempt began, as the server says; a retry wipes what it says."""
+    """Return when the run's present attempt began, as the server says; a retry resets it."""
     history = run.state_history or []
     return history[0].update_time.isoformat() if history and history[0].update_time else ""
 
@@ -232,5 +232,5 @@ def _time(found: datetime.datetime | None) -> datetime.datetime | None:
 
 
 def _message(found: Any) -> str:
-    """What the server says of a failure, as one line; empty if nothing."""
+    """Return the server's message about a failure as one line; empty if there is none."""
     return " ".join(str(found.error.message or "").split()) if found.error else ""

@@ -86,7 +86,7 @@ class KubeflowSchedules:
         )
 
     def _is_whole(self, found: Any) -> bool:
-        """Whether the server still has what it starts, and the experiment that it starts runs in."""
+        """Return whether the server still has what the schedule starts, and its experiment."""
         reference = found.pipeline_version_reference
         version = ((reference.pipeline_id or ""), (reference.pipeline_version_id or "")) if reference else ("",)
         client = self._connection.client
@@ -95,7 +95,7 @@ class KubeflowSchedules:
         )
 
     def _has(self, get: Callable[..., Any], *ids: str) -> bool:
-        """Whether the server has something, asked once each."""
+        """Return whether the server has something; ask once each."""
         if ids not in self._exists:
             self._exists[ids] = all(ids) and _unless_gone(get, *ids) is not None
         return self._exists[ids]

@@ -1,4 +1,4 @@
-"""How to reach Vertex AI: project, region and credentials, checked before anything is sent."""
+"""Connection to Vertex AI: project, region and credentials, checked before anything is sent."""
 
 import argparse
 import dataclasses
