@@ -39,9 +39,9 @@ def prepare(home: Path) -> None:
         Image.fromarray(pixels).save(home / "pictures" / f"{index:03d}.png")
     images = {name: f"registry.test:5000/wgan/{name}@sha256:{str(at) * 64}" for at, name in enumerate(NAMES)}
     atomic_files.write_json(home / "build" / "images.json", {"schema_version": 1, "version": VERSION, "images": images})
-    weekly = {"cron": "0 9 * * 1", "package": "pipeline.yaml", "target": "kfp", "experiment": "retraining"}
-    weekly["parameters"] = {"source": "digits", "root": "gs://b/runs"}  # type: ignore[assignment]
-    (home / "schedules.yaml").write_text(yaml.safe_dump({"schedules": {"weekly": weekly}}))
+    parameters = {"source": "digits", "root": "gs://b/runs"}
+    run = {"package": "pipeline.yaml", "target": "kfp", "experiment": "retraining", "parameters": parameters}
+    (home / "schedules.yaml").write_text(yaml.safe_dump({"schedules": {"weekly": {"cron": "0 9 * * 1", **run}}}))
 
 
 def adapted(command: str, host: str) -> str:

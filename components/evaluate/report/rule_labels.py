@@ -12,6 +12,7 @@ class RuleLabel(NamedTuple):
 
 
 _LONGER = "Train longer. If the distance rose during training, lower both learning rates."
+_COPIES = "The generator copies training images. Add images, or train with --augmentation geometric."
 _LABELS = {
     "bad_samples": ("Valid pixels", "Samples with a NaN or infinite pixel.", "See the training's warnings below."),
     "scores": ("Complete scores", "Every score is a finite number.", "See the log of the evaluation."),
@@ -55,12 +56,12 @@ _LABELS = {
     "copy_share": (
         "Few copies",
         "Share of samples as near to a training image as the nearest 1% of test images.",
-        "The generator copies training images. Add images, or train with --augmentation geometric.",
+        _COPIES,
     ),
     "copy_nearness": (
         "No memorizing",
         "Probability that a sample is nearer to training images than a test image is; 0.5 for new images.",
-        "The generator copies training images. Add images, or train with --augmentation geometric.",
+        _COPIES,
     ),
     "limits": ("Limits", "There are limits to judge by.", "Set distance_limit above 0."),
     "feature space": (
